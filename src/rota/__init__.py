@@ -1,0 +1,3 @@
+"""Rota: one distributed job scheduler."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""STARTS: the command line, the only place that knows all rooms."""

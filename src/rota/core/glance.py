@@ -1,0 +1,44 @@
+"""What can be seen of the scheduler's memory from outside: small frozen pictures for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from rota.core.model import ExecutionId, Instant, JobState, Queue, Resources, Worker
+
+
+class WorkerGlance(msgspec.Struct, frozen=True):
+    """A worker, and what its heartbeats and leases say."""
+
+    worker: Worker
+    last_seen: Instant | None
+    used: Resources
+    executions: tuple[ExecutionId, ...]
+    healthy: bool
+    """False while it is silent for longer than two beats but its lease has not run out."""
+
+
+class QueueGlance(msgspec.Struct, frozen=True):
+    """A queue, and how many live jobs of it are where."""
+
+    queue: Queue
+    depth: Mapping[JobState, int]
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One thing that keeps a job from running, with the figures behind it."""
+
+    code: str
+    message: str
+    figures: Mapping[str, Any]
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """All that keeps a job from running, the nearest first; empty: it is free to go."""
+
+    causes: tuple[Cause, ...]
+    estimated_start: Instant | None
+    method: str

@@ -1,0 +1,241 @@
+"""Everything that can happen to the scheduler, one class each.
+
+Ids, times and dice are in the inputs already; what the scheduler no longer has in memory (finished
+jobs, old idempotency keys) comes along as a `Recall`, read from the tables just before.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from rota.core.model import (
+    ExecutionId,
+    ExecutionState,
+    Instant,
+    JobId,
+    JobRecord,
+    KeyRecord,
+    Millis,
+    PollId,
+    RateLimit,
+    Resources,
+    Spec,
+    WorkerId,
+)
+
+
+class Input(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The base of all inputs."""
+
+
+class Recall(Input, frozen=True, kw_only=True):
+    """What the tables said at `at`: jobs that may have left memory, and the key if it was used."""
+
+    at: Instant
+    jobs: tuple[JobRecord, ...] = ()
+    key: KeyRecord | None = None
+
+
+class Key(Input, frozen=True, kw_only=True):
+    """An idempotency key and the fingerprint of the request that carries it."""
+
+    key: str
+    fingerprint: str
+
+
+class Keyed(Input, frozen=True, kw_only=True):
+    """The base of inputs that may be repeated safely under a key."""
+
+    key: Key | None = None
+    recall: Recall | None = None
+
+
+class NewJob(Input, frozen=True, kw_only=True):
+    """One job to submit. `ref` is its name inside a batch, for error messages."""
+
+    id: JobId
+    spec: Spec
+    ref: str = ""
+
+
+class Submit(Keyed, frozen=True, kw_only=True):
+    """One job or a whole batch: all or none."""
+
+    jobs: tuple[NewJob, ...]
+
+
+class Update(Keyed, frozen=True, kw_only=True):
+    """Replaces the spec of a job not started yet; `spec.revision` is the one it was read at."""
+
+    job_id: JobId
+    spec: Spec
+
+
+class Cancel(Keyed, frozen=True, kw_only=True):
+    """Stops a job: at once if it waits, through its worker if it runs."""
+
+    job_id: JobId
+
+
+class Retry(Keyed, frozen=True, kw_only=True):
+    """Starts an ended job over; `recall` has it and its skipped dependents."""
+
+    job_id: JobId
+
+
+class Delete(Keyed, frozen=True, kw_only=True):
+    """Removes an ended job; `force` cancels a live one first."""
+
+    job_id: JobId
+    force: bool = False
+
+
+class Execute(Keyed, frozen=True, kw_only=True):
+    """This job on that worker, past time, order and pause."""
+
+    job_id: JobId
+    worker_id: WorkerId
+
+
+class Register(Keyed, frozen=True, kw_only=True):
+    """A worker says what it is and has."""
+
+    worker_id: WorkerId
+    session: str
+    name: str
+    capacity: Resources
+    capabilities: tuple[str, ...] = ()
+    queues: tuple[str, ...] | None = None
+
+
+class Running(Input, frozen=True, kw_only=True):
+    """A worker names an execution that it has; JSON text where progress came with it."""
+
+    execution_id: ExecutionId
+    fence: int | None = None
+    progress: float | None = None
+    message: str | None = None
+
+
+class Completion(Input, frozen=True, kw_only=True):
+    """How an execution ended. `result`, `error` and `usage` are JSON text."""
+
+    execution_id: ExecutionId
+    fence: int
+    state: ExecutionState
+    result: bytes | None = None
+    error: bytes | None = None
+    exit_code: int | None = None
+    usage: bytes | None = None
+    retryable: bool = True
+
+
+class Heartbeat(Input, frozen=True, kw_only=True):
+    """A worker is alive. `executions` None: it did not say what it runs."""
+
+    worker_id: WorkerId
+    session: str | None = None
+    executions: tuple[Running, ...] | None = None
+
+
+class Poll(Input, frozen=True, kw_only=True):
+    """A worker reports, and waits for work until `until`."""
+
+    poll_id: PollId
+    worker_id: WorkerId
+    session: str | None = None
+    max_orders: int
+    until: Instant
+    completed: tuple[Completion, ...] = ()
+    executions: tuple[Running, ...] | None = None
+
+
+class ClosePoll(Input, frozen=True, kw_only=True):
+    """The one who waited has gone away."""
+
+    poll_id: PollId
+    worker_id: WorkerId
+
+
+class Complete(Input, frozen=True, kw_only=True):
+    """An execution ended."""
+
+    completion: Completion
+
+
+class Progress(Input, frozen=True, kw_only=True):
+    """An execution says how far it is."""
+
+    running: Running
+
+
+class Drain(Keyed, frozen=True, kw_only=True):
+    """A worker gets no new work."""
+
+    worker_id: WorkerId
+
+
+class Leave(Keyed, frozen=True, kw_only=True):
+    """A worker is gone for good; what it still had is lost."""
+
+    worker_id: WorkerId
+
+
+class PutQueueSettings(Keyed, frozen=True, kw_only=True):
+    """Sets what is given of a queue and leaves the rest (`replace`: back to defaults)."""
+
+    name: str
+    replace: bool = False
+    priority: int | None = None
+    weight: float | None = None
+    max_workers: int | None = None
+    rate_limit: RateLimit | None = None
+    paused: bool | None = None
+    cleared: tuple[str, ...] = ()
+    """Fields to put back to their defaults."""
+
+
+class Purge(Keyed, frozen=True, kw_only=True):
+    """Cancels all jobs that wait in a queue."""
+
+    name: str
+
+
+class Tick(Input, frozen=True, kw_only=True):
+    """Time has passed; whatever is due happens."""
+
+
+AnyInput: TypeAlias = (
+    Submit
+    | Update
+    | Cancel
+    | Retry
+    | Delete
+    | Execute
+    | Register
+    | Heartbeat
+    | Poll
+    | ClosePoll
+    | Complete
+    | Progress
+    | Drain
+    | Leave
+    | PutQueueSettings
+    | Purge
+    | Tick
+)
+
+
+class Timing(Input, frozen=True, kw_only=True):
+    """The lengths of time that leases are made of."""
+
+    lease_ttl_ms: Millis = 15_000
+    lease_grace_ms: Millis = 2_000
+    """A holder's clock may be late by this before its work is given to another."""
+
+    @property
+    def heartbeat_ms(self) -> Millis:
+        """Three beats may be lost before a lease is."""
+        return self.lease_ttl_ms // 3

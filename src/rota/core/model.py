@@ -1,0 +1,276 @@
+"""The nouns: what the scheduler knows about. Frozen, so a record handed out never changes.
+
+A job is kept in two parts. Its `Spec` is what was asked and changes only by an update; its `Life`
+is where it is now and is replaced at every move. What many jobs have in common sits in `Terms`, one
+object for all of them, because a million waiting jobs must fit in memory.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NewType, TypeAlias
+
+import msgspec
+
+Instant: TypeAlias = int
+"""Milliseconds since 1970-01-01T00:00:00Z."""
+Millis: TypeAlias = int
+"""A length of time in milliseconds."""
+
+JobId = NewType("JobId", str)
+ExecutionId = NewType("ExecutionId", str)
+WorkerId = NewType("WorkerId", str)
+PollId = NewType("PollId", int)
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+
+
+class JobState(StrEnum):
+    """Where a job is; docs/job-lifecycle.md draws the ways between them."""
+
+    PENDING = "pending"
+    QUEUED = "queued"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    EXPIRED = "expired"
+
+
+class ExecutionState(StrEnum):
+    """Where one try of a job is."""
+
+    CLAIMED = "claimed"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+    PREEMPTED = "preempted"
+
+
+class WorkerState(StrEnum):
+    """What a worker may be given: online anything, draining nothing new, offline nothing."""
+
+    ONLINE = "online"
+    DRAINING = "draining"
+    OFFLINE = "offline"
+
+
+class When(StrEnum):
+    """Which end of the upstream job a dependency waits for."""
+
+    SUCCEEDED = "succeeded"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+class Backoff(StrEnum):
+    """How the delay between tries grows."""
+
+    EXPONENTIAL = "exponential"
+    LINEAR = "linear"
+    FIXED = "fixed"
+
+
+class Semantics(StrEnum):
+    """What to do when a worker is lost in the middle of a job."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+class Stop(StrEnum):
+    """Why the brain asked a worker to stop an execution."""
+
+    CANCEL = "cancel"
+    TIMEOUT = "timeout"
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
+    """The base of what is journaled: positional, so new fields go last and have defaults.
+
+    Old records then stay readable. `gc=False` is safe because records hold only scalars, strings,
+    bytes and tuples of records: nothing that can point back.
+    """
+
+
+class Resources(Record, frozen=True):
+    """An amount of everything a machine has. Whole numbers only, so sums never drift."""
+
+    cpu_milli: int = 0
+    memory: int = 0
+    storage: int = 0
+    gpu_milli: int = 0
+    custom: tuple[tuple[str, int], ...] = ()
+    """(name, thousandths), sorted by name."""
+
+
+class Needs(Record, frozen=True):
+    """What a job asks of the worker it runs on."""
+
+    resources: Resources
+    capabilities: tuple[str, ...] = ()
+    """Sorted."""
+
+
+class RetryPolicy(Record, frozen=True):
+    """How often and how soon to try again."""
+
+    max_attempts: int = 1
+    backoff: Backoff = Backoff.EXPONENTIAL
+    delay_ms: Millis = 1_000
+    factor: float = 2.0
+    max_delay_ms: Millis = 300_000
+    jitter: float = 0.1
+
+
+class Concurrency(Record, frozen=True):
+    """At most `limit` jobs of the same key run at once, within one tenant."""
+
+    key: str
+    limit: int = 1
+
+
+class Terms(Record, frozen=True):
+    """What jobs submitted alike have in common; interned by the scheduler."""
+
+    name: str
+    queue: str
+    tenant: str
+    priority: int
+    needs: Needs
+    retry: RetryPolicy
+    semantics: Semantics = Semantics.AT_LEAST_ONCE
+    timeout_ms: Millis | None = None
+    expected_runtime_ms: Millis | None = None
+    preemptible: bool = False
+
+
+class Dependency(Record, frozen=True):
+    """This job waits for that one."""
+
+    job_id: JobId
+    when: When = When.SUCCEEDED
+
+
+class Spec(Record, frozen=True):
+    """What was asked for. `task` and `payload` are JSON text the core carries but never reads."""
+
+    terms: Terms
+    task: bytes
+    created_at: Instant
+    order: int = 0
+    """The place in the line of arrivals; given by the scheduler."""
+    payload: bytes = b""
+    dependencies: tuple[Dependency, ...] = ()
+    run_at: Instant | None = None
+    expires_at: Instant | None = None
+    concurrency: Concurrency | None = None
+    labels: Labels = ()
+    revision: int = 0
+    """Grows with every update, so two updates at once cannot overwrite each other."""
+
+
+class Life(Record, frozen=True):
+    """Where the job is now. Fresh jobs of one batch share one."""
+
+    state: JobState
+    reason: str = ""
+    """Why it is where it is, in a word."""
+    attempt: int = 0
+    """Tries that count: a lost worker's does not."""
+    fence: int = 0
+    """The number of the newest execution; only grows, through retries by hand too."""
+    losses: int = 0
+    lives: int = 1
+    """One more for each retry by a person."""
+    due_at: Instant | None = None
+    """Not before this: run_at, or the end of a retry's delay."""
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
+    execution_id: ExecutionId | None = None
+    worker_id: WorkerId | None = None
+    progress: float | None = None
+    message: str = ""
+    result: bytes | None = None
+    error: bytes | None = None
+    doomed: bool = False
+    """To be removed as soon as it has ended."""
+
+
+class Execution(Record, frozen=True):
+    """One try of a job on one worker."""
+
+    id: ExecutionId
+    job_id: JobId
+    worker_id: WorkerId
+    attempt: int
+    fence: int
+    state: ExecutionState
+    claimed_at: Instant
+    started_at: Instant | None = None
+    ended_at: Instant | None = None
+    stop: Stop | None = None
+    stop_at: Instant | None = None
+    exit_code: int | None = None
+    result: bytes | None = None
+    error: bytes | None = None
+    usage: bytes | None = None
+    reason: str = ""
+
+
+class Worker(Record, frozen=True):
+    """An agent that runs jobs. Its heartbeats are not in here: they are never written."""
+
+    id: WorkerId
+    name: str
+    session: str
+    """The registration that may speak for this worker; a newer one replaces it."""
+    capacity: Resources
+    capabilities: tuple[str, ...] = ()
+    queues: tuple[str, ...] | None = None
+    """None: all queues."""
+    state: WorkerState = WorkerState.ONLINE
+    registered_at: Instant = 0
+    gone_at: Instant | None = None
+
+
+class RateLimit(Record, frozen=True):
+    """At most `count` starts in each `per_ms`, evenly spaced after a burst of `count`."""
+
+    count: int
+    per_ms: Millis
+
+
+class Queue(Record, frozen=True):
+    """A named line of jobs and the limits that hold for it."""
+
+    name: str
+    priority: int = 0
+    weight: float = 1.0
+    max_workers: int | None = None
+    rate_limit: RateLimit | None = None
+    paused: bool = False
+    created_at: Instant = 0
+
+
+class JobRecord(Record, frozen=True):
+    """A whole job, as it is stored and as it is answered."""
+
+    id: JobId
+    spec: Spec
+    life: Life
+
+
+class KeyRecord(Record, frozen=True):
+    """A request that was answered: the same key again gets `receipt` again."""
+
+    key: str
+    fingerprint: str
+    receipt: bytes
+    """The receipt as outcome.py encodes it."""
+    at: Instant

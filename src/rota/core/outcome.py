@@ -1,0 +1,195 @@
+"""What a step yields: writes first (facts to remember), effects after (what may then be told)."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from rota.core.errors import Refusal
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    JobId,
+    JobRecord,
+    KeyRecord,
+    Life,
+    PollId,
+    Queue,
+    Spec,
+    Worker,
+    WorkerId,
+)
+
+
+class Write(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
+    """The base of the facts that one journal record is made of."""
+
+
+class PutJob(Write, frozen=True, tag="j"):
+    """A job as a whole: new, or its spec changed."""
+
+    id: JobId
+    spec: Spec
+    life: Life
+
+
+class MoveJob(Write, frozen=True, tag="m"):
+    """A job moved; its spec is what it was."""
+
+    id: JobId
+    life: Life
+
+
+class DropJob(Write, frozen=True, tag="dj"):
+    """A job is gone, and with it its executions, labels and logs."""
+
+    id: JobId
+
+
+class PutExecution(Write, frozen=True, tag="e"):
+    """An execution, as a whole."""
+
+    execution: Execution
+
+
+class PutWorker(Write, frozen=True, tag="w"):
+    """A worker, as a whole."""
+
+    worker: Worker
+
+
+class DropWorker(Write, frozen=True, tag="dw"):
+    """A worker is forgotten."""
+
+    id: WorkerId
+
+
+class PutQueue(Write, frozen=True, tag="q"):
+    """A queue, as a whole."""
+
+    queue: Queue
+
+
+class PutKey(Write, frozen=True, tag="k"):
+    """An idempotency key and what was answered to it."""
+
+    record: KeyRecord
+
+
+AnyWrite: TypeAlias = (
+    PutJob | MoveJob | DropJob | PutExecution | PutWorker | DropWorker | PutQueue | PutKey
+)
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
+    """The base of what a caller is told when its input is durable."""
+
+
+class JobsAccepted(Receipt, frozen=True, tag="a"):
+    """Submitted; in the order given. `first` is set for a single job."""
+
+    job_ids: tuple[JobId, ...]
+    first: JobRecord | None = None
+
+
+class JobAnswer(Receipt, frozen=True, tag="j"):
+    """The job as it is after the step."""
+
+    job: JobRecord
+
+
+class JobGone(Receipt, frozen=True, tag="g"):
+    """The job was removed."""
+
+    job_id: JobId
+
+
+class ExecutionAnswer(Receipt, frozen=True, tag="e"):
+    """The execution as it is after the step."""
+
+    execution: Execution
+
+
+class WorkerAnswer(Receipt, frozen=True, tag="w"):
+    """The worker as it is after the step."""
+
+    worker: Worker
+
+
+class QueueAnswer(Receipt, frozen=True, tag="q"):
+    """The queue as it is after the step."""
+
+    queue: Queue
+
+
+class Beat(Receipt, frozen=True, tag="b"):
+    """A heartbeat's answer: what to stop, and what is no longer the worker's."""
+
+    cancel: tuple[ExecutionId, ...] = ()
+    lost: tuple[ExecutionId, ...] = ()
+
+
+class Counted(Receipt, frozen=True, tag="n"):
+    """How many things a step touched."""
+
+    count: int
+
+
+class PollOpened(Receipt, frozen=True, tag="p"):
+    """The poll waits; its answer comes as an `Answer` effect."""
+
+    poll_id: PollId
+
+
+AnyReceipt: TypeAlias = (
+    JobsAccepted
+    | JobAnswer
+    | JobGone
+    | ExecutionAnswer
+    | WorkerAnswer
+    | QueueAnswer
+    | Beat
+    | Counted
+    | PollOpened
+)
+
+
+class Order(msgspec.Struct, frozen=True, gc=False):
+    """What a worker is told to run."""
+
+    execution: Execution
+    spec: Spec
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """Ends a worker's open poll."""
+
+    poll_id: PollId
+    orders: tuple[Order, ...] = ()
+    cancel: tuple[ExecutionId, ...] = ()
+    lost: tuple[ExecutionId, ...] = ()
+    refusal: Refusal | None = None
+    """Set when the worker was superseded or forgotten while it waited."""
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """All that one turn comes to. Replies are in the order of the inputs."""
+
+    replies: list[AnyReceipt | Refusal]
+    writes: list[AnyWrite]
+    answers: list[Answer]
+
+
+_receipt_encoder = msgspec.msgpack.Encoder()
+_receipt_decoder: msgspec.msgpack.Decoder[AnyReceipt] = msgspec.msgpack.Decoder(AnyReceipt)
+
+
+def encode_receipt(receipt: AnyReceipt) -> bytes:
+    """To keep with an idempotency key."""
+    return _receipt_encoder.encode(receipt)
+
+
+def decode_receipt(data: bytes) -> AnyReceipt:
+    """The receipt that was given the first time."""
+    return _receipt_decoder.decode(data)

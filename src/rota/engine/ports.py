@@ -1,0 +1,67 @@
+"""What the engine needs of the world, and what it offers the rooms above it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rota.core.glance import Explanation, QueueGlance, WorkerGlance
+from rota.core.inputs import AnyInput, Poll, Timing
+from rota.core.model import Instant, JobId, PollId, WorkerId
+from rota.core.outcome import Answer, AnyReceipt
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now(self) -> Instant:
+        """Wall time in milliseconds; never goes back within one process."""
+        ...
+
+
+class UnavailableError(Exception):
+    """The engine cannot answer now (starting, reloading, stopping, store away): ask again."""
+
+    def __init__(self, detail: str, retry_after_s: int = 1) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.retry_after_s = retry_after_s
+
+
+class BusyError(UnavailableError):
+    """The inbox is full: slow down."""
+
+
+class Brain(Protocol):
+    """What the api room may ask of the engine. Everything answered is durable."""
+
+    clock: Clock
+    timing: Timing
+
+    async def post(self, event: AnyInput) -> AnyReceipt:
+        """Steps one input; raises the Refusal, UnavailableError or BusyError it met."""
+        ...
+
+    async def poll(self, event: Poll) -> Answer:
+        """Waits for work; if the caller is cancelled, the poll is closed."""
+        ...
+
+    def next_poll_id(self) -> PollId:
+        """A number no other poll of this process has."""
+        ...
+
+    def why(self, job_id: JobId) -> Explanation | None:
+        """Why a job waits; None if it is not among the live ones."""
+        ...
+
+    def workers(self) -> Sequence[WorkerGlance]:
+        """All workers known, offline ones too."""
+        ...
+
+    def worker(self, worker_id: WorkerId) -> WorkerGlance | None:
+        """One of them."""
+        ...
+
+    def queues(self) -> Sequence[QueueGlance]:
+        """All queues."""
+        ...

@@ -1,0 +1,1 @@
+"""ASKS: a light client of the HTTP API."""

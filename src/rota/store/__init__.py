@@ -1,0 +1,1 @@
+"""REMEMBERS: the journal, the tables folded from it, and the logs."""

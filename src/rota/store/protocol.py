@@ -1,0 +1,197 @@
+"""What the rest of the house may ask of a store: three small protocols, and no SQL in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NewType, Protocol
+
+import msgspec
+
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    ExecutionState,
+    Instant,
+    JobId,
+    JobRecord,
+    JobState,
+    KeyRecord,
+    Queue,
+    When,
+    Worker,
+    WorkerId,
+)
+from rota.core.outcome import AnyWrite
+
+Epoch = NewType("Epoch", int)
+Seq = NewType("Seq", int)
+
+
+class StoreError(Exception):
+    """The store could not do it; nothing is known to have happened unless a subclass says so."""
+
+
+class FencedError(StoreError):
+    """Another writer took this place in the journal: this one no longer leads."""
+
+
+class UnknownFateError(StoreError):
+    """The append may or may not have happened: read again before deciding anything."""
+
+
+class StoreFullError(StoreError):
+    """No space left; the append did not happen."""
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """Counts since the beginning, which deleting a job does not lower."""
+
+    submitted: int = 0
+    finished: tuple[tuple[str, str, int], ...] = ()
+    """(queue, state, how many)."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """Everything that is not finished, as of journal position `seq`."""
+
+    seq: Seq
+    jobs: Sequence[JobRecord]
+    """Live ones, in order of arrival."""
+    executions: Sequence[Execution]
+    """Live ones."""
+    workers: Sequence[Worker]
+    queues: Sequence[Queue]
+    order_next: int
+    """One more than the largest `Spec.order` ever given."""
+    totals: Totals
+
+
+class Ledger(Protocol):
+    """The engine's side: the journal."""
+
+    async def claim(self, holder: str) -> Epoch:
+        """Opens a new epoch; whoever held an older one can append no more."""
+        ...
+
+    async def load(self) -> Snapshot:
+        """Folds what is left to fold, then reads all that is live."""
+        ...
+
+    async def append(self, epoch: Epoch, seq: Seq, at: Instant, writes: Sequence[AnyWrite]) -> None:
+        """Durable when it returns. Raises FencedError, UnknownFateError or StoreFullError."""
+        ...
+
+    async def close(self) -> None:
+        """Gives everything back."""
+        ...
+
+
+class Direction(StrEnum):
+    """Which neighbours of a job in the dependency graph."""
+
+    UPSTREAM = "upstream"
+    DOWNSTREAM = "downstream"
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """`child` waits for `parent`."""
+
+    parent: JobId
+    child: JobId
+    when: When
+
+
+class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs, newest first; `before` is the id of the last one already seen."""
+
+    states: tuple[JobState, ...] = ()
+    priority: int | None = None
+    queue: str | None = None
+    tenant: str | None = None
+    name: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    created_after: Instant | None = None
+    created_before: Instant | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+class ExecutionQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which executions, newest first; `before` is the id of the last one already seen."""
+
+    job_id: JobId | None = None
+    worker_id: WorkerId | None = None
+    states: tuple[ExecutionState, ...] = ()
+    before: str | None = None
+    limit: int = 50
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One write, with its place: record `seq`, number `index` in it."""
+
+    seq: Seq
+    index: int
+    at: Instant
+    write: AnyWrite
+
+
+class Catalog(Protocol):
+    """The readers' side: every call sees all that was appended before it was made."""
+
+    async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
+        """Those that exist, in any state, in no particular order."""
+        ...
+
+    async def find_jobs(self, query: JobQuery) -> list[JobRecord]:
+        """A page, newest (largest id) first."""
+        ...
+
+    async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
+        """Those that exist."""
+        ...
+
+    async def find_executions(self, query: ExecutionQuery) -> list[Execution]:
+        """A page, newest (largest id) first."""
+        ...
+
+    async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
+        """All dependencies that lead into or out of these jobs."""
+        ...
+
+    async def key(self, key: str) -> KeyRecord | None:
+        """What was answered to an idempotency key."""
+        ...
+
+    async def changes_after(self, seq: Seq, limit: int) -> list[Change]:
+        """All changes of the next at most `limit` journal records after `seq`."""
+        ...
+
+    async def head(self) -> tuple[Seq, Seq]:
+        """The oldest and the newest journal position kept."""
+        ...
+
+
+class LogPage(msgspec.Struct, frozen=True):
+    """A piece of a log."""
+
+    data: bytes
+    next_offset: int
+    size: int
+    """How many bytes there are so far."""
+
+
+class Logs(Protocol):
+    """Bulk text of executions; never goes through the journal."""
+
+    async def append(self, execution_id: ExecutionId, offset: int | None, data: bytes) -> int:
+        """Adds what is new from `offset` on (None: at the end); answers the size after it.
+
+        Bytes already there are left as they are, so a repeat changes nothing; an offset past the
+        end adds nothing and answers the size, so that the sender goes on from there.
+        """
+        ...
+
+    async def read(self, execution_id: ExecutionId, offset: int, limit: int) -> LogPage:
+        """At most `limit` bytes from `offset`."""
+        ...

@@ -1,0 +1,1 @@
+"""SPEAKS: the public contract as typed records. Knows nobody."""

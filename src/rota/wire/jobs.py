@@ -1,0 +1,334 @@
+"""Jobs as they are submitted and as they are answered."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from rota.wire.limits import (
+    AMOUNT_MAX,
+    ATTEMPTS_MAX,
+    BATCH_JOBS_MAX,
+    CAPABILITIES_MAX,
+    CUSTOM_RESOURCES_MAX,
+    DEPENDENCIES_MAX,
+    KEY_CHARS_MAX,
+    LABELS_MAX,
+    NAME_CHARS_MAX,
+    PRIORITY_MAX,
+)
+from rota.wire.units import ByteSize, Duration
+
+PLAIN = r"^[^\x00-\x1f\x7f]*$"
+"""No control characters: names are printed on terminals and pages."""
+
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=PLAIN)]
+QueueName: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]*$")
+]
+Capability: TypeAlias = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=PLAIN)]
+JobIdText: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
+        description="a UUID",
+        examples=["019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"],
+    ),
+]
+Amount: TypeAlias = Annotated[float, Meta(ge=0, le=AMOUNT_MAX)]
+Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
+Time: TypeAlias = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""A time in an answer: RFC 3339 in UTC."""
+Status: TypeAlias = Literal[
+    "pending",
+    "queued",
+    "running",
+    "cancelling",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "skipped",
+    "expired",
+]
+When: TypeAlias = Literal["succeeded", "finished", "failed"]
+EnvText: TypeAlias = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
+
+
+class Command(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="command"):
+    """Any program, in any language."""
+
+    argv: Annotated[
+        list[EnvText],
+        Meta(min_length=1, max_length=10_000, examples=[["python3", "bill.py", "42"]]),
+    ]
+    env: dict[Annotated[str, Meta(min_length=1, pattern=r"^[^\x00=]+$")], EnvText] = {}
+    cwd: EnvText | None = None
+
+    def __post_init__(self) -> None:
+        if not self.argv[0]:
+            raise ValueError("argv[0] must name a program")
+
+
+class Noop(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="noop"):
+    """Nothing: the worker acknowledges it."""
+
+
+Task: TypeAlias = Command | Noop
+
+
+class Requirements(msgspec.Struct, forbid_unknown_fields=True):
+    """What a job needs of its worker."""
+
+    cpu: Amount = 1.0
+    memory: ByteSize = msgspec.field(default_factory=lambda: ByteSize(0))
+    storage: ByteSize = msgspec.field(default_factory=lambda: ByteSize(0))
+    gpu: Amount = 0.0
+    custom: Annotated[dict[Name, Amount], Meta(max_length=CUSTOM_RESOURCES_MAX)] = {}
+    capabilities: Annotated[list[Capability], Meta(max_length=CAPABILITIES_MAX)] = []
+
+
+class DependencySpec(msgspec.Struct, forbid_unknown_fields=True):
+    """Waits for another job; `ref:NAME` names one of the same batch."""
+
+    job_id: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX + 4)]
+    when: When = "succeeded"
+
+
+class RetrySpec(msgspec.Struct, forbid_unknown_fields=True):
+    """How often and how soon to try again."""
+
+    max_attempts: Annotated[int, Meta(ge=1, le=ATTEMPTS_MAX)] = 1
+    backoff: Literal["exponential", "linear", "fixed"] = "exponential"
+    delay: Duration = msgspec.field(default_factory=lambda: Duration(1000))
+    factor: Annotated[float, Meta(ge=1, le=100)] = 2.0
+    max_delay: Duration = msgspec.field(default_factory=lambda: Duration(300_000))
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
+
+
+class ConcurrencySpec(msgspec.Struct, forbid_unknown_fields=True):
+    """At most `limit` jobs of this key at once."""
+
+    key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)]
+    limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
+
+
+class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """A job to submit. Only `name` and `task` are required."""
+
+    name: Name
+    task: Task
+    queue: QueueName = "default"
+    tenant: QueueName = "default"
+    priority: Annotated[int, Meta(ge=-PRIORITY_MAX, le=PRIORITY_MAX)] = 0
+    requirements: Requirements = msgspec.field(default_factory=Requirements)
+    dependencies: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX + 4)] | DependencySpec],
+        Meta(max_length=DEPENDENCIES_MAX),
+    ] = []
+    run_at: Moment | None = None
+    expires_at: Moment | None = None
+    timeout: Duration | None = None
+    expected_runtime: Duration | None = None
+    retry: RetrySpec = msgspec.field(default_factory=RetrySpec)
+    semantics: Literal["at_least_once", "at_most_once"] = "at_least_once"
+    concurrency: ConcurrencySpec | None = None
+    preemptible: bool = False
+    labels: Annotated[
+        dict[Name, Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=PLAIN)]],
+        Meta(max_length=LABELS_MAX),
+    ] = {}
+    payload: msgspec.Raw = msgspec.Raw(b"{}")
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and self.timeout.ms == 0:
+            raise ValueError("timeout must be more than 0; leave it out for none")
+
+
+class BatchJobSpec(JobSpec, kw_only=True, forbid_unknown_fields=True):
+    """A job of a batch; `ref` lets the others name it."""
+
+    ref: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX)] | None = None
+
+
+class BatchSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """Jobs submitted together: all or none."""
+
+    jobs: Annotated[list[BatchJobSpec], Meta(min_length=1, max_length=BATCH_JOBS_MAX)]
+
+
+class BatchAnswer(msgspec.Struct):
+    """The ids, in the order of the jobs given."""
+
+    job_ids: list[str]
+
+
+class RequirementsView(msgspec.Struct):
+    """What a job needs, in plain numbers."""
+
+    cpu: float | int
+    memory: int
+    storage: int
+    gpu: float | int
+    custom: dict[str, float | int]
+    capabilities: list[str]
+
+
+class DependencyView(msgspec.Struct):
+    """What a job waits for."""
+
+    job_id: str
+    when: When
+
+
+class RetryView(msgspec.Struct):
+    """The retry policy in force; durations in seconds."""
+
+    max_attempts: int
+    backoff: str
+    delay: float | int
+    factor: float
+    max_delay: float | int
+    jitter: float
+
+
+class ConcurrencyView(msgspec.Struct):
+    """The concurrency key in force."""
+
+    key: str
+    limit: int
+
+
+class JobView(msgspec.Struct):
+    """A job: all that was submitted, and where it is."""
+
+    job_id: str
+    name: str
+    queue: str
+    tenant: str
+    priority: int
+    status: Status
+    reason: str | None
+    task: msgspec.Raw
+    payload: msgspec.Raw
+    requirements: RequirementsView
+    dependencies: list[DependencyView]
+    run_at: Time | None
+    expires_at: Time | None
+    timeout: float | int | None
+    expected_runtime: float | int | None
+    retry: RetryView
+    semantics: Literal["at_least_once", "at_most_once"]
+    concurrency: ConcurrencyView | None
+    preemptible: bool
+    labels: dict[str, str]
+    attempt: int
+    fence: int
+    losses: int
+    execution_id: str | None
+    worker_id: str | None
+    created_at: Time
+    scheduled_at: Time
+    started_at: Time | None
+    finished_at: Time | None
+    progress: float | None
+    message: str | None
+    result: Any
+    error: Any
+
+
+class JobPage(msgspec.Struct):
+    """A page of jobs, newest first."""
+
+    items: list[JobView]
+    next_cursor: str | None
+
+
+class GraphNode(msgspec.Struct):
+    """A job in the graph."""
+
+    job_id: str
+    name: str
+    status: Status
+
+
+class GraphEdge(msgspec.Struct):
+    """`to` waits for `from`."""
+
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
+    when: When
+
+
+class GraphView(msgspec.Struct):
+    """The connected dependency graph of a job."""
+
+    nodes: list[GraphNode]
+    edges: list[GraphEdge]
+    truncated: bool = False
+
+
+class CauseView(msgspec.Struct):
+    """One thing that keeps a job from running."""
+
+    code: str
+    message: str
+    figures: dict[str, Any]
+
+
+class EstimateView(msgspec.Struct):
+    """When it may start, and how that was found."""
+
+    at: Time | None
+    method: str
+
+
+class WhyView(msgspec.Struct):
+    """Why a job is not running yet: the one blocking cause first, the others after it."""
+
+    job_id: str
+    status: Status
+    cause: CauseView
+    others: list[CauseView]
+    estimated_start: EstimateView
+
+
+class JobFilter(msgspec.Struct, forbid_unknown_fields=True):
+    """Which jobs a bulk action is for: those that match all that is given."""
+
+    job_ids: Annotated[list[JobIdText], Meta(min_length=1, max_length=BATCH_JOBS_MAX)] | None = None
+    status: list[Status] | Status | None = None
+    priority: int | None = None
+    queue: str | None = None
+    tenant: str | None = None
+    name: str | None = None
+    labels: dict[str, str] | None = None
+    created_after: Moment | None = None
+    created_before: Moment | None = None
+
+
+class BulkSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """An action on all jobs that match a filter."""
+
+    action: Literal["cancel", "retry", "delete", "reprioritise"]
+    filter: JobFilter
+    priority: Annotated[int, Meta(ge=-PRIORITY_MAX, le=PRIORITY_MAX)] | None = None
+    """For `reprioritise`."""
+    dry_run: bool = False
+    """Counts what would be touched and touches nothing."""
+
+
+class BulkAnswer(msgspec.Struct):
+    """How many jobs were touched, and how many matched but could not be."""
+
+    count: int
+    refused: int = 0
+    dry_run: bool = False
+
+
+class ExecuteSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """Run this job on that worker."""
+
+    worker_id: str

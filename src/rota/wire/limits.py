@@ -1,0 +1,50 @@
+"""Every bound that the public sees, named, with its reason."""
+
+BODY_BYTES_MAX = 32 * 1024 * 1024
+"""One request's body: a full batch of 10,000 jobs with payloads of 3 KiB fits."""
+BATCH_JOBS_MAX = 10_000
+"""Jobs in one batch: one journal record, so it must stay small enough to append at once."""
+DEPENDENCIES_MAX = 100_000
+"""Upstream jobs of one job."""
+PAYLOAD_BYTES_MAX = 1024 * 1024
+"""One job's payload; larger input belongs into a file or object that the payload names."""
+TASK_BYTES_MAX = 256 * 1024
+"""One job's task: the kernel's own limit for arguments and environment is of this order."""
+RESULT_BYTES_MAX = 1024 * 1024
+"""What a job may return or say as its error."""
+NAME_CHARS_MAX = 255
+"""Names of jobs, queues, tenants, workers, labels."""
+KEY_CHARS_MAX = 255
+"""Idempotency and concurrency keys."""
+LABELS_MAX = 64
+"""Labels on one job; each is a row of the index that finds them."""
+CAPABILITIES_MAX = 64
+"""Capabilities of a worker, or asked for by a job."""
+CUSTOM_RESOURCES_MAX = 16
+"""Kinds of custom resource of one worker or job."""
+QUEUES_PER_WORKER_MAX = 256
+"""Queues one worker may name; more means: leave the field out and serve all."""
+PRIORITY_MAX = 1000
+"""Priorities go from minus this to plus this."""
+ATTEMPTS_MAX = 1000
+"""Tries of one job."""
+PAGE_ITEMS_MAX = 1000
+"""Items in one page of a list."""
+PAGE_ITEMS_DEFAULT = 50
+"""Items in a page when nobody says."""
+LEASE_ORDERS_MAX = 1000
+"""Executions handed out by one `lease` call."""
+LEASE_REPORTS_MAX = 10_000
+"""Executions named or completed in one call of a worker."""
+LOG_CHUNK_BYTES_MAX = 1024 * 1024
+"""One log upload; a worker cuts its output into smaller ones."""
+LOG_BYTES_PER_EXECUTION_MAX = 64 * 1024 * 1024
+"""Log kept of one execution; what comes after is counted and left out."""
+DURATION_MS_MAX = 10 * 365 * 24 * 3600 * 1000
+"""Ten years: longer than any timeout, delay or interval that is meant."""
+AMOUNT_MAX = 1_000_000_000
+"""Cpus, gpus or units of a custom resource of one machine."""
+BYTES_MAX = 1 << 60
+"""Memory or storage of one machine."""
+MESSAGE_CHARS_MAX = 1000
+"""A progress message."""

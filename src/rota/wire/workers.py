@@ -1,0 +1,157 @@
+"""Workers: what they say, and what they are told. Another language's worker speaks just this."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from rota.wire.executions import CompletedReport
+from rota.wire.jobs import Amount, Capability, Name, QueueName, RequirementsView, Time
+from rota.wire.limits import (
+    CAPABILITIES_MAX,
+    CUSTOM_RESOURCES_MAX,
+    LEASE_ORDERS_MAX,
+    LEASE_REPORTS_MAX,
+    MESSAGE_CHARS_MAX,
+    QUEUES_PER_WORKER_MAX,
+)
+from rota.wire.units import ByteSize, Duration
+
+
+class ResourcesSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """What a worker has to give; left out means 0."""
+
+    cpu: Amount = 0.0
+    memory: ByteSize = msgspec.field(default_factory=lambda: ByteSize(0))
+    storage: ByteSize = msgspec.field(default_factory=lambda: ByteSize(0))
+    gpu: Amount = 0.0
+    custom: Annotated[dict[Name, Amount], Meta(max_length=CUSTOM_RESOURCES_MAX)] = {}
+
+
+class RegisterSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """A worker says what it is and has."""
+
+    name: Name
+    worker_id: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+$")] | (
+        None
+    ) = None
+    capabilities: Annotated[list[Capability], Meta(max_length=CAPABILITIES_MAX)] = []
+    resources: ResourcesSpec = msgspec.field(default_factory=ResourcesSpec)
+    queues: Annotated[list[QueueName], Meta(max_length=QUEUES_PER_WORKER_MAX)] | None = None
+
+
+class RegisterAnswer(msgspec.Struct):
+    """The worker's id and the lengths of time (seconds) it must keep to."""
+
+    worker_id: str
+    session: str
+    heartbeat_interval: float
+    lease_ttl: float
+    poll_wait_max: float
+
+
+class RunningReport(msgspec.Struct, forbid_unknown_fields=True):
+    """A worker names an execution that it has; progress may come with it."""
+
+    execution_id: str
+    fence: int | None = None
+    progress: Annotated[float, Meta(ge=0, le=1)] | None = None
+    message: Annotated[str, Meta(max_length=MESSAGE_CHARS_MAX)] | None = None
+
+
+class HeartbeatSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """A worker is alive. `executions` left out renews what it has named before."""
+
+    usage: dict[str, Any] = {}
+    executions: Annotated[list[str | RunningReport], Meta(max_length=LEASE_REPORTS_MAX)] | None = (
+        None
+    )
+    session: str | None = None
+
+
+class HeartbeatAnswer(msgspec.Struct):
+    """What to stop, and what is no longer this worker's."""
+
+    cancel: list[str]
+    lost: list[str]
+
+
+class LeaseSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """A worker reports what ended, names what it runs, and waits for more."""
+
+    max: Annotated[int, Meta(ge=0, le=LEASE_ORDERS_MAX)] = 1
+    wait: Duration = msgspec.field(default_factory=lambda: Duration(20_000))
+    completed: Annotated[list[CompletedReport], Meta(max_length=LEASE_REPORTS_MAX)] = []
+    executions: Annotated[list[str | RunningReport], Meta(max_length=LEASE_REPORTS_MAX)] | None = (
+        None
+    )
+    usage: dict[str, Any] = {}
+    session: str | None = None
+
+
+class OrderView(msgspec.Struct):
+    """One execution to run."""
+
+    execution_id: str
+    job_id: str
+    attempt: int
+    fence: int
+    name: str
+    queue: str
+    task: msgspec.Raw
+    payload: msgspec.Raw
+    requirements: RequirementsView
+    timeout: float | int | None
+    lease_expires_in: float
+    scheduled_at: Time
+    traceparent: str | None = None
+
+
+class LeaseAnswer(msgspec.Struct):
+    """Work, and what to stop. Count leases from sending the poll plus `held_for` seconds."""
+
+    executions: list[OrderView]
+    held_for: float
+    cancel: list[str]
+    lost: list[str]
+
+
+class AmountView(msgspec.Struct):
+    """One kind of resource on a worker."""
+
+    capacity: float | int
+    used: float | int
+
+
+class WorkerResources(msgspec.Struct):
+    """Everything a worker has, and how much of it is in use."""
+
+    cpu: AmountView
+    memory: AmountView
+    storage: AmountView
+    gpu: AmountView
+    custom: dict[str, AmountView]
+
+
+class WorkerView(msgspec.Struct):
+    """A worker and what it is doing."""
+
+    worker_id: str
+    name: str
+    status: Literal["online", "draining", "unhealthy", "offline"]
+    capabilities: list[str]
+    queues: list[str] | None
+    resources: WorkerResources
+    last_heartbeat: Time | None
+    registered_at: Time
+    executions: list[str]
+    usage: dict[str, Any]
+
+
+class WorkerPage(msgspec.Struct):
+    """A page of workers, newest first."""
+
+    items: list[WorkerView]
+    next_cursor: str | None

@@ -1,0 +1,1 @@
+"""EXECUTES: an agent that leases work, runs it and reports until it is heard."""
