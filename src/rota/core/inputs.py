@@ -203,6 +203,12 @@ class Purge(Keyed, frozen=True, kw_only=True):
     name: str
 
 
+class ClockJump(Input, frozen=True, kw_only=True):
+    """Somebody set the clock: times that people named follow it, leases must not."""
+
+    by: Millis
+
+
 class Tick(Input, frozen=True, kw_only=True):
     """Time has passed; whatever is due happens."""
 
@@ -224,6 +230,7 @@ AnyInput: TypeAlias = (
     | Leave
     | PutQueueSettings
     | Purge
+    | ClockJump
     | Tick
 )
 

@@ -200,6 +200,8 @@ class Life(Record, frozen=True):
     error: bytes | None = None
     doomed: bool = False
     """To be removed as soon as it has ended."""
+    ready_at: Instant | None = None
+    """When it last began to wait for nothing but a worker."""
 
 
 class Execution(Record, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -12,8 +13,10 @@ from rota.core.model import (
     ExecutionId,
     JobId,
     JobRecord,
+    JobState,
     KeyRecord,
     Life,
+    Millis,
     PollId,
     Queue,
     Spec,
@@ -173,12 +176,24 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     """Set when the worker was superseded or forgotten while it waited."""
 
 
+class Ended(msgspec.Struct, frozen=True, gc=False):
+    """For the figures: a job of this queue ended so after `ran_ms` (None: never ran)."""
+
+    queue: str
+    state: JobState
+    ran_ms: Millis | None
+
+
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """All that one turn comes to. Replies are in the order of the inputs."""
 
     replies: list[AnyReceipt | Refusal]
     writes: list[AnyWrite]
     answers: list[Answer]
+    submitted: int = 0
+    waits: Sequence[Millis] = ()
+    """How long each job that was started had been ready."""
+    ends: Sequence[Ended] = ()
 
 
 _receipt_encoder = msgspec.msgpack.Encoder()

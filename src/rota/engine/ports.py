@@ -7,15 +7,35 @@ from typing import Protocol
 
 from rota.core.glance import Explanation, QueueGlance, WorkerGlance
 from rota.core.inputs import AnyInput, Poll, Timing
-from rota.core.model import Instant, JobId, PollId, WorkerId
-from rota.core.outcome import Answer, AnyReceipt
+from rota.core.model import Instant, JobId, Millis, PollId, WorkerId
+from rota.core.outcome import Answer, AnyReceipt, Outcome
 
 
 class Clock(Protocol):
     """Where time comes from."""
 
     def now(self) -> Instant:
-        """Wall time in milliseconds; never goes back within one process."""
+        """Wall time in milliseconds; somebody may set it forward or back."""
+        ...
+
+    def steady(self) -> Millis:
+        """Milliseconds that run evenly, through suspend too."""
+        ...
+
+    def fine_s(self) -> float:
+        """Seconds for measuring short times."""
+        ...
+
+
+class Observer(Protocol):
+    """Hears of every turn, for the figures."""
+
+    def turned(self, outcome: Outcome, append_s: float) -> None:
+        """A turn is durable; `append_s` is what that took (0: there was nothing to write)."""
+        ...
+
+    def reloaded(self, reason: str) -> None:
+        """Memory was thrown away and read again."""
         ...
 
 
@@ -54,6 +74,10 @@ class Brain(Protocol):
         """Why a job waits; None if it is not among the live ones."""
         ...
 
+    def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
+        """(progress, message) of a running job, newer than what is stored; None if not running."""
+        ...
+
     def workers(self) -> Sequence[WorkerGlance]:
         """All workers known, offline ones too."""
         ...
@@ -64,4 +88,19 @@ class Brain(Protocol):
 
     def queues(self) -> Sequence[QueueGlance]:
         """All queues."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether inputs are accepted and decided now."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not ready; empty when it is."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The number of this leadership."""
         ...

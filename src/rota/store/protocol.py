@@ -1,8 +1,8 @@
-"""What the rest of the house may ask of a store: three small protocols, and no SQL in them."""
+"""What the rest of the house may ask of a store: a few small protocols, and no SQL in them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from enum import StrEnum
 from typing import NewType, Protocol
 
@@ -42,6 +42,14 @@ class UnknownFateError(StoreError):
 
 class StoreFullError(StoreError):
     """No space left; the append did not happen."""
+
+
+class StoreLockedError(StoreError):
+    """Another server uses this data directory."""
+
+
+class SchemaError(StoreError):
+    """The database's schema is not one this program can use."""
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -103,7 +111,10 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs, newest first; `before` is the id of the last one already seen."""
+    """Which jobs, newest first; `before` is the id of the last one already seen.
+
+    `states` are alternatives, `labels` must all be there; the bounds of `created_at` are exclusive.
+    """
 
     states: tuple[JobState, ...] = ()
     priority: int | None = None
@@ -168,7 +179,7 @@ class Catalog(Protocol):
         ...
 
     async def head(self) -> tuple[Seq, Seq]:
-        """The oldest and the newest journal position kept."""
+        """The oldest and the newest journal position kept; (0, 0) before the first append."""
         ...
 
 
@@ -179,6 +190,8 @@ class LogPage(msgspec.Struct, frozen=True):
     next_offset: int
     size: int
     """How many bytes there are so far."""
+    dropped: int = 0
+    """How many came after the log was full, and were left out."""
 
 
 class Logs(Protocol):
@@ -188,10 +201,84 @@ class Logs(Protocol):
         """Adds what is new from `offset` on (None: at the end); answers the size after it.
 
         Bytes already there are left as they are, so a repeat changes nothing; an offset past the
-        end adds nothing and answers the size, so that the sender goes on from there.
+        end adds nothing and answers the size, so that the sender goes on from there. Bytes past the
+        cap are not kept but count in this answer, or the sender would offer them for ever.
         """
         ...
 
     async def read(self, execution_id: ExecutionId, offset: int, limit: int) -> LogPage:
         """At most `limit` bytes from `offset`."""
+        ...
+
+    async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
+        """Removes the logs of these; those that have none are no error."""
+        ...
+
+
+class ArtifactError(StoreError):
+    """The artifact was refused; nothing of it was kept."""
+
+
+class ArtifactNameError(ArtifactError):
+    """The name could not be a plain file name everywhere."""
+
+
+class ArtifactTooLargeError(ArtifactError):
+    """More bytes came than an artifact may have."""
+
+
+class Artifact(msgspec.Struct, frozen=True):
+    """An output file of an execution."""
+
+    name: str
+    size: int
+
+
+class Artifacts(Protocol):
+    """Output files of executions; never go through the journal."""
+
+    async def write(
+        self, execution_id: ExecutionId, name: str, stream: AsyncIterator[bytes], bytes_max: int
+    ) -> Artifact:
+        """Keeps a file, in place of one of the same name. All of it is there, or nothing is."""
+        ...
+
+    async def list(self, execution_id: ExecutionId) -> Sequence[Artifact]:
+        """What was kept, by name."""
+        ...
+
+    async def read(self, execution_id: ExecutionId, name: str) -> AsyncIterator[bytes] | None:
+        """The content in pieces; None if there is no such file."""
+        ...
+
+    async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
+        """Removes all files of these; those that have none are no error."""
+        ...
+
+
+class Store(Protocol):
+    """Everything that is remembered, under one roof."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """For the engine."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog:
+        """For readers."""
+        ...
+
+    @property
+    def logs(self) -> Logs:
+        """For what jobs print."""
+        ...
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """For what jobs leave behind."""
+        ...
+
+    async def close(self) -> None:
+        """Gives everything back, the ledger too."""
         ...

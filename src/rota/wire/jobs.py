@@ -22,18 +22,22 @@ from rota.wire.limits import (
 )
 from rota.wire.units import ByteSize, Duration
 
-PLAIN = r"^[^\x00-\x1f\x7f]*$"
-"""No control characters: names are printed on terminals and pages."""
+PLAIN = r"^[^\x00-\x1f\x7f-\x9f]*(?!\n)$"
+"""No control characters: names are printed on terminals and pages.
+
+`(?!\\n)` because in Python `$` alone would let a last line feed pass.
+"""
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=PLAIN)]
 QueueName: TypeAlias = Annotated[
-    str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]*$")
+    str,
+    Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]*(?!\n)$"),
 ]
 Capability: TypeAlias = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=PLAIN)]
 JobIdText: TypeAlias = Annotated[
     str,
     Meta(
-        pattern=r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
+        pattern=r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}(?!\n)$",
         description="a UUID",
         examples=["019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"],
     ),
@@ -111,7 +115,7 @@ class RetrySpec(msgspec.Struct, forbid_unknown_fields=True):
 class ConcurrencySpec(msgspec.Struct, forbid_unknown_fields=True):
     """At most `limit` jobs of this key at once."""
 
-    key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX)]
+    key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX, pattern=PLAIN)]
     limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
 
 
@@ -150,7 +154,7 @@ class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
 class BatchJobSpec(JobSpec, kw_only=True, forbid_unknown_fields=True):
     """A job of a batch; `ref` lets the others name it."""
 
-    ref: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX)] | None = None
+    ref: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=PLAIN)] | None = None
 
 
 class BatchSpec(msgspec.Struct, forbid_unknown_fields=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,10 @@ from rota.wire.limits import (
 )
 from rota.wire.units import ByteSize, Duration
 
+WorkerIdText: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+(?!\n)$")
+]
+
 
 class ResourcesSpec(msgspec.Struct, forbid_unknown_fields=True):
     """What a worker has to give; left out means 0."""
@@ -34,9 +38,7 @@ class RegisterSpec(msgspec.Struct, forbid_unknown_fields=True):
     """A worker says what it is and has."""
 
     name: Name
-    worker_id: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+$")] | (
-        None
-    ) = None
+    worker_id: WorkerIdText | None = None
     capabilities: Annotated[list[Capability], Meta(max_length=CAPABILITIES_MAX)] = []
     resources: ResourcesSpec = msgspec.field(default_factory=ResourcesSpec)
     queues: Annotated[list[QueueName], Meta(max_length=QUEUES_PER_WORKER_MAX)] | None = None

@@ -1,0 +1,118 @@
+# All the doors of this house; `make` alone lists them.
+# Needs make and python3 (3.11 or newer, with its venv module); the rest goes into .venv.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq
+PYTEST := $(BIN)/python -m pytest
+ARGS   ?=
+JOBS   ?= 2
+
+# What the everyday suite leaves out has a door of its own below, or needs a server that may be missing.
+EVERYDAY := not slow and not chaos and not fuzz and not postgres and not browser
+QUICK    := $(EVERYDAY) and not process and not sim
+
+.DEFAULT_GOAL := help
+.SUFFIXES:
+
+.PHONY: help
+help: ## List the doors
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+## -- Set up ------------------------------------------------------------------------------------
+
+.PHONY: install
+install: $(VENV)/.product ## Make .venv with the `rota` command in it
+
+.PHONY: dev
+dev: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Install all that is needed to work on Rota
+
+.PHONY: setup
+setup: dev ## The same as dev
+
+# Each stamp says that a group was installed as pyproject.toml names it now.
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Rota needs Python 3.11 or newer, and '$(PYTHON)' is not (or is missing)." >&2; \
+	  echo "Name another one: make install PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "Could not make $(VENV). On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.product: pyproject.toml | $(VENV)/.python
+	@echo "Installing Rota into $(VENV) ..."
+	@$(PIP) --editable .
+	@touch $@
+
+# Dependency groups came with pip 25.1; distributions ship older ones.
+$(VENV)/.pip: | $(VENV)/.python
+	@$(PIP) --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/.pip $(VENV)/.product
+	@echo "Installing the test tools ..."
+	@$(PIP) --group test
+	@touch $@
+
+$(VENV)/.fuzz: pyproject.toml | $(VENV)/.pip $(VENV)/.product
+	@echo "Installing the fuzzing tools ..."
+	@$(PIP) --group fuzz
+	@touch $@
+
+## -- Run ---------------------------------------------------------------------------------------
+
+.PHONY: run
+run: install ## Start a server, its page and a worker here (ARGS="--port 7071")
+	@$(BIN)/rota up $(ARGS)
+
+## -- Doubt -------------------------------------------------------------------------------------
+
+.PHONY: format
+format: $(VENV)/.test ## Put the code into the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: check
+check: $(VENV)/.product $(VENV)/.test ## Format, lint, types, imports and house rules: seconds
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/mypy --explicit-package-bases tools tests/tidy tests/conftest.py
+	$(BIN)/lint-imports
+	$(PYTEST) -q tests/tidy $(ARGS)
+
+.PHONY: quick
+quick: $(VENV)/.product $(VENV)/.test ## The tests that start no process
+	$(PYTEST) -q -n $(JOBS) -m "$(QUICK)" $(ARGS)
+
+.PHONY: test
+test: $(VENV)/.product $(VENV)/.test ## The everyday suite; installs what it needs
+	$(PYTEST) -q -n $(JOBS) -m "$(EVERYDAY)" $(ARGS)
+
+.PHONY: chaos
+chaos: $(VENV)/.product $(VENV)/.test ## Kill real servers and workers and look at what is left
+	$(PYTEST) -m chaos $(ARGS)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Throw generated requests at the API, by its OpenAPI document
+	$(PYTEST) -m fuzz $(ARGS)
+
+.PHONY: bench
+bench: install ## Measure this machine
+	$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: ci
+ci: check test chaos ## All that a change must pass
+	@echo "All passed."
+
+## -- Keep --------------------------------------------------------------------------------------
+
+.PHONY: docs
+docs: install ## Write the generated documents again
+	$(BIN)/python tools/generate_lifecycle.py
+
+.PHONY: clean
+clean: ## Remove .venv and every cache; data in .rota stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
+	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

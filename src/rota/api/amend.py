@@ -1,0 +1,91 @@
+"""Changes a job that has not started: JSON Merge Patch (RFC 7396) on what was submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from rota.api.bodies import check_depth, decode_json
+from rota.api.jobs import find_job, job_id_in
+from rota.api.problems import invalid
+from rota.api.recall import expect, post_recalling, read_jobs
+from rota.api.routes import Call, NoQuery
+from rota.api.translate import job_id_of, named, note, spec_of
+from rota.api.views import job_view, submitted_form
+from rota.core.inputs import AnyInput, Recall, Update
+from rota.core.model import Dependency, JobId, JobRecord, Spec, When
+from rota.core.outcome import AnyReceipt, JobAnswer
+from rota.wire.jobs import JobSpec, JobView
+from rota.wire.units import dec_hook, encode
+
+_decoder = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """RFC 7396: objects merge name by name, null removes, anything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge(merged.get(name), value)
+    return merged
+
+
+async def patch_job(call: Call[dict[str, Any], NoQuery]) -> JobView:
+    """Merges, checks as if submitted, and puts it in place if nobody was quicker."""
+    job_id = job_id_in(call)
+    check_depth("", call.raw, call.body)
+
+    def amend(job: JobRecord) -> Spec:
+        return patched(job, call.body)
+
+    return job_view(expect(await post_update(call, job_id, amend), JobAnswer).job)
+
+
+async def post_update(
+    call: Call[Any, Any], job_id: JobId, amend: Callable[[JobRecord], Spec]
+) -> AnyReceipt:
+    """Reads the job, changes its spec by `amend`, and asks again if it moved meanwhile."""
+    amended: list[Spec] = []
+
+    async def read() -> list[JobRecord]:
+        job = await find_job(call.parts.catalog, job_id)
+        spec = amend(job)
+        amended[:] = [spec]
+        if spec.dependencies == job.spec.dependencies:
+            return [job]
+        needed = [one.job_id for one in spec.dependencies if one.job_id != job_id]
+        return [job, *await read_jobs(call.parts.catalog, needed)]
+
+    def build(recall: Recall | None) -> AnyInput:
+        return Update(job_id=job_id, spec=amended[0], key=call.key, recall=recall)
+
+    return await post_recalling(call, read, build)
+
+
+def patched(job: JobRecord, patch: dict[str, Any]) -> Spec:
+    """The job's spec with the patch in it; its place in line and its revision stay."""
+    form = submitted_form(job)
+    if "payload" in patch:
+        form["payload"] = msgspec.json.decode(job.spec.payload or b"{}")
+    try:
+        text = encode(merge(form, patch))
+    except (OverflowError, ValueError, msgspec.EncodeError) as error:
+        raise invalid("", f"the merged job cannot be written as JSON: {error}") from None
+    wanted = decode_json(_decoder.decode, JobSpec, text)
+    spec = spec_of(wanted, job.spec.created_at, _dependencies(wanted))
+    return msgspec.structs.replace(spec, order=job.spec.order, revision=job.spec.revision)
+
+
+def _dependencies(wanted: JobSpec) -> tuple[Dependency, ...]:
+    found: dict[JobId, When] = {}
+    for number, one in enumerate(wanted.dependencies):
+        text, when = named(one)
+        field = f"dependencies[{number}]"
+        note(found, job_id_of(text, field), when, field)
+    return tuple(Dependency(job_id, when) for job_id, when in sorted(found.items()))

@@ -1,0 +1,255 @@
+"""Reads what a request carries, within limits, and says in plain words what is wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import inspect
+from starlette.types import Receive, Scope
+
+from rota.api.limits import JSON_DEPTH_MAX, QUERY_FIELDS_MAX
+from rota.api.problems import GoneAwayError, ProblemError, invalid
+from rota.wire.problems import FieldError
+from rota.wire.units import dec_hook
+
+T = TypeVar("T")
+
+_PATH = re.compile(r"^(?P<text>.*) - at (?:`key` in )?`\$?(?P<path>.*)`$", re.DOTALL)
+_QUOTED = re.compile(r"`([^`]*)`$")
+_STEP = re.compile(r"\.([^.\[]+)|\[[^\]]*\]")
+_LOST_PLUS = re.compile(r" (\d\d:\d\d)$")
+_UNKNOWN = "Object contains unknown field "
+_MISSING = "Object missing required field "
+_KINDS_TO_COME = ("python", "http", "container", "bundle")
+
+
+async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
+    """The whole body; refused as soon as it is larger than `limit`, whatever its length says."""
+    declared = header(scope, b"content-length")
+    if declared is not None and declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    message = await receive()
+    first: bytes = message.get("body", b"")
+    if not message.get("more_body", False) and message["type"] == "http.request":
+        if len(first) > limit:
+            raise _too_large(limit)
+        return first
+    pieces, size = [first], len(first)
+    while message.get("more_body", False) and size <= limit:
+        message = await receive()
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+    if message["type"] != "http.request":
+        raise GoneAwayError
+    if size > limit:
+        raise _too_large(limit)
+    return b"".join(pieces)
+
+
+def _too_large(limit: int) -> ProblemError:
+    # The rest of the body is not read, so the connection cannot be used again.
+    return ProblemError(
+        413, "too_large", f"the body is larger than {limit} bytes", headers={"Connection": "close"}
+    )
+
+
+def header(scope: Scope, name: bytes) -> bytes | None:
+    """The first header of that (lower-case) name."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return None
+
+
+def require_json(scope: Scope) -> None:
+    """A body said to be something else is not guessed at."""
+    content_type = header(scope, b"content-type")
+    if content_type is None:
+        return
+    media = content_type.split(b";", 1)[0].strip().lower()
+    if media != b"application/json" and not media.endswith(b"+json"):
+        shown = media.decode("latin-1")[:100]
+        raise ProblemError(
+            415, "not_json", f"send the body as application/json; this one says {shown!r}"
+        )
+
+
+def decode_json(decode: Callable[[bytes], T], kind: Any, body: bytes) -> T:
+    """The body as its type; every way it can be wrong is the sender's."""
+    try:
+        return decode(body)
+    except msgspec.ValidationError as error:
+        raise explain(error, kind) from None
+    except msgspec.DecodeError as error:
+        text = "the body is empty" if not body else str(error)
+        raise ProblemError(400, "malformed", f"the body is not valid JSON: {text}") from None
+    except UnicodeDecodeError:
+        raise ProblemError(400, "malformed", "the body is not valid UTF-8") from None
+    except RecursionError:
+        raise ProblemError(400, "malformed", "the body is nested too deeply") from None
+
+
+def read_json(field: str, raw: bytes) -> Any:
+    """A free JSON value, checked: UTF-8, no lone surrogates, numbers in range, not too deep."""
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise invalid(field, f"not valid JSON: {error}") from None
+    except RecursionError:
+        raise invalid(field, f"nested deeper than {JSON_DEPTH_MAX}") from None
+    check_depth(field, raw, value)
+    return value
+
+
+def check_depth(field: str, raw: bytes, value: Any) -> None:
+    """Refuses nesting that some reader down the line would choke on."""
+    # Counting brackets is quick, and few of them cannot nest deeply.
+    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and _depth(value) > JSON_DEPTH_MAX:
+        raise invalid(field, f"nested deeper than {JSON_DEPTH_MAX}")
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level and depth <= JSON_DEPTH_MAX:
+        level = [inner for outer in level for inner in _inside(outer)]
+        depth += 1
+    return depth - 1
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
+
+
+def explain(error: msgspec.ValidationError, kind: Any) -> ProblemError:
+    """What the decoder said, as a field and a sentence."""
+    text, path = str(error), ""
+    if found := _PATH.match(text):
+        text, path = found["text"], found["path"]
+    field, message = path.lstrip("."), text
+    if text.startswith((_UNKNOWN, _MISSING)) and (quoted := _QUOTED.search(text)):
+        name = quoted.group(1)
+        field = f"{field}.{name}" if field else name
+        unknown = text.startswith(_UNKNOWN)
+        message = _unknown_field(name, path, kind) if unknown else f"`{name}` is required"
+    elif path.endswith("task.kind"):
+        message = _task_kind(text)
+    detail = f"{field}: {message}" if field else message
+    return ProblemError(422, "invalid", detail, errors=[FieldError(field, message)])
+
+
+def _task_kind(text: str) -> str:
+    kind = text.removeprefix("Invalid value ").strip("'\"")
+    if kind in _KINDS_TO_COME:
+        return f"task kind `{kind}` is not built yet; this server runs `command` and `noop`"
+    return f"{text}: this server runs `command` and `noop`"
+
+
+def _unknown_field(name: str, path: str, kind: Any) -> str:
+    known = _names_at(kind, path)
+    near = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.6)
+    if near:
+        return f"unknown field `{name}`; did you mean `{near[0]}`?"
+    shown = ", ".join(f"`{one}`" for one in known)
+    return f"unknown field `{name}`; known here: {shown}" if shown else f"unknown field `{name}`"
+
+
+def _names_at(kind: Any, path: str) -> list[str]:
+    """The names of the fields that the type has at a path such as `.jobs[0].retry`."""
+    here: list[inspect.Type] = [inspect.type_info(kind)]
+    for step in _STEP.finditer(path):
+        here = [after for one in here for after in _step_into(one, step.group(1))]
+    names = (field.encode_name for one in here for field in _fields(one))
+    return list(dict.fromkeys(names))
+
+
+def _fields(kind: inspect.Type) -> Iterator[inspect.Field]:
+    for one in _alternatives(kind):
+        if isinstance(one, inspect.StructType):
+            yield from one.fields
+
+
+def _step_into(kind: inspect.Type, name: str | None) -> Iterator[inspect.Type]:
+    if name is not None:
+        yield from (field.type for field in _fields(kind) if field.encode_name == name)
+        return
+    for one in _alternatives(kind):
+        if isinstance(one, inspect.ListType):
+            yield one.item_type
+        elif isinstance(one, inspect.DictType):
+            yield one.value_type
+
+
+def _alternatives(kind: inspect.Type) -> Iterator[inspect.Type]:
+    if isinstance(kind, inspect.UnionType):
+        for one in kind.types:
+            yield from _alternatives(one)
+    elif isinstance(kind, inspect.Metadata):
+        yield from _alternatives(kind.type)
+    else:
+        yield kind
+
+
+class QueryReader:
+    """Reads a query string as one struct: unknown and doubled parameters are refused."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        self._kind = kind
+        self._lists: list[str] = []
+        self._flags: list[str] = []
+        self._times: list[str] = []
+        for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]
+            options = list(_alternatives(field.type))
+            for names, wanted in (
+                (self._lists, inspect.ListType),
+                (self._flags, inspect.BoolType),
+                (self._times, inspect.DateTimeType),
+            ):
+                if any(isinstance(one, wanted) for one in options):
+                    names.append(field.encode_name)
+
+    def read(self, query: bytes) -> Any:
+        """The struct; a parameter without a value counts as not given (a flag: as true)."""
+        given: dict[str, Any] = {}
+        for name, text in _pairs(query):
+            value = text
+            if not value and name in self._flags:
+                value = "true"
+            if name in self._times:
+                # In a query "+" means a space: an offset that was not escaped has lost its sign.
+                value = _LOST_PLUS.sub(r"+\1", value)
+            if name in self._lists:
+                given.setdefault(name, []).append(value)
+            elif name in given:
+                raise invalid(name, "given twice")
+            elif value or name not in self._kind.__struct_fields__:
+                given[name] = value
+        try:
+            return msgspec.convert(given, self._kind, strict=False, dec_hook=dec_hook)
+        except msgspec.ValidationError as error:
+            raise explain(error, self._kind) from None
+
+
+def _pairs(query: bytes) -> list[tuple[str, str]]:
+    try:
+        pairs = parse_qsl(
+            query.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=QUERY_FIELDS_MAX,
+        )
+    except UnicodeDecodeError:
+        raise ProblemError(400, "malformed", "the query is not valid UTF-8") from None
+    except ValueError:
+        detail = f"more than {QUERY_FIELDS_MAX} query parameters"
+        raise ProblemError(422, "invalid", detail) from None
+    if any("\x00" in name or "\x00" in value for name, value in pairs):
+        raise ProblemError(422, "invalid", "a query parameter holds a NUL character")
+    return pairs

@@ -1,0 +1,157 @@
+"""One action on all jobs that match a filter, page by page, with a bounded number under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from rota.api.amend import post_update
+from rota.api.jobs import post_retry
+from rota.api.limits import BULK_AT_ONCE, BULK_PAGE
+from rota.api.problems import ProblemError, invalid
+from rota.api.recall import post_about
+from rota.api.routes import Call, NoQuery
+from rota.core.errors import Refusal, StaleRecall, TooMuch
+from rota.core.inputs import AnyInput, Cancel, Delete, Recall
+from rota.core.model import JobId, JobRecord, JobState, Spec
+from rota.engine.ports import UnavailableError
+from rota.store.protocol import JobQuery
+from rota.wire.jobs import BulkAnswer, BulkSpec, JobFilter
+from rota.wire.units import to_instant
+
+Act = Callable[[JobId], Awaitable[Any]]
+
+_MEANT = {
+    "cancel": (JobState.PENDING, JobState.QUEUED, JobState.RUNNING),
+    "retry": (JobState.FAILED, JobState.CANCELLED, JobState.SKIPPED, JobState.EXPIRED),
+    "delete": (
+        JobState.SUCCEEDED,
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.SKIPPED,
+        JobState.EXPIRED,
+    ),
+    "reprioritise": (JobState.PENDING, JobState.QUEUED),
+}
+"""Where a filter names no status, an action is for the jobs it can be done to."""
+
+
+async def bulk_action(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
+    """Acts on all that match; jobs that have moved on meanwhile count as refused."""
+    spec = call.body
+    if (spec.action == "reprioritise") != (spec.priority is not None):
+        raise invalid("priority", "goes with the action `reprioritise`, and only with that")
+    if call.key is not None and (known := call.desk.bulk.recall(call.key)) is not None:
+        return known
+    act = _act(call)
+    count = refused = 0
+    async for page in _pages(call):
+        if spec.dry_run:
+            count += len(page)
+            continue
+        for start in range(0, len(page), BULK_AT_ONCE):
+            jobs = page[start : start + BULK_AT_ONCE]
+            done = await asyncio.gather(*(_try(act, job.id) for job in jobs))
+            count += sum(done)
+            refused += len(done) - sum(done)
+    answer = BulkAnswer(count=count, refused=refused, dry_run=spec.dry_run)
+    if call.key is not None:
+        call.desk.bulk.keep(call.key, answer)
+    return answer
+
+
+async def _try(act: Act, job_id: JobId) -> bool:
+    try:
+        await act(job_id)
+    except (StaleRecall, TooMuch):
+        raise
+    except Refusal:
+        return False
+    except ProblemError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True
+
+
+def _act(call: Call[BulkSpec, NoQuery]) -> Act:
+    # Each job's step would answer to the same key; the key is for the action as a whole.
+    single = replace(call, key=None)
+    match call.body.action:
+        case "cancel":
+            return _poster(single, lambda job_id, recall: Cancel(job_id=job_id, recall=recall))
+        case "delete":
+            return _poster(single, lambda job_id, recall: Delete(job_id=job_id, recall=recall))
+        case "retry":
+            return lambda job_id: post_retry(single, job_id)
+        case "reprioritise":
+            return lambda job_id: post_update(single, job_id, lambda job: _moved(call, job))
+
+
+def _poster(
+    call: Call[BulkSpec, NoQuery], build: Callable[[JobId, Recall | None], AnyInput]
+) -> Act:
+    return lambda job_id: post_about(call, job_id, lambda recall: build(job_id, recall))
+
+
+def _moved(call: Call[BulkSpec, NoQuery], job: JobRecord) -> Spec:
+    assert call.body.priority is not None
+    terms = msgspec.structs.replace(job.spec.terms, priority=call.body.priority)
+    return msgspec.structs.replace(job.spec, terms=terms)
+
+
+async def _pages(call: Call[BulkSpec, NoQuery]) -> AsyncIterator[list[JobRecord]]:
+    """All that match, newest first; jobs submitted after the start are not among them."""
+    catalog, asked = call.parts.catalog, call.body.filter
+    query = _query(call.body)
+    if asked.job_ids is not None:
+        ids = sorted({JobId(one.lower()) for one in asked.job_ids}, reverse=True)
+        for start in range(0, len(ids), BULK_PAGE):
+            found = await catalog.jobs(ids[start : start + BULK_PAGE])
+            yield [job for job in found if _matches(job, query)]
+        return
+    page = await catalog.find_jobs(query)
+    while page:
+        yield page
+        if call.parts.closing.is_set():
+            raise UnavailableError("the server is stopping; part of the jobs were done")
+        query = msgspec.structs.replace(query, before=page[-1].id)
+        page = await catalog.find_jobs(query) if len(page) == BULK_PAGE else []
+
+
+def _query(spec: BulkSpec) -> JobQuery:
+    asked: JobFilter = spec.filter
+    states = [asked.status] if isinstance(asked.status, str) else asked.status
+    return JobQuery(
+        states=tuple(JobState(one) for one in states) if states else _MEANT[spec.action],
+        priority=asked.priority,
+        queue=asked.queue,
+        tenant=asked.tenant,
+        name=asked.name,
+        labels=tuple(sorted((asked.labels or {}).items())),
+        created_after=to_instant(asked.created_after) if asked.created_after else None,
+        created_before=to_instant(asked.created_before) if asked.created_before else None,
+        limit=BULK_PAGE,
+    )
+
+
+def _matches(job: JobRecord, query: JobQuery) -> bool:
+    """The same question as the catalog answers, of jobs that were named one by one."""
+    terms, created = job.spec.terms, job.spec.created_at
+    wanted = (
+        (query.priority, terms.priority),
+        (query.queue, terms.queue),
+        (query.tenant, terms.tenant),
+        (query.name, terms.name),
+    )
+    return (
+        job.life.state in query.states
+        and all(want is None or want == have for want, have in wanted)
+        and all(label in job.spec.labels for label in query.labels)
+        and (query.created_after is None or created > query.created_after)
+        and (query.created_before is None or created < query.created_before)
+    )

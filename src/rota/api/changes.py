@@ -1,0 +1,90 @@
+"""The live stream: every state change, numbered, read from the journal as fast as it is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import NamedTuple
+
+from rota.api.limits import (
+    STREAM_EVENTS_PER_SEND,
+    STREAM_KEEPALIVE_S,
+    STREAM_RECORDS,
+)
+from rota.api.parts import Parts
+from rota.api.problems import invalid
+from rota.api.routes import Call, NoQuery
+from rota.api.streams import Stream
+from rota.api.views import change_view
+from rota.store.protocol import Change, Seq
+from rota.wire.units import encode
+
+EVENTS = "text/event-stream"
+_EVENT_ID = re.compile(r"(\d{1,18})\.(\d{1,18})\Z", re.ASCII)
+_RECORD_END = 10**18
+"""A number past any in a record: all of it was seen."""
+
+
+class Place(NamedTuple):
+    """The last change seen."""
+
+    seq: int
+    number: int
+
+
+async def stream_changes(call: Call[None, NoQuery]) -> Stream:
+    """From the place named by Last-Event-ID on, or from now."""
+    call.desk.seats.check()
+    text = call.request.headers.get("last-event-id")
+    oldest, newest = await call.parts.catalog.head()
+    place = _read_place(text) if text else Place(newest, _RECORD_END)
+    lost = not oldest - 1 <= place.seq <= newest
+    if lost:
+        # What was missed is no longer kept (or is of another journal): the reader starts afresh.
+        place = Place(newest, _RECORD_END)
+    pieces = _pieces(call.parts, place, lost=lost)
+    return Stream(pieces, EVENTS, closing=call.parts.closing, seats=call.desk.seats)
+
+
+def _read_place(text: str) -> Place:
+    found = _EVENT_ID.match(text)
+    if found is None:
+        raise invalid("Last-Event-ID", "the `id` of an event of this stream, such as `42.0`")
+    return Place(int(found[1]), int(found[2]))
+
+
+async def _pieces(parts: Parts, place: Place, *, lost: bool) -> AsyncGenerator[bytes, None]:
+    yield b"retry: 1000\n\n" + (_reset(place) if lost else b"")
+    # The record of the last change seen is read again: it may hold more than was taken.
+    after, newest = place.seq - (place.number < _RECORD_END), place.seq
+    while True:
+        if after < newest:
+            changes = await parts.catalog.changes_after(Seq(after), STREAM_RECORDS)
+            for text in _encoded([one for one in changes if (one.seq, one.index) > place]):
+                yield text
+            # Records without changes give nothing back, yet they are behind us too.
+            after = max(min(after + STREAM_RECORDS, newest), *(one.seq for one in changes), 0)
+            continue
+        try:
+            newest = await asyncio.wait_for(parts.feed.wait_beyond(after), STREAM_KEEPALIVE_S)
+        except TimeoutError:
+            yield b": still here\n\n"
+
+
+def _encoded(changes: Sequence[Change]) -> Iterator[bytes]:
+    for start in range(0, len(changes), STREAM_EVENTS_PER_SEND):
+        part = changes[start : start + STREAM_EVENTS_PER_SEND]
+        if text := b"".join(_event(change) for change in part):
+            yield text
+
+
+def _event(change: Change) -> bytes:
+    view = change_view(change)
+    if view is None:
+        return b""
+    return b"id: %d.%d\ndata: %b\n\n" % (change.seq, change.index, encode(view))
+
+
+def _reset(place: Place) -> bytes:
+    return b'event: reset\nid: %d.%d\ndata: {"kind":"reset"}\n\n' % place

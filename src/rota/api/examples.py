@@ -1,0 +1,267 @@
+"""Examples for the OpenAPI document; a test reads each of them with the type it stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+JOB_ID = "019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"
+EXECUTION_ID = "019a85c2-7d40-7b11-8a2c-90f1c3d2e4a5"
+WORKER_ID = "019a85c0-1111-7222-8333-944455566677"
+EVENT_ID = "42.0"
+AT = "2026-01-05T09:00:00.000Z"
+
+TASK: dict[str, Any] = {
+    "kind": "command",
+    "argv": ["python3", "bill.py", "42"],
+    "env": {},
+    "cwd": None,
+}
+
+JOB_SPEC: dict[str, Any] = {
+    "name": "invoice",
+    "task": {"kind": "command", "argv": ["python3", "bill.py", "42"]},
+    "priority": 10,
+    "requirements": {"cpu": 1, "memory": "256MiB"},
+    "timeout": "10m",
+    "retry": {"max_attempts": 4, "delay": "1s"},
+    "labels": {"team": "billing"},
+    "payload": {"customer": 42},
+}
+
+JOB: dict[str, Any] = {
+    "job_id": JOB_ID,
+    "name": "invoice",
+    "queue": "default",
+    "tenant": "default",
+    "priority": 10,
+    "status": "queued",
+    "reason": None,
+    "task": TASK,
+    "payload": {"customer": 42},
+    "requirements": {
+        "cpu": 1,
+        "memory": 268435456,
+        "storage": 0,
+        "gpu": 0,
+        "custom": {},
+        "capabilities": [],
+    },
+    "dependencies": [],
+    "run_at": None,
+    "expires_at": None,
+    "timeout": 600,
+    "expected_runtime": None,
+    "retry": {
+        "max_attempts": 4,
+        "backoff": "exponential",
+        "delay": 1,
+        "factor": 2.0,
+        "max_delay": 300,
+        "jitter": 0.1,
+    },
+    "semantics": "at_least_once",
+    "concurrency": None,
+    "preemptible": False,
+    "labels": {"team": "billing"},
+    "attempt": 0,
+    "fence": 0,
+    "losses": 0,
+    "execution_id": None,
+    "worker_id": None,
+    "created_at": AT,
+    "scheduled_at": AT,
+    "started_at": None,
+    "finished_at": None,
+    "progress": None,
+    "message": None,
+    "result": None,
+    "error": None,
+}
+
+JOBS: dict[str, Any] = {"items": [JOB], "next_cursor": None}
+
+BATCH_SPEC: dict[str, Any] = {
+    "jobs": [
+        {"name": "extract", "task": {"kind": "noop"}, "ref": "a"},
+        {"name": "load", "task": {"kind": "noop"}, "dependencies": ["ref:a"]},
+    ]
+}
+BATCH: dict[str, Any] = {"job_ids": [JOB_ID, EXECUTION_ID]}
+
+BULK_SPEC: dict[str, Any] = {
+    "action": "cancel",
+    "filter": {"queue": "default", "labels": {"team": "billing"}},
+}
+BULK: dict[str, Any] = {"count": 12, "refused": 0, "dry_run": False}
+
+WHY: dict[str, Any] = {
+    "job_id": JOB_ID,
+    "status": "queued",
+    "cause": {
+        "code": "resources",
+        "message": "no worker could ever run this: asks 64 cpu, the largest has 8",
+        "figures": {"asked": 64, "largest": 8},
+    },
+    "others": [],
+    "estimated_start": {"at": None, "method": "none"},
+}
+
+GRAPH: dict[str, Any] = {
+    "nodes": [
+        {"job_id": JOB_ID, "name": "extract", "status": "succeeded"},
+        {"job_id": EXECUTION_ID, "name": "load", "status": "queued"},
+    ],
+    "edges": [{"from": JOB_ID, "to": EXECUTION_ID, "when": "succeeded"}],
+    "truncated": False,
+}
+
+EXECUTION: dict[str, Any] = {
+    "execution_id": EXECUTION_ID,
+    "job_id": JOB_ID,
+    "worker_id": WORKER_ID,
+    "attempt": 1,
+    "fence": 1,
+    "status": "succeeded",
+    "reason": None,
+    "claimed_at": AT,
+    "start_time": AT,
+    "end_time": AT,
+    "result": {"total": 12.5},
+    "error": None,
+    "exit_code": 0,
+    "usage": {"cpu_seconds": 1.25},
+    "artifacts": [{"name": "invoice.pdf", "size": 52100}],
+}
+EXECUTIONS: dict[str, Any] = {"items": [EXECUTION], "next_cursor": None}
+COMPLETION: dict[str, Any] = {
+    "status": "succeeded",
+    "fence": 1,
+    "result": {"total": 12.5},
+    "exit_code": 0,
+}
+ARTIFACT: dict[str, Any] = {"name": "invoice.pdf", "size": 52100}
+
+REGISTER_SPEC: dict[str, Any] = {
+    "name": "box-1",
+    "capabilities": ["linux"],
+    "resources": {"cpu": 4, "memory": "8GiB", "storage": "50GiB"},
+    "queues": ["default"],
+}
+REGISTERED: dict[str, Any] = {
+    "worker_id": WORKER_ID,
+    "session": "k3J9x2QbT7mLr0Vs",
+    "heartbeat_interval": 5.0,
+    "lease_ttl": 15.0,
+    "poll_wait_max": 5.0,
+}
+HEARTBEAT: dict[str, Any] = {
+    "usage": {"cpu": 1.5, "memory": 734003200},
+    "executions": [{"execution_id": EXECUTION_ID, "progress": 0.4, "message": "page 4 of 10"}],
+}
+BEAT: dict[str, Any] = {"cancel": [], "lost": []}
+LEASE_SPEC: dict[str, Any] = {
+    "max": 50,
+    "wait": "20s",
+    "completed": [{"execution_id": EXECUTION_ID, "status": "succeeded", "fence": 1}],
+    "executions": [],
+}
+LEASE: dict[str, Any] = {
+    "executions": [
+        {
+            "execution_id": EXECUTION_ID,
+            "job_id": JOB_ID,
+            "attempt": 1,
+            "fence": 1,
+            "name": "invoice",
+            "queue": "default",
+            "task": TASK,
+            "payload": {"customer": 42},
+            "requirements": JOB["requirements"],
+            "timeout": 600,
+            "lease_expires_in": 15.0,
+            "scheduled_at": AT,
+            "traceparent": None,
+        }
+    ],
+    "held_for": 0.12,
+    "cancel": [],
+    "lost": [],
+}
+WORKER: dict[str, Any] = {
+    "worker_id": WORKER_ID,
+    "name": "box-1",
+    "status": "online",
+    "capabilities": ["linux"],
+    "queues": ["default"],
+    "resources": {
+        "cpu": {"capacity": 4, "used": 1},
+        "memory": {"capacity": 8589934592, "used": 268435456},
+        "storage": {"capacity": 53687091200, "used": 0},
+        "gpu": {"capacity": 0, "used": 0},
+        "custom": {},
+    },
+    "last_heartbeat": AT,
+    "registered_at": AT,
+    "executions": [EXECUTION_ID],
+    "usage": {"cpu": 1.5},
+}
+WORKERS: dict[str, Any] = {"items": [WORKER], "next_cursor": None}
+
+QUEUE_SPEC: dict[str, Any] = {
+    "priority": 5,
+    "max_workers": 20,
+    "rate_limit": {"count": 100, "per": "1m"},
+}
+QUEUE: dict[str, Any] = {
+    "name": "default",
+    "priority": 5,
+    "weight": 1.0,
+    "max_workers": 20,
+    "rate_limit": {"count": 100, "per": 60},
+    "paused": False,
+    "depth": {"pending": 2, "queued": 14, "running": 3, "cancelling": 0},
+    "created_at": AT,
+}
+QUEUES: dict[str, Any] = {"items": [QUEUE], "next_cursor": None}
+
+STATS: dict[str, Any] = {
+    "jobs": {"pending": 2, "queued": 14, "running": 3, "succeeded": 1200, "failed": 4},
+    "queues": 1,
+    "workers": {"online": 2, "draining": 0, "unhealthy": 0, "offline": 1},
+    "resources": {"cpu": {"capacity": 8.0, "used": 3.0}},
+    "submitted_total": 1223,
+    "version": "0.1.0",
+    "started_at": AT,
+}
+CLUSTER: dict[str, Any] = {
+    "leader": "node-a",
+    "epoch": 3,
+    "nodes": [{"name": "node-a", "role": "leader"}],
+    "durability": "sqlite, synchronous=FULL",
+}
+EVENTS = (
+    f"id: {EVENT_ID}\n"
+    f'data: {{"kind":"job","id":"{JOB_ID}","status":"queued","at":"{AT}",'
+    '"name":"invoice","queue":"default"}\n\n'
+)
+
+PARAMETERS: dict[str, Any] = {
+    "job_id": JOB_ID,
+    "execution_id": EXECUTION_ID,
+    "worker_id": WORKER_ID,
+    "name": "default",
+    "status": "queued,running",
+    "label": ["team:billing"],
+    "capabilities": "linux,gpu",
+    "created_after": AT,
+    "created_before": AT,
+    "queue": "default",
+    "tenant": "default",
+    "priority": 10,
+    "limit": 50,
+    "cursor": "MDE5YTg1YzItNmIxZS03YzNhLTlmMDAtNWUyZDhhNDFjN2Iz",
+    "follow": True,
+    "offset": 0,
+    "fence": 1,
+    "force": True,
+}

@@ -1,0 +1,214 @@
+"""Jobs: submit, show, list, and the verbs on one job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from rota.api.paging import Cursor, Limit, cut, read_id_cursor
+from rota.api.problems import invalid, not_found
+from rota.api.recall import (
+    expect,
+    post,
+    post_about,
+    post_recalling,
+    read_jobs,
+    read_with_skipped,
+)
+from rota.api.routes import Call, NoQuery, Reply
+from rota.api.translate import UUID, Batch
+from rota.api.views import execution_view, job_view
+from rota.core.errors import Invalid
+from rota.core.inputs import AnyInput, Cancel, Delete, Execute, Recall, Retry, Submit
+from rota.core.model import JobId, JobRecord, JobState, WorkerId
+from rota.core.outcome import AnyReceipt, ExecutionAnswer, JobAnswer, JobGone, JobsAccepted
+from rota.store.protocol import Catalog, JobQuery
+from rota.wire.jobs import (
+    BatchAnswer,
+    BatchSpec,
+    ExecuteSpec,
+    JobPage,
+    JobSpec,
+    JobView,
+    Moment,
+)
+from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.units import to_instant
+
+
+class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which jobs to list."""
+
+    status: Annotated[str, Meta(description="One or more statuses, by commas: any of them.")] | (
+        None
+    ) = None
+    priority: int | None = None
+    queue: str | None = None
+    tenant: str | None = None
+    name: str | None = None
+    label: Annotated[list[str], Meta(description="`key:value`; may repeat: all of them.")] = []
+    created_after: Moment | None = None
+    created_before: Moment | None = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+class DeleteQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How to delete."""
+
+    force: Annotated[bool, Meta(description="Cancels a live job first.")] = False
+
+
+async def submit_job(call: Call[JobSpec, NoQuery]) -> Reply:
+    """One job."""
+    accepted = await _submit(call, [call.body])
+    if accepted.first is None:
+        first = await find_job(call.parts.catalog, accepted.job_ids[0])
+    else:
+        first = accepted.first
+    return Reply(job_view(first), {"Location": f"/jobs/{first.id}"})
+
+
+async def submit_batch(call: Call[BatchSpec, NoQuery]) -> BatchAnswer:
+    """Many jobs: all or none."""
+    accepted = await _submit(call, call.body.jobs)
+    return BatchAnswer(job_ids=list(accepted.job_ids))
+
+
+async def _submit(
+    call: Call[JobSpec, NoQuery] | Call[BatchSpec, NoQuery], specs: Sequence[JobSpec]
+) -> JobsAccepted:
+    batch = Batch(specs, call.desk.ids, call.parts.brain.clock.now())
+    jobs = batch.new_jobs()
+
+    def build(recall: Recall | None) -> Submit:
+        return Submit(jobs=jobs, key=call.key, recall=recall)
+
+    async def read() -> Sequence[JobRecord]:
+        return await read_jobs(call.parts.catalog, list(batch.outside))
+
+    try:
+        if batch.outside:
+            receipt = await post_recalling(call, read, build)
+        else:
+            receipt = await post(call, build)
+    except Invalid as refusal:
+        raise batch.in_its_words(refusal) from None
+    return expect(receipt, JobsAccepted)
+
+
+async def show_job(call: Call[None, NoQuery]) -> JobView:
+    """One job."""
+    return job_view(await find_job(call.parts.catalog, job_id_in(call)))
+
+
+async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
+    """Those that match, newest first."""
+    asked = call.query
+    query = JobQuery(
+        states=states_in(asked.status),
+        priority=asked.priority,
+        queue=asked.queue,
+        tenant=asked.tenant,
+        name=asked.name,
+        labels=tuple(_label(text) for text in asked.label),
+        created_after=to_instant(asked.created_after) if asked.created_after else None,
+        created_before=to_instant(asked.created_before) if asked.created_before else None,
+        before=read_id_cursor(asked.cursor),
+        limit=asked.limit + 1,
+    )
+    return await job_page(call.parts.catalog, query)
+
+
+async def job_page(catalog: Catalog, query: JobQuery) -> JobPage:
+    """A page; the query asks for one more than is shown, to know whether there is a next."""
+    found = await catalog.find_jobs(query)
+    items, next_cursor = cut(found, query.limit - 1, lambda job: job.id)
+    return JobPage([job_view(job) for job in items], next_cursor)
+
+
+async def delete_job(call: Call[None, DeleteQuery]) -> Reply | None:
+    """Removes an ended job; with force a live one as soon as it has stopped."""
+    job_id, force = job_id_in(call), call.query.force
+
+    def build(recall: Recall | None) -> AnyInput:
+        return Delete(job_id=job_id, force=force, key=call.key, recall=recall)
+
+    receipt = await post_about(call, job_id, build)
+    if isinstance(receipt, JobGone):
+        return None
+    return Reply(job_view(expect(receipt, JobAnswer).job), {}, status=202)
+
+
+async def cancel_job(call: Call[None, NoQuery]) -> JobView:
+    """Stops a job."""
+    job_id = job_id_in(call)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return Cancel(job_id=job_id, key=call.key, recall=recall)
+
+    return job_view(expect(await post_about(call, job_id, build), JobAnswer).job)
+
+
+async def retry_job(call: Call[None, NoQuery]) -> JobView:
+    """Starts an ended job over."""
+    return job_view(expect(await post_retry(call, job_id_in(call)), JobAnswer).job)
+
+
+async def post_retry(call: Call[Any, Any], job_id: JobId) -> AnyReceipt:
+    """A retry, with the job and what was skipped because of it."""
+
+    def build(recall: Recall | None) -> AnyInput:
+        return Retry(job_id=job_id, key=call.key, recall=recall)
+
+    async def read() -> Sequence[JobRecord]:
+        return await read_with_skipped(call.parts.catalog, job_id)
+
+    return await post_recalling(call, read, build)
+
+
+async def execute_job(call: Call[ExecuteSpec, NoQuery]) -> Reply:
+    """This job on that worker, past time, order and pause."""
+    job_id, worker_id = job_id_in(call), WorkerId(call.body.worker_id)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return Execute(job_id=job_id, worker_id=worker_id, key=call.key, recall=recall)
+
+    execution = expect(await post_about(call, job_id, build), ExecutionAnswer).execution
+    return Reply(execution_view(execution), {"Location": f"/executions/{execution.id}"})
+
+
+def job_id_in(call: Call[Any, Any]) -> JobId:
+    """The id in the path; what cannot be one is not found."""
+    text = call.path["job_id"]
+    if not UUID.match(text.lower()):
+        raise not_found("job", text[:100])
+    return JobId(text.lower())
+
+
+async def find_job(catalog: Catalog, job_id: JobId) -> JobRecord:
+    """The job, in whatever state."""
+    found = await catalog.jobs([job_id])
+    if not found:
+        raise not_found("job", job_id)
+    return found[0]
+
+
+def states_in(text: str | None) -> tuple[JobState, ...]:
+    """A comma list of statuses."""
+    words = [word.strip() for word in (text or "").split(",")]
+    try:
+        return tuple(JobState(word) for word in words if word)
+    except ValueError as error:
+        known = ", ".join(JobState)
+        raise invalid("status", f"{error}: the statuses are {known}") from None
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, colon, value = text.partition(":")
+    if not colon or not key:
+        raise invalid("label", f"{text[:100]!r} is not `key:value`")
+    return key, value

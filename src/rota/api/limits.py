@@ -1,0 +1,52 @@
+"""Every bound of the server's side of HTTP, named, with its reason."""
+
+STREAMS_MAX = 256
+"""Streams open at once (changes and followed logs): each is a task and a socket."""
+STREAM_SEND_S = 30.0
+"""A reader that takes nothing for this long is dropped; it resumes where it was."""
+STREAM_LAST_WORD_S = 1.0
+"""What a shutdown waits for a reader to take a stream's proper end."""
+STREAM_KEEPALIVE_S = 15.0
+"""Proxies close connections that say nothing for a minute."""
+STREAM_RECORDS = 8
+"""Journal records read at a time for a stream: a record may hold a whole batch of jobs."""
+STREAM_EVENTS_PER_SEND = 256
+"""Events encoded at a time, so that a slow reader holds little."""
+LOG_READ_BYTES = 256 * 1024
+"""Log text read from the store at a time."""
+LOG_WAIT_S = 0.25
+"""How long a follower waits before it looks for more text."""
+LOG_WAIT_S_MAX = 1.0
+"""The same, once a log has been quiet for a while."""
+LOG_GRACE_MS = 10 * 60 * 1000
+"""How long after its end an execution may still send what it had printed."""
+GRAPH_NODES_MAX = 10_000
+"""Jobs in one graph: more cannot be drawn, and must not be read in one go."""
+RECALL_JOBS_MAX = 200_000
+"""Jobs read back from the store for one request: a fan-out of 100,000 and what hangs on it."""
+RECALL_TRIES = 5
+"""How often a request is asked again when what it read had changed before it was decided."""
+RECALL_PAUSE_S = 0.003
+"""Between those: longer than the clock's millisecond, in which before and after look the same."""
+BULK_PAGE = 500
+"""Jobs read at a time by a bulk action."""
+BULK_AT_ONCE = 128
+"""Inputs of one bulk action under way at once: they share commits and leave room for others."""
+BULK_REMEMBERED_MAX = 1000
+"""Answers of bulk actions kept for repeats of the same key."""
+USAGE_WORKERS_MAX = 20_000
+"""Workers whose last reported usage is kept in memory."""
+USAGE_KINDS_MAX = 16
+"""Figures of one usage report that are kept."""
+QUERY_FIELDS_MAX = 64
+"""Parameters in one query string."""
+JSON_DEPTH_MAX = 64
+"""Nesting of a payload or result: deeper than any that is meant, far from any parser's limit."""
+ARTIFACT_BYTES_MAX = 1024 * 1024 * 1024
+"""One output file."""
+SESSION_MS = 30 * 24 * 3600 * 1000
+"""How long a browser stays signed in."""
+SIGN_IN_CODES_MAX = 16
+"""Sign-in links waiting to be used."""
+INSTANT_MAX = 7_258_118_400_000
+"""The year 2200: times beyond are taken for mistakes."""

@@ -1,0 +1,186 @@
+"""Figures for Prometheus, read when they are asked for: nothing is counted here."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from rota.core.glance import WorkerGlance
+from rota.core.model import Resources, WorkerState
+from rota.engine.ports import Brain
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+USAGE_KINDS = ("cpu", "memory", "storage", "gpu", "processes", "load")
+"""The reported kinds that get a series; a label that workers could choose would never end."""
+
+
+class Histogram(Protocol):
+    """Figures of one thing measured many times."""
+
+    def buckets(self) -> Sequence[tuple[float, int]]:
+        """(upper bound, how many were at or below it), rising; the last bound is infinity."""
+        ...
+
+    def total(self) -> float:
+        """The sum of everything measured."""
+        ...
+
+
+class Figures(Protocol):
+    """What the engine counts; the counts cover the whole cell and survive restarts."""
+
+    def submitted(self) -> int:
+        """Jobs accepted since the beginning."""
+        ...
+
+    def finished(self) -> Mapping[tuple[str, str], int]:
+        """Jobs ended since the beginning, by (queue, state)."""
+        ...
+
+    def histograms(self) -> Mapping[str, Histogram]:
+        """By the names in HISTOGRAMS."""
+        ...
+
+    def fold_lag_seconds(self) -> float:
+        """How far the tables are behind the journal."""
+        ...
+
+
+class Usage(Protocol):
+    """What workers last said of their machines."""
+
+    def of(self, worker_id: str) -> Mapping[str, float]:
+        """By kind."""
+        ...
+
+
+HISTOGRAMS: Mapping[str, str] = {
+    "job_wait_seconds": "From being ready to run to being claimed by a worker",
+    "job_run_seconds": "From claimed to ended",
+    "dispatch_latency_seconds": "From the decision to run a job to its order leaving the server",
+    "append_seconds": "One append to the journal, until durable",
+    "append_jobs": "Jobs touched by one append",
+}
+
+
+def worker_status(glance: WorkerGlance) -> str:
+    """A silent worker is unhealthy before it is offline."""
+    if glance.worker.state is WorkerState.OFFLINE or glance.healthy:
+        return glance.worker.state.value
+    return "unhealthy"
+
+
+def amounts(resources: Resources) -> dict[str, float]:
+    """Kinds and amounts, in the units that people use."""
+    return {
+        "cpu": resources.cpu_milli / 1000,
+        "memory": resources.memory,
+        "storage": resources.storage,
+        "gpu": resources.gpu_milli / 1000,
+        **{name: milli / 1000 for name, milli in resources.custom},
+    }
+
+
+@dataclass(frozen=True)
+class ServerCollector(Collector):
+    """Everything of ours, as it is at the moment of the scrape."""
+
+    brain: Brain
+    figures: Figures
+    usage: Usage
+    leads: Callable[[], bool]
+    disk_free: Callable[[], int | None]
+
+    def collect(self) -> Iterator[Metric]:
+        """One family after the other."""
+        yield from self._jobs()
+        yield from self._workers()
+        yield from self._histograms()
+        yield _gauge("rota_leader", "1 on the server that decides", float(self.leads()))
+        yield _gauge(
+            "rota_fold_lag_seconds",
+            "How far the tables are behind the journal",
+            self.figures.fold_lag_seconds(),
+        )
+        if (free := self.disk_free()) is not None:
+            yield _gauge("rota_data_disk_free_bytes", "Free space of the data disk", free)
+
+    def _jobs(self) -> Iterator[Metric]:
+        submitted = CounterMetricFamily("rota_jobs_submitted", "Jobs accepted")
+        submitted.add_metric([], self.figures.submitted())
+        yield submitted
+        finished = CounterMetricFamily(
+            "rota_jobs_finished", "Jobs ended", labels=["status", "queue"]
+        )
+        for (queue, status), count in self.figures.finished().items():
+            finished.add_metric([status, queue], count)
+        yield finished
+        live = GaugeMetricFamily(
+            "rota_jobs", "Jobs that have not ended", labels=["status", "queue"]
+        )
+        for glance in self.brain.queues():
+            for state, count in glance.depth.items():
+                live.add_metric([state.value, glance.queue.name], count)
+        yield live
+
+    def _workers(self) -> Iterator[Metric]:
+        statuses = dict.fromkeys(("online", "draining", "unhealthy", "offline"), 0)
+        capacity: Tally[str] = Tally()
+        used: Tally[str] = Tally()
+        usage: Tally[str] = Tally()
+        for glance in self.brain.workers():
+            statuses[worker_status(glance)] += 1
+            if glance.worker.state is WorkerState.OFFLINE:
+                continue
+            capacity.update(amounts(glance.worker.capacity))
+            used.update(amounts(glance.used))
+            reported = self.usage.of(glance.worker.id)
+            usage.update({kind: reported[kind] for kind in USAGE_KINDS if kind in reported})
+        yield _by_label("rota_workers", "Workers known", "status", statuses)
+        yield _by_label("rota_resource_capacity", "What workers have", "kind", capacity)
+        yield _by_label("rota_resource_used", "What running jobs hold", "kind", used)
+        yield _by_label("rota_worker_usage", "What workers measured in use", "kind", usage)
+
+    def _histograms(self) -> Iterator[Metric]:
+        measured = self.figures.histograms()
+        for name, text in HISTOGRAMS.items():
+            if (histogram := measured.get(name)) is None:
+                continue
+            family = HistogramMetricFamily(f"rota_{name}", text)
+            buckets = [
+                ("+Inf" if bound == float("inf") else str(bound), float(count))
+                for bound, count in histogram.buckets()
+            ]
+            family.add_metric([], buckets, histogram.total())
+            yield family
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _by_label(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
+
+
+def build_registry(collector: Collector) -> CollectorRegistry:
+    """A registry of this server alone."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def expose(registry: CollectorRegistry) -> bytes:
+    """The text that Prometheus reads."""
+    return generate_latest(registry)

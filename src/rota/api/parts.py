@@ -1,0 +1,143 @@
+"""What the api is given to work with, and what it keeps itself between calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rota.api.auth import Access
+from rota.api.ids import IdMint
+from rota.api.limits import (
+    BULK_REMEMBERED_MAX,
+    STREAMS_MAX,
+    USAGE_KINDS_MAX,
+    USAGE_WORKERS_MAX,
+)
+from rota.api.metrics import Figures
+from rota.api.problems import ProblemError
+from rota.core.inputs import Key
+from rota.core.model import Instant, WorkerId
+from rota.engine.ports import Brain
+from rota.store.protocol import Artifacts, Catalog, Logs
+from rota.wire.jobs import BulkAnswer
+from rota.wire.service import ClusterView
+
+
+class Feed(Protocol):
+    """Tells when something new is durable."""
+
+    async def wait_beyond(self, seq: int) -> int:
+        """Returns the newest committed position once that is past `seq`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Everything the api needs of the rest of the server."""
+
+    brain: Brain
+    catalog: Catalog
+    logs: Logs
+    artifacts: Artifacts
+    feed: Feed
+    access: Access
+    figures: Figures
+    cluster: Callable[[], ClusterView]
+    ready: Callable[[], str]
+    """Empty if it can accept and schedule, else why not."""
+    version: str
+    started_at: Instant
+    disk_free: Callable[[], int | None] = lambda: None
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server shuts down: streams and waiting polls end."""
+
+
+class UsageBoard:
+    """The last usage that each worker reported; never written, so lost with the process."""
+
+    def __init__(self) -> None:
+        self._by_worker: OrderedDict[WorkerId, dict[str, float]] = OrderedDict()
+
+    def note(self, worker_id: WorkerId, usage: Mapping[str, Any]) -> None:
+        """Keeps the figures of a report; the worker silent for longest is forgotten first."""
+        if not usage:
+            return
+        figures = {
+            kind: float(value)
+            for kind, value in list(usage.items())[:USAGE_KINDS_MAX]
+            if isinstance(value, int | float) and len(kind) <= 64 and kind.isprintable()
+        }
+        self._by_worker[worker_id] = figures
+        self._by_worker.move_to_end(worker_id)
+        if len(self._by_worker) > USAGE_WORKERS_MAX:
+            self._by_worker.popitem(last=False)
+
+    def of(self, worker_id: WorkerId) -> dict[str, float]:
+        """The last report of one worker."""
+        return self._by_worker.get(worker_id, {})
+
+    def forget(self, worker_id: WorkerId) -> None:
+        """The worker has left."""
+        self._by_worker.pop(worker_id, None)
+
+
+class Seats:
+    """Counts open streams, so that endless ones cannot take the whole server."""
+
+    def __init__(self, limit: int = STREAMS_MAX) -> None:
+        self._limit = limit
+        self._taken = 0
+
+    def check(self) -> None:
+        """Refuses the next one if all seats are taken."""
+        if self._taken >= self._limit:
+            raise ProblemError(
+                429,
+                "too_many_streams",
+                f"{self._limit} streams are open already: close one, or ask again later",
+                headers={"Retry-After": "5"},
+            )
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """One seat, given back whatever happens."""
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
+
+
+class BulkMemory:
+    """Answers of bulk actions by idempotency key. They are many inputs, so the journal has none."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[str, tuple[str, BulkAnswer]] = OrderedDict()
+
+    def recall(self, key: Key) -> BulkAnswer | None:
+        """The first answer, if this key was seen."""
+        fingerprint, answer = self._answers.get(key.key, ("", None))
+        if answer is not None and fingerprint != key.fingerprint:
+            detail = f"the idempotency key {key.key!r} was used for another request"
+            raise ProblemError(409, "idempotency_key_reused", detail)
+        return answer
+
+    def keep(self, key: Key, answer: BulkAnswer) -> None:
+        """Remembers an answer; the oldest is forgotten first."""
+        self._answers[key.key] = (key.fingerprint, answer)
+        if len(self._answers) > BULK_REMEMBERED_MAX:
+            self._answers.popitem(last=False)
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What the api keeps between calls."""
+
+    ids: IdMint = field(default_factory=IdMint)
+    usage: UsageBoard = field(default_factory=UsageBoard)
+    seats: Seats = field(default_factory=Seats)
+    bulk: BulkMemory = field(default_factory=BulkMemory)

@@ -1,0 +1,166 @@
+"""Refusals and failures as HTTP: the only place that knows which status a refusal gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from starlette.responses import Response
+
+from rota.core.errors import (
+    Conflict,
+    IllegalTransition,
+    Invalid,
+    NotFound,
+    Refusal,
+    StaleRecall,
+    TooMuch,
+)
+from rota.engine.ports import BusyError, UnavailableError
+from rota.store.protocol import (
+    ArtifactNameError,
+    ArtifactTooLargeError,
+    StoreError,
+    StoreFullError,
+)
+from rota.wire import problems as wire
+from rota.wire.problems import FieldError, Problem
+from rota.wire.units import encode
+
+TYPE_PREFIX = "urn:rota:problem:"
+RETRY_AFTER_S = 1
+"""Told to those who met a limit or a server that is not ready."""
+NO_HEADERS: Mapping[str, str] = {}
+
+TITLES: Mapping[int, str] = {
+    400: "The request cannot be read",
+    401: "Who are you?",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    410: "Gone",
+    413: "Too large",
+    415: "Not JSON",
+    421: "Wrong host",
+    422: "The request makes no sense",
+    429: "Too much at once",
+    500: "A fault of ours",
+    503: "Not now",
+    507: "No space left",
+}
+
+
+class ProblemError(Exception):
+    """An answer other than the one hoped for, found out by the api itself."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        errors: list[FieldError] | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.errors = errors or []
+        self.headers = headers
+
+
+class GoneAwayError(Exception):
+    """The client left before the answer was ready: nobody is there to be told."""
+
+
+def invalid(field: str, message: str) -> ProblemError:
+    """A field that makes no sense."""
+    detail = f"{field}: {message}" if field else message
+    return ProblemError(422, "invalid", detail, errors=[FieldError(field, message)])
+
+
+def not_found(kind: str, key: str) -> ProblemError:
+    """There is no such thing."""
+    return ProblemError(404, "not_found", NotFound(kind, key).detail)
+
+
+def respond(error: ProblemError) -> Response:
+    """The answer that tells a problem."""
+    title = TITLES.get(error.status) or HTTPStatus(error.status).phrase
+    problem = Problem(
+        type=TYPE_PREFIX + error.code,
+        title=title,
+        status=error.status,
+        detail=error.detail,
+        errors=error.errors,
+    )
+    return Response(
+        encode(problem), error.status, headers=dict(error.headers), media_type=wire.MEDIA_TYPE
+    )
+
+
+def from_refusal(refusal: Refusal) -> ProblemError:
+    """What the core said, as HTTP."""
+    match refusal:
+        case NotFound():
+            return ProblemError(404, refusal.code, refusal.detail)
+        case IllegalTransition() | Conflict():
+            return ProblemError(409, refusal.code, refusal.detail)
+        case Invalid():
+            errors = [FieldError(refusal.field, refusal.detail)] if refusal.field else []
+            return ProblemError(422, refusal.code, refusal.detail, errors=errors)
+        case TooMuch():
+            return ProblemError(429, refusal.code, refusal.detail, headers=_retry(RETRY_AFTER_S))
+        case StaleRecall():
+            detail = "the job kept changing while it was read: ask again"
+            return ProblemError(503, refusal.code, detail, headers=_retry(RETRY_AFTER_S))
+        case _:
+            return ProblemError(409, refusal.code, refusal.detail)
+
+
+def from_unavailable(error: UnavailableError) -> ProblemError:
+    """The engine is busy (slow down) or away (come back)."""
+    headers = _retry(error.retry_after_s)
+    if isinstance(error, BusyError):
+        return ProblemError(429, "busy", error.detail, headers=headers)
+    return ProblemError(503, "unavailable", error.detail, headers=headers)
+
+
+def from_store(error: StoreError) -> ProblemError:
+    """The store failed; its own words stay in the log."""
+    if isinstance(error, ArtifactTooLargeError):
+        return ProblemError(413, "too_large", str(error), headers={"Connection": "close"})
+    if isinstance(error, ArtifactNameError):
+        return invalid("name", str(error))
+    if isinstance(error, StoreFullError):
+        detail = "the data disk is full: nothing was changed; free some space and ask again"
+        return ProblemError(507, "store_full", detail, headers=_retry(5))
+    detail = "the store cannot be reached; what was asked may or may not have happened"
+    return ProblemError(503, "store_unavailable", detail, headers=_retry(RETRY_AFTER_S))
+
+
+def from_exception(error: Exception) -> ProblemError | None:
+    """The problem that an exception stands for; None if it is a bug."""
+    match error:
+        case ProblemError():
+            return error
+        case Refusal():
+            return from_refusal(error)
+        case UnavailableError():
+            return from_unavailable(error)
+        case StoreError():
+            return from_store(error)
+        case _:
+            return None
+
+
+def fault(request_id: str) -> ProblemError:
+    """A bug: nothing of the inside is shown, only what finds it in the log."""
+    detail = f"the server met a fault of its own; its log has it under request {request_id}"
+    return ProblemError(500, "fault", detail)
+
+
+def _retry(seconds: int) -> dict[str, str]:
+    return {"Retry-After": str(max(1, seconds))}

@@ -1,0 +1,107 @@
+"""Queues: their limits, their depth, and the verbs on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rota.api.paging import PageQuery, page_of
+from rota.api.problems import invalid, not_found
+from rota.api.recall import expect, post
+from rota.api.routes import Call, NoQuery
+from rota.api.translate import settings_of
+from rota.api.views import queue_view
+from rota.core.glance import QueueGlance
+from rota.core.inputs import AnyInput, Purge, PutQueueSettings, Recall
+from rota.core.outcome import Counted, QueueAnswer
+from rota.wire.jobs import QueueName
+from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
+
+
+async def list_queues(call: Call[None, PageQuery]) -> QueuePage:
+    """All queues, by name."""
+    queues = sorted(call.parts.brain.queues(), key=_name)
+    items, next_cursor = page_of(queues, call.query, _name)
+    return QueuePage([queue_view(one) for one in items], next_cursor)
+
+
+async def show_queue(call: Call[None, NoQuery]) -> QueueView:
+    """One queue."""
+    return queue_view(_existing(call))
+
+
+async def put_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:
+    """Sets a queue's settings; what is left out goes back to its default."""
+    return await _set(call, replace=True)
+
+
+async def patch_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:
+    """Changes what is given and leaves the rest."""
+    _existing(call)
+    return await _set(call, replace=False)
+
+
+async def pause_queue(call: Call[None, NoQuery]) -> QueueView:
+    """Nothing more of it starts; what runs goes on."""
+    return await _pause(call, paused=True)
+
+
+async def resume_queue(call: Call[None, NoQuery]) -> QueueView:
+    """It goes on."""
+    return await _pause(call, paused=False)
+
+
+async def purge_queue(call: Call[None, NoQuery]) -> CountAnswer:
+    """Cancels all that waits in it."""
+    name = _existing(call).queue.name
+    receipt = await post(call, lambda recall: Purge(name=name, key=call.key, recall=recall))
+    return CountAnswer(expect(receipt, Counted).count)
+
+
+async def _set(call: Call[QueueSpec, NoQuery], *, replace: bool) -> QueueView:
+    name = _name_in(call)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return settings_of(name, call.body, replace=replace, key=call.key, recall=recall)
+
+    return _after(call, expect(await post(call, build), QueueAnswer))
+
+
+async def _pause(call: Call[None, NoQuery], *, paused: bool) -> QueueView:
+    name = _existing(call).queue.name
+
+    def build(recall: Recall | None) -> AnyInput:
+        return PutQueueSettings(name=name, paused=paused, key=call.key, recall=recall)
+
+    return _after(call, expect(await post(call, build), QueueAnswer))
+
+
+def _after(call: Call[Any, Any], answer: QueueAnswer) -> QueueView:
+    glance = _find(call, answer.queue.name)
+    return queue_view(QueueGlance(answer.queue, glance.depth if glance is not None else {}))
+
+
+def _name_in(call: Call[Any, Any]) -> str:
+    try:
+        return msgspec.convert(call.path["name"], QueueName)
+    except msgspec.ValidationError:
+        raise invalid(
+            "name", "letters, digits and _ . : @ - (the first one of the former)"
+        ) from None
+
+
+def _find(call: Call[Any, Any], name: str) -> QueueGlance | None:
+    return next((one for one in call.parts.brain.queues() if one.queue.name == name), None)
+
+
+def _existing(call: Call[Any, Any]) -> QueueGlance:
+    name = call.path["name"]
+    glance = _find(call, name)
+    if glance is None:
+        raise not_found("queue", name[:100])
+    return glance
+
+
+def _name(glance: QueueGlance) -> str:
+    return glance.queue.name

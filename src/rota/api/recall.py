@@ -1,0 +1,105 @@
+"""Brings back what the scheduler no longer has in memory, and asks again when that was stale."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from rota.api.limits import RECALL_JOBS_MAX, RECALL_PAUSE_S, RECALL_TRIES
+from rota.api.problems import ProblemError
+from rota.api.routes import Call
+from rota.core.errors import NotFound, StaleRecall
+from rota.core.inputs import AnyInput, Recall
+from rota.core.model import JobId, JobRecord, JobState
+from rota.core.outcome import AnyReceipt
+from rota.store.protocol import Catalog, Direction
+
+R = TypeVar("R")
+Build = Callable[[Recall | None], AnyInput]
+Read = Callable[[], Awaitable[Sequence[JobRecord]]]
+
+READ_AT_ONCE = 500
+"""Ids in one question to the catalog."""
+
+
+async def post(call: Call[Any, Any], build: Build) -> AnyReceipt:
+    """An input that needs nothing of the past, but perhaps what its key was answered."""
+    if call.key is None:
+        return await call.parts.brain.post(build(None))
+    return await post_recalling(call, _nothing, build)
+
+
+async def post_about(call: Call[Any, Any], job_id: JobId, build: Build) -> AnyReceipt:
+    """An input about one job: most are live, so the store is read only if this one is not."""
+    if call.key is None:
+        try:
+            return await call.parts.brain.post(build(None))
+        except (NotFound, StaleRecall):
+            pass
+
+    async def read() -> Sequence[JobRecord]:
+        return await call.parts.catalog.jobs([job_id])
+
+    return await post_recalling(call, read, build)
+
+
+async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyReceipt:
+    """An input with what `read` finds; read and asked again if that changed in between."""
+    brain, catalog = call.parts.brain, call.parts.catalog
+    for number in range(RECALL_TRIES):
+        if number:
+            await asyncio.sleep(RECALL_PAUSE_S * number)
+        # The time must be taken first: the scheduler refuses what changed after it.
+        at = brain.clock.now()
+        jobs = tuple(await read())
+        known = await catalog.key(call.key.key) if call.key is not None else None
+        try:
+            return await brain.post(build(Recall(at=at, jobs=jobs, key=known)))
+        except StaleRecall:
+            continue
+    raise StaleRecall("what was read kept changing")
+
+
+async def _nothing() -> Sequence[JobRecord]:
+    return ()
+
+
+async def read_jobs(catalog: Catalog, job_ids: Sequence[JobId]) -> list[JobRecord]:
+    """Any number of jobs, a bounded number at a time."""
+    if len(job_ids) > RECALL_JOBS_MAX:
+        detail = f"this touches more than {RECALL_JOBS_MAX} earlier jobs"
+        raise ProblemError(422, "too_much", detail)
+    found: list[JobRecord] = []
+    for start in range(0, len(job_ids), READ_AT_ONCE):
+        found += await catalog.jobs(job_ids[start : start + READ_AT_ONCE])
+    return found
+
+
+async def read_with_skipped(catalog: Catalog, job_id: JobId) -> list[JobRecord]:
+    """A job and all that was skipped because of it, however far down."""
+    found = await catalog.jobs([job_id])
+    seen = {job_id: True}
+    level = [job_id] if found else []
+    while level:
+        below: list[JobId] = []
+        for start in range(0, len(level), READ_AT_ONCE):
+            part = level[start : start + READ_AT_ONCE]
+            for edge in await catalog.edges(part, Direction.DOWNSTREAM):
+                if edge.child not in seen:
+                    seen[edge.child] = True
+                    below.append(edge.child)
+        jobs = await read_jobs(catalog, below)
+        skipped = [job for job in jobs if job.life.state is JobState.SKIPPED]
+        found += skipped
+        if len(found) > RECALL_JOBS_MAX:
+            detail = f"more than {RECALL_JOBS_MAX} skipped jobs hang on {job_id}"
+            raise ProblemError(422, "too_much", detail)
+        level = [job.id for job in skipped]
+    return found
+
+
+def expect(receipt: AnyReceipt, kind: type[R]) -> R:
+    """The receipt that this input always gets."""
+    assert isinstance(receipt, kind), f"{receipt!r} where {kind.__name__} was due"
+    return receipt

@@ -1,0 +1,231 @@
+"""The thin route layer: one declaration a call, from which both the serving and OpenAPI come."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from rota.api.bodies import QueryReader, decode_json, header, read_body, require_json
+from rota.api.ids import mint_request_id
+from rota.api.parts import Desk, Parts
+from rota.api.problems import (
+    NO_HEADERS,
+    GoneAwayError,
+    ProblemError,
+    fault,
+    from_exception,
+    invalid,
+    respond,
+)
+from rota.core.inputs import Key
+from rota.wire.limits import BODY_BYTES_MAX, KEY_CHARS_MAX
+from rota.wire.units import dec_hook, encode
+
+B = TypeVar("B")
+Q = TypeVar("Q")
+
+log = structlog.get_logger(__name__)
+
+JSON = "application/json"
+
+
+class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """A call that takes no query parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[B, Q]):
+    """One request, read and checked, with all that is needed to answer it."""
+
+    parts: Parts
+    desk: Desk
+    body: B
+    query: Q
+    path: Mapping[str, str]
+    key: Key | None
+    raw: bytes
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer with headers, or with a status other than the declared one."""
+
+    body: msgspec.Struct
+    headers: Mapping[str, str]
+    status: int | None = None
+
+
+Handle = Callable[[Call[Any, Any]], Awaitable[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One call of the API: what it takes, what it answers, what it refuses, what does it."""
+
+    method: str
+    path: str
+    summary: str
+    handle: Handle
+    tag: str
+    body: Any = None
+    query: type[Any] = NoQuery
+    answer: Any = None
+    status: int = 200
+    errors: Sequence[int] = ()
+    description: str = ""
+    takes: str = JSON
+    gives: str = JSON
+    """The media type of the answer, where that is not JSON."""
+    streams_in: bool = False
+    """The handler reads the body itself, piece by piece."""
+    body_optional: bool = False
+    endless: bool = False
+    open: bool = False
+    """Needs no sign-in."""
+    examples: Mapping[str, Any] = field(default_factory=dict)
+    """`body` and `answer`; each is shown in the document and tried by a test."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change something, so that a key makes a repeat safe."""
+        return self.method not in ("GET", "HEAD")
+
+
+class Server:
+    """Serves one operation: read, check, hand over, render."""
+
+    def __init__(self, operation: Operation, parts: Parts, desk: Desk) -> None:
+        self.operation = operation
+        self._parts = parts
+        self._desk = desk
+        self._query = QueryReader(operation.query)
+        self._no_query = operation.query is NoQuery
+        self._decode: Callable[[bytes], Any] | None = None
+        if operation.body is not None and not operation.streams_in:
+            decoder = msgspec.json.Decoder(operation.body, dec_hook=dec_hook)
+            self._decode = decoder.decode
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers, or leaves quietly if nobody is there any more."""
+        try:
+            call = await self._read(scope, receive, send)
+            answer = await self.operation.handle(call)
+            response = self._render(answer)
+        except GoneAwayError:
+            return
+        except Exception as error:  # noqa: BLE001  (the top of every request)
+            response = respond(problem_of(error, scope))
+        await response(scope, receive, send)
+
+    async def _read(self, scope: Scope, receive: Receive, send: Send) -> Call[Any, Any]:
+        query_string = scope["query_string"]
+        query = NO_QUERY if self._no_query and not query_string else self._query.read(query_string)
+        raw, body = b"", None
+        if self._decode is not None:
+            raw = await read_body(scope, receive, BODY_BYTES_MAX)
+            if raw or not self.operation.body_optional:
+                require_json(scope)
+                body = decode_json(self._decode, self.operation.body, raw)
+        elif self.operation.writes and not self.operation.streams_in:
+            raw = await read_body(scope, receive, BODY_BYTES_MAX)
+        key = read_key(scope, raw) if self.operation.writes else None
+        path = scope["path_params"]
+        request = Request(scope, receive, send)
+        return Call(self._parts, self._desk, body, query, path, key, raw, request)
+
+    def _render(self, answer: Any) -> Response:
+        if isinstance(answer, Response):
+            return answer
+        headers, status = NO_HEADERS, self.operation.status
+        if isinstance(answer, Reply):
+            status = answer.status or status
+            answer, headers = answer.body, answer.headers
+        if answer is None:
+            return Response(status_code=status)
+        return Response(encode(answer), status, headers=dict(headers), media_type=JSON)
+
+
+NO_QUERY = NoQuery()
+
+
+def problem_of(error: Exception, scope: Scope) -> ProblemError:
+    """What to answer; a bug is logged here, with the id that the answer names."""
+    problem = from_exception(error)
+    if problem is None:
+        request_id = mint_request_id()
+        log.error(
+            "request failed",
+            request_id=request_id,
+            method=scope["method"],
+            path=scope["path"],
+            exc_info=error,
+        )
+        return fault(request_id)
+    if problem.status >= 500:
+        log.warning(
+            "request not served",
+            method=scope["method"],
+            path=scope["path"],
+            status=problem.status,
+            cause=repr(error),
+        )
+    return problem
+
+
+def read_key(scope: Scope, raw: bytes) -> Key | None:
+    """The idempotency key, and the fingerprint of the request that it stands for."""
+    value = header(scope, b"idempotency-key")
+    if value is None:
+        return None
+    key = value.decode("latin-1")
+    if not 1 <= len(key) <= KEY_CHARS_MAX or not key.isascii() or not key.isprintable():
+        raise invalid("Idempotency-Key", f"1 to {KEY_CHARS_MAX} printable ASCII characters")
+    digest = hashlib.sha256()
+    for part in (scope["method"].encode(), scope["path"].encode(), scope["query_string"], raw):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return Key(key=key, fingerprint=digest.hexdigest())
+
+
+class PathServer:
+    """All calls of one path: picks by method, answers HEAD, OPTIONS and 405 itself."""
+
+    def __init__(self, servers: Sequence[Server]) -> None:
+        self._servers = {server.operation.method: server for server in servers}
+        methods = [*self._servers, "OPTIONS", *(["HEAD"] if "GET" in self._servers else [])]
+        self.allow = ", ".join(sorted(methods))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hands over to the call that the method names."""
+        method = scope["method"]
+        if server := self._servers.get(method):
+            await server(scope, receive, send)
+        elif method == "HEAD" and "GET" in self._servers:
+            await self._head(self._servers["GET"], scope, receive, send)
+        elif method == "OPTIONS":
+            await Response(status_code=204, headers={"Allow": self.allow})(scope, receive, send)
+        else:
+            detail = f"{scope['path']} takes {self.allow}"
+            error = ProblemError(405, "method", detail, headers={"Allow": self.allow})
+            await respond(error)(scope, receive, send)
+
+    async def _head(self, server: Server, scope: Scope, receive: Receive, send: Send) -> None:
+        if server.operation.endless:
+            await Response(media_type=server.operation.gives)(scope, receive, send)
+            return
+
+        async def send_head(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        await server({**scope, "method": "GET"}, receive, send_head)

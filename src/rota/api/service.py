@@ -1,0 +1,112 @@
+"""The service itself: health, figures, the cluster, dead letters, signing in."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+from starlette.responses import Response
+
+from rota.api.auth import ended_cookie, session_cookie
+from rota.api.jobs import job_page
+from rota.api.metrics import amounts, worker_status
+from rota.api.paging import Cursor, Limit, read_id_cursor
+from rota.api.problems import ProblemError
+from rota.api.routes import Call, NoQuery
+from rota.core.model import JobState, WorkerState
+from rota.engine.ports import UnavailableError
+from rota.store.protocol import JobQuery
+from rota.wire.jobs import JobPage
+from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.service import ClusterView, Health, StatsView
+from rota.wire.units import from_instant
+
+
+class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which dead letters to list."""
+
+    queue: str | None = None
+    tenant: str | None = None
+    name: str | None = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+async def show_alive(call: Call[None, NoQuery]) -> Health:
+    """The process answers."""
+    return Health("ok")
+
+
+async def show_ready(call: Call[None, NoQuery]) -> Health:
+    """It can accept and schedule."""
+    if call.parts.closing.is_set():
+        raise UnavailableError("the server is stopping")
+    if reason := call.parts.ready():
+        raise UnavailableError(reason)
+    return Health("ok")
+
+
+async def show_stats(call: Call[None, NoQuery]) -> StatsView:
+    """What an overview shows."""
+    brain, figures = call.parts.brain, call.parts.figures
+    jobs: Counter[str] = Counter(dict.fromkeys((state.value for state in JobState), 0))
+    queues = brain.queues()
+    for glance in queues:
+        jobs.update({state.value: count for state, count in glance.depth.items()})
+    for (_, status), count in figures.finished().items():
+        jobs[status] += count
+    workers = Counter(dict.fromkeys(("online", "draining", "unhealthy", "offline"), 0))
+    capacity: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+    for worker in brain.workers():
+        workers[worker_status(worker)] += 1
+        if worker.worker.state is not WorkerState.OFFLINE:
+            capacity.update(amounts(worker.worker.capacity))
+            used.update(amounts(worker.used))
+    return StatsView(
+        jobs=dict(jobs),
+        queues=len(queues),
+        workers=dict(workers),
+        resources={
+            kind: {"capacity": total, "used": used.get(kind, 0)} for kind, total in capacity.items()
+        },
+        submitted_total=figures.submitted(),
+        version=call.parts.version,
+        started_at=from_instant(call.parts.started_at),
+    )
+
+
+async def show_cluster(call: Call[None, NoQuery]) -> ClusterView:
+    """Who leads, and how durable an answer is."""
+    return call.parts.cluster()
+
+
+async def list_dead_letters(call: Call[None, DeadLettersQuery]) -> JobPage:
+    """Jobs that used up their attempts, newest first."""
+    query = JobQuery(
+        states=(JobState.FAILED,),
+        queue=call.query.queue,
+        tenant=call.query.tenant,
+        name=call.query.name,
+        before=read_id_cursor(call.query.cursor),
+        limit=call.query.limit + 1,
+    )
+    return await job_page(call.parts.catalog, query)
+
+
+async def sign_in(call: Call[None, NoQuery]) -> Response:
+    """Turns a token into a browser's session."""
+    access, headers = call.parts.access, call.request.headers
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if not access.no_auth and (scheme.lower() != "bearer" or not access.knows(token.strip())):
+        detail = "send `Authorization: Bearer TOKEN` with a token of this server"
+        raise ProblemError(401, "unauthenticated", detail, headers={"WWW-Authenticate": "Bearer"})
+    cookie = session_cookie(access, headers["host"], call.parts.brain.clock.now())
+    return Response(status_code=204, headers={"Set-Cookie": cookie})
+
+
+async def sign_out(call: Call[None, NoQuery]) -> Response:
+    """Ends this browser's session."""
+    return Response(
+        status_code=204, headers={"Set-Cookie": ended_cookie(call.request.headers["host"])}
+    )

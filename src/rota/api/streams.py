@@ -1,0 +1,96 @@
+"""Answers that go on: bounded in number, ended by shutdown, dropped when nobody reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Mapping
+from contextlib import aclosing, nullcontext, suppress
+from typing import Any, TypeVar
+
+import structlog
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from rota.api.limits import STREAM_LAST_WORD_S, STREAM_SEND_S
+from rota.api.parts import Seats
+from rota.api.problems import NO_HEADERS
+from rota.engine.ports import UnavailableError
+from rota.store.protocol import StoreError
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+async def gone(receive: Receive) -> None:
+    """Returns when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def first_of(work: Coroutine[Any, Any, T], *ends: Awaitable[Any]) -> T | None:
+    """What `work` comes to; None, with it cancelled, if one of the others ends first."""
+    task = asyncio.ensure_future(work)
+    others = [asyncio.ensure_future(end) for end in ends]
+    try:
+        await asyncio.wait([task, *others], return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        await _cancel(task, *others)
+
+
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    # Their own failures matter no more: what counts has been returned or raised already.
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Stream(Response):
+    """Sends pieces as they come, until they end, the client leaves or the server closes.
+
+    Nothing is read ahead: the next piece is made when the last one has been taken.
+    """
+
+    def __init__(
+        self,
+        pieces: AsyncGenerator[bytes, None],
+        media_type: str,
+        *,
+        closing: asyncio.Event,
+        seats: Seats | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
+        super().__init__(media_type=media_type, headers=dict(headers))
+        self._pieces = pieces
+        self._closing = closing
+        self._seats = seats
+        # A length is not known, and a proxy must not wait for one.
+        del self.headers["content-length"]
+        self.headers["x-accel-buffering"] = "no"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Runs the stream to one of its ends."""
+        with self._seats.taken() if self._seats is not None else nullcontext():
+            ended = await first_of(self._run(send), gone(receive), self._closing.wait())
+            if ended is None and self._closing.is_set():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(STREAM_LAST_WORD_S):
+                        await send(_END)
+
+    async def _run(self, send: Send) -> bool:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        try:
+            async with aclosing(self._pieces) as pieces:
+                async for piece in pieces:
+                    async with asyncio.timeout(STREAM_SEND_S):
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except (TimeoutError, StoreError, UnavailableError) as error:
+            # Left without an end, so that the reader knows it was cut off and comes back.
+            log.warning("stream cut off", cause=repr(error))
+            return True
+        await send(_END)
+        return True
+
+
+_END = {"type": "http.response.body", "body": b"", "more_body": False}

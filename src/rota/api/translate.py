@@ -1,0 +1,345 @@
+"""Wire to core: what was sent becomes an input. views.py is the way back; nobody else sees both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+from msgspec import UnsetType
+
+from rota.api.bodies import read_json
+from rota.api.ids import IdMint
+from rota.api.limits import INSTANT_MAX
+from rota.api.problems import ProblemError, invalid
+from rota.core.errors import DependencyCycle, Invalid, UnknownDependency
+from rota.core.inputs import Completion, Key, NewJob, PutQueueSettings, Recall, Running
+from rota.core.model import (
+    Backoff,
+    Concurrency,
+    Dependency,
+    ExecutionId,
+    ExecutionState,
+    Instant,
+    JobId,
+    Millis,
+    Needs,
+    RateLimit,
+    Resources,
+    RetryPolicy,
+    Semantics,
+    Spec,
+    Terms,
+    When,
+)
+from rota.wire.executions import CompletedReport, CompletionSpec
+from rota.wire.jobs import BatchJobSpec, DependencySpec, JobSpec, Requirements, RetrySpec
+from rota.wire.limits import (
+    MESSAGE_CHARS_MAX,
+    PAYLOAD_BYTES_MAX,
+    RESULT_BYTES_MAX,
+    TASK_BYTES_MAX,
+)
+from rota.wire.queues import QueueSpec
+from rota.wire.units import ByteSize, Duration, encode, milli, to_instant
+from rota.wire.workers import ResourcesSpec, RunningReport
+
+T = TypeVar("T")
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+REF = "ref:"
+_EMPTY_PAYLOAD = b"{}"
+_NULL = b"null"
+_PLAIN_REQUIREMENTS = Requirements()
+_PLAIN_RETRY = RetrySpec()
+
+
+def spec_of(
+    job: JobSpec,
+    created_at: Instant,
+    dependencies: tuple[Dependency, ...],
+    where: str = "",
+) -> Spec:
+    """What was asked, as the core keeps it. `where` is the job's place in a batch."""
+    concurrency = job.concurrency
+    labels = job.labels
+    return Spec(
+        terms=terms_of(job),
+        task=_task(job, where),
+        created_at=created_at,
+        payload=_payload(job, where),
+        dependencies=dependencies,
+        run_at=_instant(job.run_at, where, "run_at"),
+        expires_at=_instant(job.expires_at, where, "expires_at"),
+        concurrency=Concurrency(concurrency.key, concurrency.limit) if concurrency else None,
+        labels=tuple(sorted(labels.items())) if labels else (),
+    )
+
+
+def terms_of(job: JobSpec) -> Terms:
+    """What it may have in common with others."""
+    return Terms(
+        name=job.name,
+        queue=job.queue,
+        tenant=job.tenant,
+        priority=job.priority,
+        needs=_needs(job.requirements),
+        retry=_retry(job.retry),
+        semantics=Semantics(job.semantics),
+        timeout_ms=_ms(job.timeout),
+        expected_runtime_ms=_ms(job.expected_runtime),
+        preemptible=job.preemptible,
+    )
+
+
+def _ms(duration: Duration | None) -> Millis | None:
+    return None if duration is None else duration.ms
+
+
+def _needs(asked: Requirements) -> Needs:
+    if asked == _PLAIN_REQUIREMENTS:
+        return _PLAIN_NEEDS
+    amounts = (asked.cpu, asked.memory, asked.storage, asked.gpu)
+    return Needs(_resources(amounts, asked.custom), tuple(sorted(set(asked.capabilities))))
+
+
+def resources_of(given: ResourcesSpec) -> Resources:
+    """What a worker has."""
+    return _resources((given.cpu, given.memory, given.storage, given.gpu), given.custom)
+
+
+def _resources(
+    amounts: tuple[float, ByteSize, ByteSize, float], custom: Mapping[str, float]
+) -> Resources:
+    cpu, memory, storage, gpu = amounts
+    return Resources(
+        cpu_milli=milli(cpu),
+        memory=memory.bytes,
+        storage=storage.bytes,
+        gpu_milli=milli(gpu),
+        custom=tuple((name, milli(amount)) for name, amount in sorted(custom.items())),
+    )
+
+
+def _retry(asked: RetrySpec) -> RetryPolicy:
+    if asked == _PLAIN_RETRY:
+        return _PLAIN_POLICY
+    return RetryPolicy(
+        max_attempts=asked.max_attempts,
+        backoff=Backoff(asked.backoff),
+        delay_ms=asked.delay.ms,
+        factor=asked.factor,
+        max_delay_ms=asked.max_delay.ms,
+        jitter=asked.jitter,
+    )
+
+
+_PLAIN_NEEDS = Needs(Resources(cpu_milli=1000))
+_PLAIN_POLICY = RetryPolicy()
+
+
+def _task(job: JobSpec, where: str) -> bytes:
+    task = encode(job.task)
+    if len(task) > TASK_BYTES_MAX:
+        raise invalid(where + "task", f"larger than {TASK_BYTES_MAX} bytes as JSON")
+    return task
+
+
+def _payload(job: JobSpec, where: str) -> bytes:
+    payload = bytes(job.payload)
+    if payload == _EMPTY_PAYLOAD:
+        return _EMPTY_PAYLOAD
+    return _free_json(payload, where + "payload", PAYLOAD_BYTES_MAX)
+
+
+def _free_json(raw: bytes, field: str, limit: int) -> bytes:
+    if len(raw) > limit:
+        message = f"larger than {limit} bytes: keep it elsewhere and name it here"
+        raise invalid(field, message)
+    read_json(field, raw)
+    return raw
+
+
+def _instant(moment: datetime | None, where: str, name: str) -> Instant | None:
+    if moment is None:
+        return None
+    instant = to_instant(moment)
+    if not 0 <= instant <= INSTANT_MAX:
+        raise invalid(where + name, "between the years 1970 and 2200")
+    return instant
+
+
+class Batch:
+    """Jobs submitted together: their ids, and the names their sender knows them by."""
+
+    def __init__(self, specs: Sequence[JobSpec], ids: IdMint, now: Instant) -> None:
+        self._now = now
+        self._specs = specs
+        self.job_ids = [JobId(ids.mint(now)) for _ in specs]
+        self._refs: dict[str, JobId] = {}
+        for number, (spec, job_id) in enumerate(zip(specs, self.job_ids, strict=True)):
+            ref = spec.ref if isinstance(spec, BatchJobSpec) else None
+            if ref is None:
+                continue
+            if ref in self._refs:
+                raise invalid(f"jobs[{number}].ref", f"`{ref}` names another job of this batch too")
+            self._refs[ref] = job_id
+        self.outside: dict[JobId, str] = {}
+        """Dependencies on earlier jobs, and the field that named each first."""
+
+    def new_jobs(self) -> tuple[NewJob, ...]:
+        """All of them, ready to submit; fills `outside`."""
+        single = len(self._specs) == 1 and not isinstance(self._specs[0], BatchJobSpec)
+        jobs = []
+        for number, spec in enumerate(self._specs):
+            where = "" if single else f"jobs[{number}]."
+            needed = self._dependencies(spec, where) if spec.dependencies else ()
+            core = spec_of(spec, self._now, needed, where)
+            ref = spec.ref or "" if isinstance(spec, BatchJobSpec) else ""
+            jobs.append(NewJob(id=self.job_ids[number], spec=core, ref=ref))
+        return tuple(jobs)
+
+    def _dependencies(self, spec: JobSpec, where: str) -> tuple[Dependency, ...]:
+        found: dict[JobId, When] = {}
+        for number, one in enumerate(spec.dependencies):
+            field = f"{where}dependencies[{number}]"
+            text, when = named(one)
+            if text.startswith(REF):
+                job_id = self._resolve(text.removeprefix(REF), field)
+            else:
+                job_id = job_id_of(text, field)
+                self.outside.setdefault(job_id, field)
+            note(found, job_id, when, field)
+        return tuple(Dependency(job_id, when) for job_id, when in sorted(found.items()))
+
+    def _resolve(self, ref: str, field: str) -> JobId:
+        job_id = self._refs.get(ref)
+        if job_id is None:
+            raise invalid(field, f"no job of this batch has the ref `{ref}`")
+        return job_id
+
+    def in_its_words(self, refusal: Invalid) -> ProblemError:
+        """A refusal about dependencies, with the sender's names for ids it has never seen."""
+        names = {job_id: self._name(n) for n, job_id in enumerate(self.job_ids)}
+        if isinstance(refusal, DependencyCycle):
+            path = " -> ".join(names.get(JobId(one), one) for one in refusal.path)
+            detail, field = f"dependencies form a cycle: {path}", refusal.field
+        else:
+            detail, field = refusal.detail, refusal.field
+            for job_id in (one for one in self.job_ids if one in detail):
+                detail = detail.replace(job_id, names[job_id])
+            if isinstance(refusal, UnknownDependency):
+                field = self._field_naming(detail) or field
+        problem = invalid(field, detail)
+        return ProblemError(422, refusal.code, detail, errors=problem.errors)
+
+    def _name(self, number: int) -> str:
+        spec = self._specs[number]
+        ref = spec.ref if isinstance(spec, BatchJobSpec) else None
+        return ref or f"jobs[{number}] ({spec.name})"
+
+    def _field_naming(self, detail: str) -> str | None:
+        return next((field for job_id, field in self.outside.items() if job_id in detail), None)
+
+
+def named(dependency: str | DependencySpec) -> tuple[str, When]:
+    """Both ways of writing a dependency."""
+    if isinstance(dependency, str):
+        return dependency, When.SUCCEEDED
+    return dependency.job_id, When(dependency.when)
+
+
+def note(found: dict[JobId, When], job_id: JobId, when: When, field: str) -> None:
+    """Adds a dependency; the same one twice counts once."""
+    if found.setdefault(job_id, when) is not when:
+        raise invalid(field, f"{job_id} is named twice, with different `when`")
+
+
+def job_id_of(text: str, field: str) -> JobId:
+    """An id that may exist."""
+    job_id = text.lower()
+    if not UUID.match(job_id):
+        message = f"there is no job {text[:100]!r}: an id is a UUID (`ref:NAME` works in batches)"
+        raise invalid(field, message)
+    return JobId(job_id)
+
+
+def completion_of(execution_id: str, report: CompletionSpec, where: str = "") -> Completion:
+    """How an execution ended."""
+    usage = encode(report.usage) if report.usage is not None else None
+    if usage is not None and len(usage) > TASK_BYTES_MAX:
+        raise invalid(where + "usage", f"larger than {TASK_BYTES_MAX} bytes as JSON")
+    return Completion(
+        execution_id=ExecutionId(execution_id),
+        fence=report.fence,
+        state=ExecutionState(report.status),
+        result=_told(report.result, where + "result"),
+        error=_told(report.error, where + "error"),
+        exit_code=report.exit_code,
+        usage=usage,
+        retryable=report.retryable,
+    )
+
+
+def completions_of(reports: Sequence[CompletedReport]) -> tuple[Completion, ...]:
+    """Those carried by a lease call."""
+    return tuple(
+        completion_of(report.execution_id, report, f"completed[{number}].")
+        for number, report in enumerate(reports)
+    )
+
+
+def _told(raw: msgspec.Raw, field: str) -> bytes | None:
+    data = bytes(raw)
+    return None if data == _NULL else _free_json(data, field, RESULT_BYTES_MAX)
+
+
+def running_of(reports: Sequence[str | RunningReport] | None) -> tuple[Running, ...] | None:
+    """What a worker says it has."""
+    if reports is None:
+        return None
+    return tuple(
+        Running(execution_id=ExecutionId(one))
+        if isinstance(one, str)
+        else Running(
+            execution_id=ExecutionId(one.execution_id),
+            fence=one.fence,
+            progress=one.progress,
+            message=clean_message(one.message),
+        )
+        for one in reports
+    )
+
+
+def clean_message(message: str | None) -> str | None:
+    """On one line and without control characters: it is shown on terminals and pages."""
+    if message is None:
+        return None
+    return "".join(c if c.isprintable() else " " for c in message)[:MESSAGE_CHARS_MAX]
+
+
+def settings_of(
+    name: str, spec: QueueSpec, *, replace: bool, key: Key | None, recall: Recall | None
+) -> PutQueueSettings:
+    """PUT puts back what is left out; PATCH only what is null."""
+    cleared = [one for one in spec.__struct_fields__ if getattr(spec, one) is None]
+    rate = given(spec.rate_limit)
+    return PutQueueSettings(
+        name=name,
+        replace=replace,
+        priority=given(spec.priority),
+        weight=given(spec.weight),
+        max_workers=given(spec.max_workers),
+        rate_limit=RateLimit(rate.count, rate.per.ms) if rate is not None else None,
+        paused=given(spec.paused),
+        cleared=tuple(cleared),
+        key=key,
+        recall=recall,
+    )
+
+
+def given(value: T | UnsetType | None) -> T | None:
+    """What was sent; None for both null and left out."""
+    return None if isinstance(value, UnsetType) else value

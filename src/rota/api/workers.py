@@ -1,0 +1,193 @@
+"""Workers: they register, beat, lease work and leave."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from rota.api.ids import mint_session
+from rota.api.metrics import worker_status
+from rota.api.paging import Cursor, Limit, cut, read_cursor
+from rota.api.problems import GoneAwayError, from_refusal, invalid, not_found
+from rota.api.recall import expect, post
+from rota.api.routes import Call, NoQuery
+from rota.api.streams import first_of, gone
+from rota.api.translate import completions_of, resources_of, running_of
+from rota.api.views import order_view, worker_view
+from rota.core.glance import WorkerGlance
+from rota.core.inputs import AnyInput, Drain, Heartbeat, Leave, Poll, Recall, Register
+from rota.core.model import WorkerId
+from rota.core.outcome import Answer, Beat, WorkerAnswer
+from rota.engine.ports import UnavailableError
+from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.workers import (
+    HeartbeatAnswer,
+    HeartbeatSpec,
+    LeaseAnswer,
+    LeaseSpec,
+    RegisterAnswer,
+    RegisterSpec,
+    WorkerPage,
+    WorkerView,
+)
+
+STATUSES = ("online", "draining", "unhealthy", "offline")
+
+
+class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which workers to list."""
+
+    status: Annotated[str, Meta(description="One or more statuses, by commas: any of them.")] | (
+        None
+    ) = None
+    capabilities: Annotated[str, Meta(description="By commas: all of them.")] | None = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
+    """A new worker, or one that comes back: the newer registration speaks for it."""
+    spec, brain = call.body, call.parts.brain
+    worker_id = WorkerId(spec.worker_id or call.desk.ids.mint(brain.clock.now()))
+    session = mint_session()
+
+    def build(recall: Recall | None) -> AnyInput:
+        return Register(
+            worker_id=worker_id,
+            session=session,
+            name=spec.name,
+            capacity=resources_of(spec.resources),
+            capabilities=tuple(sorted(set(spec.capabilities))),
+            queues=None if spec.queues is None else tuple(sorted(set(spec.queues))),
+            key=call.key,
+            recall=recall,
+        )
+
+    worker = expect(await post(call, build), WorkerAnswer).worker
+    timing = brain.timing
+    return RegisterAnswer(
+        worker_id=worker.id,
+        session=worker.session,
+        heartbeat_interval=timing.heartbeat_ms / 1000,
+        lease_ttl=timing.lease_ttl_ms / 1000,
+        poll_wait_max=timing.lease_ttl_ms / 3000,
+    )
+
+
+async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
+    """Renews the leases of what it runs, and says what to stop."""
+    worker_id, spec = worker_id_in(call), call.body
+    event = Heartbeat(
+        worker_id=worker_id, session=spec.session, executions=running_of(spec.executions)
+    )
+    beat = expect(await call.parts.brain.post(event), Beat)
+    call.desk.usage.note(worker_id, spec.usage)
+    return HeartbeatAnswer(cancel=list(beat.cancel), lost=list(beat.lost))
+
+
+async def lease_work(call: Call[LeaseSpec, NoQuery]) -> LeaseAnswer:
+    """Takes reports, then waits for work as long as the worker may and is there."""
+    brain, spec = call.parts.brain, call.body
+    arrived = brain.clock.now()
+    wait_ms = min(spec.wait.ms, brain.timing.lease_ttl_ms // 3)
+    worker_id = worker_id_in(call)
+    poll = Poll(
+        poll_id=brain.next_poll_id(),
+        worker_id=worker_id,
+        session=spec.session,
+        max_orders=spec.max,
+        until=arrived + wait_ms,
+        completed=completions_of(spec.completed),
+        executions=running_of(spec.executions),
+    )
+    answer = await _wait(call, poll)
+    call.desk.usage.note(worker_id, spec.usage)
+    if answer.refusal is not None:
+        raise from_refusal(answer.refusal)
+    return LeaseAnswer(
+        executions=[order_view(order, brain.timing) for order in answer.orders],
+        held_for=(brain.clock.now() - arrived) / 1000,
+        cancel=list(answer.cancel),
+        lost=list(answer.lost),
+    )
+
+
+async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll) -> Answer:
+    """The poll's answer; a worker that leaves gives up its place at once."""
+    closing = call.parts.closing
+    if not closing.is_set():
+        left = gone(call.request.receive)
+        answer = await first_of(call.parts.brain.poll(poll), left, closing.wait())
+        if answer is not None:
+            return answer
+        if not closing.is_set():
+            raise GoneAwayError
+    if poll.completed:
+        # Whether the reports were heard is not known, so they must be sent again.
+        raise UnavailableError("the server is stopping: send the reports again")
+    return Answer(poll_id=poll.poll_id)
+
+
+async def show_worker(call: Call[None, NoQuery]) -> WorkerView:
+    """One worker and what it does."""
+    return _view(call, _glance(call))
+
+
+async def list_workers(call: Call[None, WorkersQuery]) -> WorkerPage:
+    """Those that match, newest first."""
+    wanted = _words(call.query.status)
+    if unknown := [word for word in wanted if word not in STATUSES]:
+        raise invalid("status", f"{unknown[0]!r} is none of {', '.join(STATUSES)}")
+    capabilities = _words(call.query.capabilities)
+    before = read_cursor(call.query.cursor)
+    found = [
+        glance
+        for glance in sorted(call.parts.brain.workers(), key=_place, reverse=True)
+        if (not wanted or worker_status(glance) in wanted)
+        and all(one in glance.worker.capabilities for one in capabilities)
+        and (before is None or _place(glance) < before)
+    ]
+    items, next_cursor = cut(found, call.query.limit, _place)
+    return WorkerPage([_view(call, glance) for glance in items], next_cursor)
+
+
+async def drain_worker(call: Call[None, NoQuery]) -> WorkerView:
+    """It gets no new work."""
+    worker_id = worker_id_in(call)
+    await post(call, lambda recall: Drain(worker_id=worker_id, key=call.key, recall=recall))
+    return _view(call, _glance(call))
+
+
+async def remove_worker(call: Call[None, NoQuery]) -> None:
+    """It is gone; what it still had is lost, and run again where that is allowed."""
+    worker_id = worker_id_in(call)
+    await post(call, lambda recall: Leave(worker_id=worker_id, key=call.key, recall=recall))
+    call.desk.usage.forget(worker_id)
+
+
+def worker_id_in(call: Call[Any, Any]) -> WorkerId:
+    """The id in the path."""
+    return WorkerId(call.path["worker_id"])
+
+
+def _glance(call: Call[Any, Any]) -> WorkerGlance:
+    worker_id = worker_id_in(call)
+    glance = call.parts.brain.worker(worker_id)
+    if glance is None:
+        raise not_found("worker", worker_id[:100])
+    return glance
+
+
+def _view(call: Call[Any, Any], glance: WorkerGlance) -> WorkerView:
+    return worker_view(glance, call.desk.usage.of(glance.worker.id))
+
+
+def _place(glance: WorkerGlance) -> str:
+    """By registration; ids may be chosen by workers, so they say nothing of age."""
+    return f"{glance.worker.registered_at:015d}:{glance.worker.id}"
+
+
+def _words(text: str | None) -> list[str]:
+    return [word for part in (text or "").split(",") if (word := part.strip())]

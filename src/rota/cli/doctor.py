@@ -1,0 +1,156 @@
+"""Checks an installation: a line for each thing looked at, and what to do where it is not right."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Literal
+
+import click
+import msgspec
+
+from rota import __version__
+from rota.cli.options import json_option, now_ms
+from rota.cli.problems import explain
+from rota.cli.render import Styled, console, print_object, rich_text
+from rota.cli.text import plural, size
+from rota.sdk import ApiError, Client, Endpoint, Patience, RotaError, calls, discover
+from rota.wire.service import StatsView
+
+CLOCK_S_MAX = 2.0
+"""The Date header has whole seconds and the way there takes time: less than this means nothing."""
+DISK_BYTES_MIN = 1 << 30
+"""With less than a GiB left a busy server is full within the hour."""
+
+Verdict = Literal["ok", "warn", "fail"]
+
+
+class Check(msgspec.Struct, omit_defaults=True):
+    """One thing looked at."""
+
+    name: str
+    verdict: Verdict
+    found: str
+    fix: str = ""
+
+
+@click.command()
+@json_option
+@click.pass_context
+def doctor(ctx: click.Context, *, as_json: bool) -> None:
+    """Check this installation; exit 1 if something is broken."""
+    checks = list(examine(discover()))
+    if as_json:
+        print_object({"checks": checks})
+    else:
+        for check in checks:
+            _draw(check)
+    ctx.exit(1 if any(check.verdict == "fail" for check in checks) else 0)
+
+
+def _draw(check: Check) -> None:
+    style = {"ok": "green", "warn": "yellow", "fail": "red"}[check.verdict]
+    line = rich_text(Styled(f"{check.verdict:<5}", style))
+    line.append_text(rich_text(f"{check.name:<8} {check.found}"))
+    if check.fix:
+        line.append_text(rich_text(f". Fix: {check.fix}"))
+    console().print(line, soft_wrap=True)
+
+
+def examine(endpoint: Endpoint) -> Iterator[Check]:
+    """Everything, in the order in which things depend on each other."""
+    yield Check("client", "ok", f"rota {__version__}, server from {endpoint.url_from}")
+    yield from token_checks(endpoint)
+    yield from disk_checks(endpoint)
+    with Client(endpoint, patience=Patience(retry_for_s=0.0)) as client:
+        try:
+            alive = client.ask(calls.healthz())
+        except RotaError as error:
+            yield Check("server", "fail", explain(error, endpoint), _start(endpoint))
+            return
+        yield Check("server", "ok", f"{endpoint.url} answers")
+        yield from clock_checks(alive.headers, now_ms())
+        yield _ready(client)
+        yield from _inside(client, endpoint)
+
+
+def _start(endpoint: Endpoint) -> str:
+    return "rota up" if endpoint.is_local else "check the address and the network"
+
+
+def token_checks(endpoint: Endpoint) -> Iterator[Check]:
+    """Whether there is a token, and whether others can read the file it is in."""
+    if endpoint.token is None:
+        looked = "; ".join(endpoint.looked_in)
+        yield Check("token", "warn", f"none found in {looked}", "set ROTA_TOKEN")
+        return
+    yield Check("token", "ok", f"from {endpoint.token_from}")
+    path = Path(endpoint.token_from or "")
+    if path.is_absolute() and path.exists() and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        yield Check("token", "fail", f"others can read {path}", f"chmod 600 {path}")
+
+
+def disk_checks(endpoint: Endpoint) -> Iterator[Check]:
+    """Whether the local server's data has room to grow."""
+    if endpoint.data is None or not Path(endpoint.data).is_dir():
+        return
+    free = shutil.disk_usage(endpoint.data).free
+    found = f"{size(free)} free for {endpoint.data}"
+    if free >= DISK_BYTES_MIN:
+        yield Check("disk", "ok", found)
+    else:
+        yield Check("disk", "warn", found, "make room, or move the data: rota up --data DIR")
+
+
+def clock_checks(headers: Mapping[str, str], here_ms: int) -> Iterator[Check]:
+    """Whether this machine and the server agree what time it is."""
+    try:
+        there = parsedate_to_datetime(headers.get("date", ""))
+    except ValueError:
+        return
+    apart_s = abs(here_ms / 1000 - there.timestamp())
+    if apart_s <= CLOCK_S_MAX:
+        yield Check("clock", "ok", "agrees with the server's")
+    else:
+        fix = "synchronise both clocks (NTP): --in and --at count on this one"
+        yield Check("clock", "warn", f"{apart_s:.0f} s away from the server's", fix)
+
+
+def _ready(client: Client) -> Check:
+    try:
+        client.ready()
+    except ApiError as error:
+        return Check("ready", "fail", error.detail, "wait if it is starting; else see its log")
+    except RotaError as error:
+        return Check("ready", "fail", str(error), "see the server's log")
+    return Check("ready", "ok", "accepts and schedules")
+
+
+def _inside(client: Client, endpoint: Endpoint) -> Iterator[Check]:
+    try:
+        stats = client.stats()
+    except RotaError as error:
+        yield Check("access", "fail", explain(error, endpoint), "set ROTA_TOKEN")
+        return
+    yield Check("access", "ok", "the server accepts this client")
+    yield version_check(stats.version)
+    yield workers_check(stats, endpoint)
+
+
+def version_check(there: str) -> Check:
+    """Whether client and server are of one version."""
+    if there == __version__:
+        return Check("version", "ok", f"server {there}")
+    fix = "install the same version on both sides"
+    return Check("version", "warn", f"server {there}, client {__version__}", fix)
+
+
+def workers_check(stats: StatsView, endpoint: Endpoint) -> Check:
+    """Whether anybody runs jobs."""
+    online = stats.workers.get("online", 0)
+    if online:
+        return Check("workers", "ok", f"{plural(online, 'worker')} online")
+    return Check("workers", "warn", "none online", f"rota worker --server {endpoint.url}")

@@ -1,0 +1,196 @@
+"""Reads jobs: lists, one in full, why it waits, what it printed, what it hangs together with."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from typing import Any
+
+import click
+
+from rota.cli.connect import answer, connected
+from rota.cli.names import job_id
+from rota.cli.options import filter_options, json_option, now_ms, search_of
+from rota.cli.render import (
+    Styled,
+    console,
+    print_object,
+    rich_text,
+    show_facts,
+    show_table,
+    status_cell,
+)
+from rota.cli.text import age, local, plain_log, short
+from rota.cli.trees import branches
+from rota.cli.views import EXECUTION_COLUMNS, JOB_COLUMNS, execution_row, job_facts, job_row
+from rota.sdk import Client, JobSearch, calls
+from rota.wire.jobs import CauseView, GraphView, JobPage, JobView, WhyView
+from rota.wire.limits import PAGE_ITEMS_MAX
+
+PageSize = click.IntRange(1, PAGE_ITEMS_MAX)
+
+
+@click.command()
+@filter_options
+@click.option("--limit", type=PageSize, default=50, show_default=True, help="At most so many.")
+@click.option("--cursor", help="Goes on where a page ended.")
+@click.option("--all", "every", is_flag=True, help="All pages.")
+@json_option
+def jobs(limit: int, cursor: str | None, *, every: bool, as_json: bool, **given: Any) -> None:
+    """List jobs, newest first.
+
+    Times may be a length of time before now: --after 2h.
+    """
+    with connected() as client:
+        if every:
+            _list_all(client, search_of(given, limit=PAGE_ITEMS_MAX), as_json=as_json)
+            return
+        search = search_of(given, limit=limit, cursor=cursor)
+        answer(client, calls.list_jobs(search), _draw_page, as_json=as_json)
+
+
+def _list_all(client: Client, search: JobSearch, *, as_json: bool) -> None:
+    found = list(client.jobs(search))
+    if as_json:
+        print_object(JobPage(found, None))
+    else:
+        _draw_page(JobPage(found, None))
+
+
+def _draw_page(page: JobPage) -> None:
+    now = now_ms()
+    show_table(JOB_COLUMNS, [job_row(job, now) for job in page.items], empty="no jobs")
+    if page.next_cursor is not None and sys.stdout.isatty():
+        click.echo(f"more: --all, or --cursor {page.next_cursor}", err=True)
+
+
+@click.command("dead-letters")
+@click.option("--limit", type=PageSize, default=50, show_default=True, help="At most so many.")
+@click.option("--cursor", help="Goes on where a page ended.")
+@json_option
+def dead_letters(limit: int, cursor: str | None, *, as_json: bool) -> None:
+    """List jobs that used up their attempts."""
+    with connected() as client:
+        call = calls.dead_letters(limit=limit, cursor=cursor)
+        answer(client, call, _draw_page, as_json=as_json)
+
+
+@click.command()
+@click.argument("job")
+@json_option
+def show(job: str, *, as_json: bool) -> None:
+    """Show all there is to know about a job."""
+    with connected() as client:
+        found = job_id(client, job)
+
+        def draw(view: JobView) -> None:
+            now = now_ms()
+            show_facts(job_facts(view, now))
+            tries = client.executions(job_id=found, limit=20).items
+            if tries:
+                print()
+                rows = [execution_row(one, now) for one in tries]
+                show_table(EXECUTION_COLUMNS, rows, empty="")
+
+        answer(client, calls.get_job(found), draw, as_json=as_json)
+
+
+@click.command()
+@click.argument("job")
+@json_option
+def why(job: str, *, as_json: bool) -> None:
+    """Say why a job is not running yet: what blocks it first, then what else would."""
+    with connected() as client:
+        answer(client, calls.why(job_id(client, job)), _draw_why, as_json=as_json)
+
+
+def _draw_why(view: WhyView) -> None:
+    screen = console()
+    screen.print(rich_text(status_cell(view.status)), rich_text(view.cause.message), soft_wrap=True)
+    _draw_figures(view.cause)
+    for cause in view.others:
+        screen.print("and", rich_text(cause.message), soft_wrap=True)
+        _draw_figures(cause)
+    estimate = view.estimated_start
+    if estimate.at is not None:
+        due = age(estimate.at, now_ms())
+        screen.print(f"estimated start {local(estimate.at)} ({due}): {estimate.method}")
+
+
+def _draw_figures(cause: CauseView) -> None:
+    screen = console()
+    for name, value in cause.figures.items():
+        screen.print(rich_text(Styled(f"  {name} = {value}", "dim")), soft_wrap=True)
+
+
+@click.command()
+@click.argument("job")
+@json_option
+def graph(job: str, *, as_json: bool) -> None:
+    """Draw the dependencies around a job: below each stands what waits for it."""
+    with connected() as client:
+        found = job_id(client, job)
+
+        def draw(view: GraphView) -> None:
+            screen = console()
+            for branch in branches(view):
+                line = rich_text(Styled(branch.lead, "dim"))
+                line.append_text(rich_text(f"{short(branch.node.job_id)} {branch.node.name} "))
+                line.append_text(rich_text(status_cell(branch.node.status)))
+                line.append(f"  {branch.remark}" if branch.remark else "", style="dim")
+                line.append("  <-" if branch.node.job_id == found else "", style="bold")
+                screen.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+            if view.truncated:
+                click.echo("the graph is larger than what is shown", err=True)
+
+        answer(client, calls.graph(found), draw, as_json=as_json)
+
+
+@click.command()
+@click.argument("job")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
+@click.option("--raw", is_flag=True, help="Write control characters to the terminal as they are.")
+@json_option
+def logs(job: str, *, follow: bool, raw: bool, as_json: bool) -> None:
+    """Print what a job printed.
+
+    On a terminal control characters are written out, so that a log cannot play tricks on it; into a
+    pipe or file every byte goes as it is.
+    """
+    if follow and as_json:
+        raise click.UsageError("--json prints one document: it does not go with --follow")
+    with connected() as client:
+        found = job_id(client, job)
+        if as_json:
+            text = client.logs(found).decode("utf-8", "replace")
+            print_object({"job_id": found, "log": text})
+            return
+        chunks = client.follow_logs(found) if follow else iter((client.logs(found),))
+        writer = LogWriter(raw=raw)
+        for chunk in chunks:
+            writer.write(chunk)
+        writer.finish()
+
+
+class LogWriter:
+    """Writes a log to stdout as it comes, safely if that is a terminal."""
+
+    def __init__(self, *, raw: bool = False) -> None:
+        self._raw = raw or not sys.stdout.isatty()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._open_line = False
+
+    def write(self, chunk: bytes) -> None:
+        """Writes a piece; a character may be cut between two."""
+        if self._raw:
+            sys.stdout.buffer.write(chunk)
+        else:
+            text = plain_log(self._decoder.decode(chunk))
+            self._open_line = not text.endswith("\n") if text else self._open_line
+            sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def finish(self) -> None:
+        """Leaves the terminal at the beginning of a line."""
+        if self._open_line:
+            sys.stdout.write("\n")

@@ -1,0 +1,145 @@
+"""The command tree: knows every word, and imports the module behind one only when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+import click
+
+from rota import __version__
+
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+"""As if ended by SIGPIPE, which is what a shell expects of a filter."""
+
+
+class Word(NamedTuple):
+    """One command: where it is, and what it does in a line."""
+
+    module: str
+    attribute: str
+    does: str
+
+
+SECTIONS: dict[str, dict[str, Word]] = {
+    "Start": {
+        "up": Word("up", "up", "Start everything on this machine: server, page and workers."),
+        "server": Word("up", "server", "Start a server only."),
+        "worker": Word("work", "worker", "Start a worker that runs jobs for a server."),
+    },
+    "Jobs": {
+        "submit": Word("submit", "submit", "Submit a job, or many."),
+        "jobs": Word("jobs", "jobs", "List jobs, newest first."),
+        "show": Word("jobs", "show", "Show all there is to know about a job."),
+        "why": Word("jobs", "why", "Say why a job is not running yet."),
+        "logs": Word("jobs", "logs", "Print what a job printed; -f goes on."),
+        "graph": Word("jobs", "graph", "Draw the dependencies around a job."),
+        "wait": Word("waits", "wait", "Wait until jobs have ended."),
+        "cancel": Word("acts", "cancel", "Stop jobs, or keep them from starting."),
+        "retry": Word("acts", "retry", "Start over what did not succeed."),
+        "update": Word("acts", "update", "Change a job that has not started."),
+        "delete": Word("acts", "delete", "Remove finished jobs."),
+        "execute": Word("acts", "execute", "Run a job on a worker now, past time and order."),
+        "bulk": Word("bulk", "bulk", "Act on all jobs that match."),
+        "dead-letters": Word("jobs", "dead_letters", "List jobs that used up their attempts."),
+        "executions": Word("executions", "executions", "List tries of jobs."),
+    },
+    "Workers and queues": {
+        "workers": Word("workers", "workers", "List, drain and remove workers."),
+        "queues": Word("queues", "queues", "List, set, pause and purge queues."),
+    },
+    "Service": {
+        "top": Word("top", "top", "Watch everything live."),
+        "stats": Word("service", "stats", "Print the overall figures."),
+        "stream": Word("service", "stream", "Print every state change as it happens."),
+        "cluster": Word("service", "cluster", "Say who leads."),
+        "doctor": Word("doctor", "doctor", "Check this installation."),
+        "completion": Word("service", "completion", "Print the completion script of a shell."),
+    },
+}
+
+_WORDS = {name: word for section in SECTIONS.values() for name, word in section.items()}
+
+
+class Tree(click.Group):
+    """A group that knows its commands by name and loads each when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All words."""
+        return list(_WORDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Loads one."""
+        word = _WORDS.get(cmd_name)
+        if word is None:
+            return None
+        module = importlib.import_module(f"rota.cli.{word.module}")
+        command = getattr(module, word.attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with a guess at what was meant."""
+        if args and args[0] not in _WORDS and not args[0].startswith("-"):
+            ctx.fail(_unknown(args[0]))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """In sections, from the table above: nothing is loaded for it."""
+        for title, words in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, word.does) for name, word in words.items()])
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, _WORDS, 1, 0.5)
+    guess = f" Did you mean {near[0]!r}?" if near else " See: rota --help"
+    return f"there is no command {name!r}.{guess}"
+
+
+@click.command(cls=Tree, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="rota", message="%(prog)s %(version)s")
+def tree() -> None:
+    """Rota schedules jobs: now, later, after each other, on whichever machine fits.
+
+    ROTA_URL and ROTA_TOKEN say which server and who asks; without them the server on this machine
+    is found by itself. Ids may be shortened to any end or beginning that is unique.
+    """
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """What the `rota` command runs."""
+    sys.exit(run(args))
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Runs one command and answers its exit status; every error is one line on stderr."""
+    try:
+        status = tree.main(
+            args=None if args is None else list(args), prog_name="rota", standalone_mode=False
+        )
+        sys.stdout.flush()
+    except click.Abort:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Nobody reads any more; without this the interpreter complains when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except click.ClickException as error:
+        return _complain(error)
+    return status if isinstance(status, int) else 0
+
+
+def _complain(error: click.ClickException) -> int:
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        click.echo(error.ctx.get_usage(), err=True)
+    click.echo(f"rota: {error.format_message()}", err=True)
+    return error.exit_code

@@ -1,0 +1,87 @@
+"""Finds the full id behind what a person typed: a whole one, or an end or beginning of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rota.cli.problems import Failure
+from rota.cli.text import plain
+from rota.sdk import Client, JobSearch
+from rota.wire.limits import PAGE_ITEMS_MAX
+
+TYPED_CHARS_MIN = 6
+"""Fewer would too often mean another job than the one that was meant."""
+
+_WHOLE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PART = re.compile(r"[0-9a-f-]+")
+
+
+def matching(typed: str, ids: Iterable[str]) -> list[str]:
+    """The ids that begin or end with what was typed; dashes may be left out."""
+    bare = typed.replace("-", "")
+    return [
+        one for one in ids if (flat := one.replace("-", "")).startswith(bare) or flat.endswith(bare)
+    ]
+
+
+def pick(kind: str, typed: str, ids: Iterable[str]) -> str:
+    """The one id that is meant."""
+    found = matching(typed, ids)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise Failure(f"no recent {kind} has an id that begins or ends with {typed!r}")
+    shown = ", ".join(found[:4]) + (", …" if len(found) > 4 else "")
+    raise Failure(f"{typed!r} fits {len(found)} {kind}s: {shown}")
+
+
+def is_whole(typed: str) -> bool:
+    """Whether it is an id already."""
+    return _WHOLE.fullmatch(typed) is not None
+
+
+def _checked(kind: str, typed: str) -> str:
+    lower = typed.strip().lower()
+    if not _PART.fullmatch(lower) or len(lower.replace("-", "")) < TYPED_CHARS_MIN:
+        shown = plain(typed)
+        raise Failure(
+            f"{shown!r} is no {kind} id: give it whole, or {TYPED_CHARS_MIN} characters or more"
+            " of its end"
+        )
+    return lower
+
+
+def job_id(client: Client, typed: str) -> str:
+    """The job that is meant, among the newest ones if it was shortened."""
+    lower = _checked("job", typed)
+    if is_whole(lower):
+        return lower
+    page = client.jobs_page(JobSearch(limit=PAGE_ITEMS_MAX))
+    return pick("job", lower, (job.job_id for job in page.items))
+
+
+def execution_id(client: Client, typed: str) -> str:
+    """The execution that is meant."""
+    lower = _checked("execution", typed)
+    if is_whole(lower):
+        return lower
+    page = client.executions(limit=PAGE_ITEMS_MAX)
+    return pick("execution", lower, (one.execution_id for one in page.items))
+
+
+def worker_id(client: Client, typed: str) -> str:
+    """The worker that is meant: by its id, its name, or a part of the id."""
+    workers = client.workers()
+    if any(typed == worker.worker_id for worker in workers):
+        return typed
+    named = [worker for worker in workers if worker.name == typed]
+    here = [worker for worker in named if worker.status != "offline"] or named
+    if len(here) == 1:
+        return here[0].worker_id
+    if len(here) > 1:
+        ids = ", ".join(worker.worker_id for worker in here[:4])
+        raise Failure(f"{len(here)} workers are called {plain(typed)!r}: {ids}")
+    if len(typed) < TYPED_CHARS_MIN:
+        raise Failure(f"there is no worker {plain(typed)!r}. See: rota workers")
+    return pick("worker", typed.lower(), (worker.worker_id for worker in workers))

@@ -1,0 +1,162 @@
+"""The options that several commands share, and how what people type is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+
+from rota.sdk.calls import JobSearch
+from rota.sdk.clock import SystemClock
+from rota.wire.units import ByteSize, Duration, parse_duration, parse_size
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+STATUSES = (
+    *("pending", "queued", "running", "cancelling"),
+    *("succeeded", "failed", "cancelled", "skipped", "expired"),
+)
+
+
+def duration(value: Any) -> Duration:
+    """`90s`, `5m`, `1h30m`, or seconds."""
+    return value if isinstance(value, Duration) else _read(parse_duration, value)
+
+
+def size(value: Any) -> ByteSize:
+    """`512MiB`, `2GB`, or bytes."""
+    return value if isinstance(value, ByteSize) else _read(parse_size, value)
+
+
+def time(value: Any) -> datetime:
+    """A time: RFC 3339, or without an offset on the clock of this machine, or a way from now."""
+    return _moment(value, 1)
+
+
+def past(value: Any) -> datetime:
+    """The same, but a length of time counts back from now."""
+    return _moment(value, -1)
+
+
+def pair(value: Any) -> tuple[str, str]:
+    """`key=value`."""
+    key, found, rest = str(value).partition("=")
+    if not found or not key:
+        raise click.BadParameter(f"{value!r} is not of the form key=value")
+    return key, rest
+
+
+def _read(parse: Callable[[object], T], value: object) -> T:
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _moment(value: Any, direction: int) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    try:
+        return datetime.fromisoformat(value).astimezone()
+    except ValueError:
+        pass
+    try:
+        return now() + direction * timedelta(milliseconds=parse_duration(value).ms)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is not a time: write 2026-03-01T09:00:00+01:00, or '2026-03-01 09:00' for"
+            " the local clock, or a duration such as 2h"
+        ) from None
+
+
+def now() -> datetime:
+    """The time here."""
+    return datetime.fromtimestamp(SystemClock().now_ms() / 1000).astimezone()
+
+
+def now_ms() -> int:
+    """The same, in milliseconds since 1970."""
+    return SystemClock().now_ms()
+
+
+def json_option(command: F) -> F:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)
+
+
+def filter_options(command: F) -> F:
+    """What narrows a list of jobs down."""
+    for option in reversed(
+        (
+            click.option(
+                "--status", "-s", multiple=True, help="Any of these; may be a comma list."
+            ),
+            click.option("--queue", "-q", help="Of this queue."),
+            click.option("--tenant", help="Of this tenant."),
+            click.option("--name", "-n", help="With this name."),
+            click.option("--priority", type=int, help="With this priority."),
+            click.option(
+                "--label",
+                "-l",
+                multiple=True,
+                type=pair,
+                metavar="KEY=VALUE",
+                help="With this label; all.",
+            ),
+            click.option("--after", type=past, help="Created after this time, or so long ago."),
+            click.option("--before", type=past, help="Created before this time."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def statuses(given: tuple[str, ...]) -> tuple[str, ...]:
+    """One flat list of known statuses."""
+    flat = tuple(one.strip() for text in given for one in text.split(",") if one.strip())
+    for one in flat:
+        if one not in STATUSES:
+            raise click.BadParameter(
+                f"{one!r} is none of {', '.join(STATUSES)}", param_hint="'--status'"
+            )
+    return flat
+
+
+def search_of(
+    given: dict[str, Any], *, limit: int | None = None, cursor: str | None = None
+) -> JobSearch:
+    """The list that `filter_options` ask for."""
+    return JobSearch(
+        status=statuses(given["status"]),
+        priority=given["priority"],
+        queue=given["queue"],
+        tenant=given["tenant"],
+        name=given["name"],
+        labels=dict(given["label"]),
+        created_after=_iso(given["after"]),
+        created_before=_iso(given["before"]),
+        limit=limit,
+        cursor=cursor,
+    )
+
+
+def filter_of(given: dict[str, Any]) -> dict[str, Any]:
+    """The same as the filter of a bulk action."""
+    parts = {
+        "status": list(statuses(given["status"])) or None,
+        "priority": given["priority"],
+        "queue": given["queue"],
+        "tenant": given["tenant"],
+        "name": given["name"],
+        "labels": dict(given["label"]) or None,
+        "created_after": _iso(given["after"]),
+        "created_before": _iso(given["before"]),
+    }
+    return {name: value for name, value in parts.items() if value is not None}
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

@@ -1,0 +1,63 @@
+"""Turns what went wrong into one clear line that says what to do."""
+
+from __future__ import annotations
+
+import click
+
+from rota.cli.text import plain
+from rota.sdk import (
+    ApiError,
+    Endpoint,
+    RotaError,
+    UnauthenticatedError,
+    UnreachableError,
+    WaitTimeoutError,
+)
+
+
+class Failure(click.ClickException):
+    """A command did not do what was asked: exit status 1 and one line."""
+
+
+def explain(error: RotaError, endpoint: Endpoint) -> str:
+    """The line."""
+    match error:
+        case UnreachableError():
+            return _unreachable(error, endpoint)
+        case UnauthenticatedError():
+            return _unauthenticated(endpoint)
+        case ApiError():
+            return _refused(error)
+        case WaitTimeoutError():
+            return plain(str(error))
+        case _:
+            return plain(f"{endpoint.url}: {error}")
+
+
+def _unreachable(error: UnreachableError, endpoint: Endpoint) -> str:
+    line = f"no server at {endpoint.url} ({error.cause})."
+    if not error.refused:
+        return plain(f"no answer from {endpoint.url} ({error.cause}).")
+    if endpoint.is_local:
+        return plain(f"{line} Start one with: rota up")
+    return plain(f"{line} The address comes from {endpoint.url_from}.")
+
+
+def _unauthenticated(endpoint: Endpoint) -> str:
+    if endpoint.token_from is not None:
+        return (
+            f"{endpoint.url} does not accept the token from {endpoint.token_from}:"
+            " perhaps it belongs to another server"
+        )
+    places = "; ".join(endpoint.looked_in)
+    return f"{endpoint.url} wants a token. Set ROTA_TOKEN. Looked in: {places}"
+
+
+def _refused(error: ApiError) -> str:
+    said = error.detail or f"HTTP {error.status}"
+    extra = [
+        f"{one.field}: {one.message}"
+        for one in error.errors
+        if one.message not in said and one.field
+    ]
+    return plain("; ".join([said, *extra]))

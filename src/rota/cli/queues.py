@@ -1,0 +1,137 @@
+"""Lists queues, sets their limits, pauses, resumes and purges them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from rota.cli.connect import answer, connected
+from rota.cli.options import json_option
+from rota.cli.problems import Failure
+from rota.cli.render import show_table
+from rota.cli.text import plural
+from rota.cli.views import QUEUE_COLUMNS, queue_row
+from rota.sdk import calls
+from rota.wire.queues import QueuePage, QueueView
+from rota.wire.units import parse_duration
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def queues(ctx: click.Context, *, as_json: bool) -> None:
+    """List queues, or act on one: show, set, pause, resume, purge."""
+    if ctx.invoked_subcommand is not None:
+        return
+    with connected() as client:
+        answer(client, calls.list_queues(), _draw_page, as_json=as_json)
+
+
+def _draw_page(page: QueuePage) -> None:
+    show_table(QUEUE_COLUMNS, [queue_row(queue) for queue in page.items], empty="no queues yet")
+
+
+def _draw(queue: QueueView) -> None:
+    show_table(QUEUE_COLUMNS, [queue_row(queue)], empty="")
+
+
+@queues.command()
+@click.argument("name")
+@json_option
+def show(name: str, *, as_json: bool) -> None:
+    """Show one queue."""
+    with connected() as client:
+        answer(client, calls.get_queue(name), _draw, as_json=as_json)
+
+
+def or_none(text: str) -> str | None:
+    """`none` takes a limit away."""
+    return None if text.lower() in ("none", "-") else text
+
+
+def rate(text: str) -> dict[str, Any] | None:
+    """`100/1m`: so many starts in each length of time."""
+    if or_none(text) is None:
+        return None
+    number, slash, per = text.partition("/")
+    try:
+        if not slash:
+            raise ValueError("a rate is a count and a length of time, such as 100/1m")
+        per = f"1{per}" if per.isalpha() else per
+        return {"count": int(number), "per": parse_duration(per)}
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@queues.command("set")
+@click.argument("name")
+@click.option("--priority", type=int, help="Higher goes first.")
+@click.option("--weight", type=float, help="Its share of what several queues want.")
+@click.option("--max-workers", metavar="N|none", help="So many executions at once.")
+@click.option("--rate", "rate_limit", metavar="COUNT/PER|none", help="So many starts: 100/1m.")
+@click.option("--pause/--resume", "paused", default=None, help="Start nothing from it, or do.")
+@click.option("--reset", is_flag=True, help="What is not given goes back to its default.")
+@json_option
+def set_(name: str, *, reset: bool, as_json: bool, **given: Any) -> None:
+    """Change a queue; it is made if it is not there."""
+    settings = {key: value for key, value in given.items() if value is not None}
+    if "max_workers" in settings:
+        settings["max_workers"] = _whole(settings["max_workers"])
+    if "rate_limit" in settings:
+        settings["rate_limit"] = rate(settings["rate_limit"])
+    if not settings and not reset:
+        raise click.UsageError("say what to change: --priority, --max-workers, --rate …")
+    with connected() as client:
+        answer(client, calls.set_queue(name, settings, reset=reset), _draw, as_json=as_json)
+
+
+def _whole(text: str) -> int | None:
+    given = or_none(text)
+    if given is not None and not given.isdecimal():
+        raise click.BadParameter(f"{text!r} is no whole number", param_hint="'--max-workers'")
+    return None if given is None else int(given)
+
+
+@queues.command()
+@click.argument("name")
+@json_option
+def pause(name: str, *, as_json: bool) -> None:
+    """Start nothing more from a queue; what runs goes on."""
+    with connected() as client:
+        answer(client, calls.pause_queue(name), _draw, as_json=as_json)
+
+
+@queues.command()
+@click.argument("name")
+@json_option
+def resume(name: str, *, as_json: bool) -> None:
+    """Let a queue go on."""
+    with connected() as client:
+        answer(client, calls.resume_queue(name), _draw, as_json=as_json)
+
+
+@queues.command()
+@click.argument("name")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
+def purge(name: str, *, yes: bool, as_json: bool) -> None:
+    """Cancel all that waits in a queue."""
+    with connected() as client:
+        if not yes:
+            depth = client.queue(name).depth
+            confirm(f"Cancel {plural(depth.pending + depth.queued, 'waiting job')} of {name}?")
+        answer(
+            client,
+            calls.purge_queue(name),
+            lambda done: click.echo(f"cancelled {plural(done.count, 'job')}"),
+            as_json=as_json,
+        )
+
+
+def confirm(question: str) -> None:
+    """Asks a person; where there is none, --yes must have said it."""
+    if not sys.stdin.isatty():
+        raise Failure(f"{question} Nobody to ask here: say --yes")
+    click.confirm(question, abort=True, err=True)

@@ -1,0 +1,184 @@
+"""Draws tables that fit the terminal, and prints answers as JSON for programs.
+
+Colours only where a terminal shows them and NO_COLOR is not set; piped tables are never cut.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from rota.cli.text import plain
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+GAP = 2
+SHRINKABLE_MIN = 8
+"""A column that may be cut keeps this many characters, so that it still says something."""
+
+STATUS_STYLES = {
+    "pending": "dim",
+    "queued": "yellow",
+    "claimed": "cyan",
+    "running": "cyan",
+    "cancelling": "magenta",
+    "succeeded": "green",
+    "failed": "red",
+    "timed_out": "red",
+    "lost": "red",
+    "cancelled": "magenta",
+    "preempted": "magenta",
+    "skipped": "dim",
+    "expired": "dim",
+    "online": "green",
+    "draining": "yellow",
+    "unhealthy": "red",
+    "offline": "dim",
+    "paused": "yellow",
+    "open": "green",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Styled:
+    """A cell with a colour."""
+
+    text: str
+    style: str
+
+
+Cell: TypeAlias = str | Styled
+Row: TypeAlias = Sequence[Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: what may be left out first has the highest `spare`; 0 stays always."""
+
+    title: str
+    spare: int = 0
+    right: bool = False
+    cut: bool = False
+    """May be shortened when there is no room."""
+
+
+def status_cell(status: str) -> Styled:
+    """A status in its colour."""
+    return Styled(status, STATUS_STYLES.get(status, ""))
+
+
+def fitting(columns: Sequence[Column], rows: Sequence[Row], width: int) -> list[int]:
+    """The numbers of the columns that fit, leaving out the most spare ones first."""
+    needs = [_least_width(column, i, rows) for i, column in enumerate(columns)]
+    kept = list(range(len(columns)))
+    while len(kept) > 1 and sum(needs[i] for i in kept) + GAP * (len(kept) - 1) > width:
+        sparest = max(kept, key=lambda i: (columns[i].spare, i))
+        if columns[sparest].spare == 0:
+            break
+        kept.remove(sparest)
+    return kept
+
+
+def _least_width(column: Column, index: int, rows: Sequence[Row]) -> int:
+    natural = max([len(column.title), *(cell_width(row[index]) for row in rows)])
+    return min(natural, max(SHRINKABLE_MIN, len(column.title))) if column.cut else natural
+
+
+def cell_width(cell: Cell) -> int:
+    """How many columns of a terminal it takes."""
+    from rich.cells import cell_len
+
+    return cell_len(plain(_text_of(cell)))
+
+
+def _text_of(cell: Cell) -> str:
+    return cell if isinstance(cell, str) else cell.text
+
+
+def rich_text(cell: Cell) -> Text:
+    """A cell for rich: never read as markup, never with control characters."""
+    from rich.text import Text
+
+    return Text(plain(_text_of(cell)), style="" if isinstance(cell, str) else cell.style)
+
+
+def table(columns: Sequence[Column], rows: Sequence[Row], width: int) -> Table:
+    """A table of what fits."""
+    from rich.table import Table
+
+    kept = fitting(columns, rows, width)
+    drawn = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
+    for i in kept:
+        column = columns[i]
+        natural = _least_width(column, i, rows)
+        drawn.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=None if column.cut else natural,
+        )
+    for row in rows:
+        drawn.add_row(*(rich_text(row[i]) for i in kept))
+    return drawn
+
+
+def console(*, err: bool = False) -> Console:
+    """Where people read: as wide as it is, or as wide as the text if it goes into a pipe."""
+    from rich.console import Console
+
+    file = sys.stderr if err else sys.stdout
+    width = None if file.isatty() else 10_000
+    return Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+
+
+def show_table(columns: Sequence[Column], rows: Sequence[Row], *, empty: str) -> None:
+    """Prints a table, or says that there is nothing."""
+    if not rows:
+        print(empty, file=sys.stderr)
+        return
+    screen = console()
+    put(screen, table(columns, rows, screen.width))
+
+
+def put(screen: Console, drawn: RenderableType) -> None:
+    """Prints, without the blanks that pad a table to its width."""
+    if screen.is_terminal:
+        screen.print(drawn)
+        return
+    with screen.capture() as captured:
+        screen.print(drawn)
+    for line in captured.get().splitlines():
+        print(line.rstrip())
+
+
+def show_facts(facts: Sequence[tuple[str, Cell]]) -> None:
+    """Prints `name  value` lines; long values go on below themselves."""
+    from rich.table import Table
+
+    screen = console()
+    grid = Table.grid(padding=(0, GAP, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in facts:
+        grid.add_row(name, rich_text(value))
+    put(screen, grid)
+
+
+def print_json(body: bytes) -> None:
+    """Prints a document of the API as it came, laid out for reading."""
+    import msgspec
+
+    sys.stdout.write(msgspec.json.format(body, indent=2).decode() + "\n")
+
+
+def print_object(value: object) -> None:
+    """Prints one of ours as JSON."""
+    from rota.wire.units import encode
+
+    print_json(encode(value))

@@ -1,0 +1,186 @@
+"""Builds the job that the options of `rota submit` describe; asks nobody."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from rota.wire.units import ByteSize, Duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitOptions:
+    """What was typed."""
+
+    command: tuple[str, ...] = ()
+    name: str | None = None
+    queue: str | None = None
+    tenant: str | None = None
+    priority: int | None = None
+    cpu: float | None = None
+    memory: ByteSize | None = None
+    storage: ByteSize | None = None
+    gpu: float | None = None
+    custom: tuple[tuple[str, str], ...] = ()
+    capability: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    run_at: datetime | None = None
+    run_in: Duration | None = None
+    expires_at: datetime | None = None
+    timeout: Duration | None = None
+    retries: int | None = None
+    backoff: str | None = None
+    delay: Duration | None = None
+    at_most_once: bool = False
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
+    label: tuple[tuple[str, str], ...] = ()
+    payload: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str | None = None
+    noop: bool = False
+
+
+def terms_of(
+    options: SubmitOptions, dependencies: Sequence[Mapping[str, str]], now: datetime
+) -> dict[str, Any]:
+    """Everything but the name and the task: what is given, and nothing that is not."""
+    parts: dict[str, Any] = {
+        "queue": options.queue,
+        "tenant": options.tenant,
+        "priority": options.priority,
+        "requirements": _requirements(options),
+        "dependencies": list(dependencies),
+        "run_at": _run_at(options, now),
+        "expires_at": options.expires_at,
+        "timeout": options.timeout,
+        "retry": retry_of(options.retries, options.backoff, options.delay),
+        "semantics": "at_most_once" if options.at_most_once else None,
+        "concurrency": _concurrency(options),
+        "labels": dict(options.label),
+    }
+    terms = _given(parts)
+    if options.payload is not None:
+        terms["payload"] = read_payload(options.payload)
+    return terms
+
+
+def _given(parts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parts.items() if value not in (None, {}, [])}
+
+
+def _run_at(options: SubmitOptions, now: datetime) -> datetime | None:
+    if options.run_in is None:
+        return options.run_at
+    if options.run_at is not None:
+        raise click.UsageError("--at and --in say two different times")
+    return now + timedelta(milliseconds=options.run_in.ms)
+
+
+def job_of(options: SubmitOptions, terms: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole job."""
+    return {"name": options.name or _name(options), "task": _task(options), **terms}
+
+
+def _name(options: SubmitOptions) -> str:
+    return "noop" if options.noop else os.path.basename(options.command[0]) or "job"
+
+
+def _task(options: SubmitOptions) -> dict[str, Any]:
+    if options.noop:
+        if options.command:
+            raise click.UsageError("--noop runs nothing: leave the command out")
+        return {"kind": "noop"}
+    if not options.command:
+        raise click.UsageError("say what to run: rota submit -- COMMAND ARGS…")
+    task: dict[str, Any] = {"kind": "command", "argv": list(options.command)}
+    if options.env:
+        task["env"] = dict(options.env)
+    if options.cwd is not None:
+        task["cwd"] = os.path.abspath(options.cwd)
+    return task
+
+
+def _requirements(options: SubmitOptions) -> dict[str, Any]:
+    parts = {
+        "cpu": options.cpu,
+        "memory": options.memory,
+        "storage": options.storage,
+        "gpu": options.gpu,
+        "custom": custom_of(options.custom),
+        "capabilities": list(options.capability),
+    }
+    return _given(parts)
+
+
+def custom_of(pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
+    """Amounts of what only this installation knows."""
+    return {name: _number(name, value) for name, value in pairs}
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise click.BadParameter(
+            f"{name}={value}: {value!r} is no number", param_hint="'--custom'"
+        ) from None
+
+
+def retry_of(
+    retries: int | None, backoff: str | None, delay: Duration | None
+) -> dict[str, Any] | None:
+    """`--retries N` means N tries after the first."""
+    parts = {
+        "max_attempts": None if retries is None else retries + 1,
+        "backoff": backoff,
+        "delay": delay,
+    }
+    return {name: value for name, value in parts.items() if value is not None} or None
+
+
+def _concurrency(options: SubmitOptions) -> dict[str, Any] | None:
+    if options.concurrency_key is None:
+        if options.concurrency_limit is not None:
+            raise click.UsageError("--concurrency-limit needs a --concurrency-key")
+        return None
+    limit = options.concurrency_limit
+    return {"key": options.concurrency_key, **({} if limit is None else {"limit": limit})}
+
+
+def read_payload(text: str) -> Any:
+    """JSON, or `@file` with JSON in it; `@-` is what comes in on stdin."""
+    body: bytes | str = text
+    if text.startswith("@"):
+        try:
+            body = sys.stdin.buffer.read() if text == "@-" else _bytes_of(text[1:])
+        except OSError as error:
+            raise click.BadParameter(
+                f"{text[1:]}: {error.strerror}", param_hint="'--payload'"
+            ) from error
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.MsgspecError as error:
+        raise click.BadParameter(f"not JSON: {error}", param_hint="'--payload'") from error
+
+
+def _bytes_of(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+def split_after(text: str) -> tuple[str, str]:
+    """`ID` or `ID:when`."""
+    job, colon, when = text.partition(":")
+    if colon and when not in ("succeeded", "finished", "failed"):
+        raise click.BadParameter(
+            f"{when!r}: after a job has succeeded, finished or failed", param_hint="'--after'"
+        )
+    return job, when or "succeeded"

@@ -1,0 +1,152 @@
+"""Submits jobs: one, many copies of one, or a file of them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from typing import Any
+
+import click
+
+from rota.cli import names
+from rota.cli.connect import connected
+from rota.cli.jobs import LogWriter
+from rota.cli.many import copies, jobs_in, submit_many
+from rota.cli.options import duration, json_option, now, pair, size, time
+from rota.cli.render import print_object
+from rota.cli.spec import SubmitOptions, job_of, split_after, terms_of
+from rota.cli.text import plural, short
+from rota.cli.waits import exit_status, wait_for
+from rota.sdk import Client
+from rota.wire.jobs import JobView
+from rota.wire.limits import PRIORITY_MAX
+
+KEY_VALUE = "KEY=VALUE"
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--name", "-n", help="What to call it; else the command's name.")
+@click.option("--queue", "-q", help="The queue it waits in.")
+@click.option("--tenant", help="Whose it is.")
+@click.option(
+    "--priority", "-p", type=click.IntRange(-PRIORITY_MAX, PRIORITY_MAX), help="Higher goes first."
+)
+@click.option("--cpu", type=float, help="Cpus it needs; 1 unless said.")
+@click.option("--memory", "-m", type=size, metavar="SIZE", help="Memory it needs: 512MiB.")
+@click.option("--storage", type=size, metavar="SIZE", help="Disk it needs.")
+@click.option("--gpu", type=float, help="Gpus it needs.")
+@click.option("--custom", multiple=True, type=pair, metavar=KEY_VALUE, help="Anything else.")
+@click.option("--capability", "-c", multiple=True, help="Something its worker must be able to do.")
+@click.option(
+    "--after", multiple=True, metavar="ID[:WHEN]", help="Wait for a job to be succeeded (unless"
+    " said), finished or failed."
+)  # fmt: skip
+@click.option("--at", "run_at", type=time, metavar="TIME", help="Not before this time.")
+@click.option("--in", "run_in", type=duration, metavar="DURATION", help="Not before this is over.")
+@click.option("--expires", "expires_at", type=time, metavar="TIME", help="Give up waiting then.")
+@click.option("--timeout", "-t", type=duration, metavar="DURATION", help="Stop it after so long.")
+@click.option("--retries", type=click.IntRange(0), metavar="N", help="Tries after the first.")
+@click.option("--backoff", type=click.Choice(["exponential", "linear", "fixed"]))
+@click.option("--delay", type=duration, metavar="DURATION", help="Before the first retry.")
+@click.option("--at-most-once", is_flag=True, help="Not again if its worker is lost.")
+@click.option("--concurrency-key", metavar="KEY", help="Jobs of one key take turns.")
+@click.option("--concurrency-limit", type=click.IntRange(1), help="So many of a key at once.")
+@click.option("--label", "-l", multiple=True, type=pair, metavar=KEY_VALUE, help="A label.")
+@click.option("--payload", metavar="JSON|@FILE", help="Data for it.")
+@click.option("--env", "-e", multiple=True, type=pair, metavar=KEY_VALUE, help="Environment.")
+@click.option("--cwd", type=click.Path(), help="The folder it starts in.")
+@click.option("--noop", is_flag=True, help="Run nothing: the worker just acknowledges it.")
+@click.option("--wait", "-w", is_flag=True, help="Wait until it has ended; exit 1 if it failed.")
+@click.option("--follow", "-f", is_flag=True, help="Print its log; exit as it exits.")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="So many copies, in batches.")
+@click.option(
+    "--from", "source", metavar="FILE", help="Jobs as JSON lines (- for stdin); the other options"
+    " are what they leave out."
+)  # fmt: skip
+@json_option
+@click.pass_context
+def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
+    """Submit a job, or many.
+
+    \b
+      rota submit -- python3 bill.py 42
+      rota submit --cpu 4 --memory 2GiB --retries 3 --follow -- ./train.sh
+      rota submit --after 5e2d8a41 --in 10m -- ./report.sh
+      rota submit --from jobs.jsonl --wait
+    """
+    many, source = given.pop("count"), given.pop("source")
+    wait, follow = given.pop("wait"), given.pop("follow")
+    options = SubmitOptions(**{field.name: given[field.name] for field in fields(SubmitOptions)})
+    _check(options, many, source, follow=follow, as_json=as_json)
+    with connected() as client:
+        terms = terms_of(options, _dependencies(client, options), now())
+        if source is not None:
+            ids = submit_many(client, jobs_in(source, terms))
+        elif many is not None:
+            ids = submit_many(client, copies(job_of(options, terms), many), total=many)
+        else:
+            job = client.submit(job_of(options, terms))
+            ctx.exit(_see_through(client, job, wait=wait, follow=follow, as_json=as_json))
+        ctx.exit(_see_many_through(client, ids, wait=wait, as_json=as_json))
+
+
+def _check(
+    options: SubmitOptions, many: int | None, source: str | None, *, follow: bool, as_json: bool
+) -> None:
+    if source is not None and (many is not None or options.command or options.noop or options.name):
+        raise click.UsageError("--from takes the jobs from the file: no command, name or count")
+    if follow and (source is not None or many is not None or as_json):
+        raise click.UsageError("--follow is for one job, without --json")
+
+
+def _dependencies(client: Client, options: SubmitOptions) -> list[dict[str, str]]:
+    pairs = (split_after(text) for text in options.after)
+    return [{"job_id": names.job_id(client, job), "when": when} for job, when in pairs]
+
+
+def _see_through(client: Client, job: JobView, *, wait: bool, follow: bool, as_json: bool) -> int:
+    if follow:
+        return _follow(client, job)
+    if wait:
+        if not as_json:
+            click.echo(f"submitted {job.job_id}", err=True)
+        job = client.wait(job.job_id)
+    if as_json:
+        print_object(job)
+    elif wait:
+        click.echo(f"{job.job_id} {job.status}")
+    elif sys.stdout.isatty():
+        click.echo(f"{job.job_id} {job.status}. Follow it: rota logs -f {short(job.job_id)}")
+    else:
+        click.echo(job.job_id)
+    return 1 if wait and job.status != "succeeded" else 0
+
+
+def _follow(client: Client, job: JobView) -> int:
+    click.echo(f"submitted {job.job_id}", err=True)
+    writer = LogWriter()
+    try:
+        for chunk in client.follow_logs(job.job_id):
+            writer.write(chunk)
+    except KeyboardInterrupt:
+        writer.finish()
+        stop = f"rota cancel {short(job.job_id)}"
+        click.echo(f"the job goes on; stop it with: {stop}", err=True)
+        raise
+    writer.finish()
+    return exit_status(client, client.job(job.job_id))
+
+
+def _see_many_through(client: Client, ids: list[str], *, wait: bool, as_json: bool) -> int:
+    status = 0
+    if wait:
+        ended = wait_for(client, ids)
+        status = 0 if all(one == "succeeded" for one in ended.values()) else 1
+    if as_json:
+        print_object({"job_ids": ids})
+    elif sys.stdout.isatty():
+        click.echo(f"submitted {plural(len(ids), 'job')}")
+    else:
+        sys.stdout.writelines(f"{one}\n" for one in ids)
+    return status

@@ -1,0 +1,75 @@
+"""Waits for jobs, and says how they ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import click
+
+from rota.cli import names
+from rota.cli.connect import connected
+from rota.cli.many import progress
+from rota.cli.options import duration, json_option
+from rota.cli.problems import Failure
+from rota.cli.render import print_object
+from rota.cli.text import plural, short
+from rota.sdk import Client, WaitTimeoutError
+from rota.wire.jobs import JobView
+from rota.wire.units import Duration
+
+
+@click.command()
+@click.argument("jobs", nargs=-1, required=True)
+@click.option("--timeout", type=duration, metavar="DURATION", help="Give up after so long.")
+@json_option
+@click.pass_context
+def wait(
+    ctx: click.Context, jobs: tuple[str, ...], timeout: Duration | None, *, as_json: bool
+) -> None:
+    """Wait until jobs have ended: exit 0 if all succeeded, 1 if not."""
+    with connected() as client:
+        ids = [names.job_id(client, one) for one in jobs]
+        ended = wait_for(client, ids, timeout)
+        if as_json:
+            views = [client.job(job_id) for job_id in ids]
+            print_object(views[0] if len(views) == 1 else {"items": views})
+        elif len(ended) <= 20:
+            for job_id, status in ended.items():
+                click.echo(f"{short(job_id)} {status}")
+        else:
+            counts = Counter(ended.values())
+            click.echo(", ".join(f"{plural(n, 'job')} {status}" for status, n in counts.items()))
+        ctx.exit(0 if all(status == "succeeded" for status in ended.values()) else 1)
+
+
+def wait_for(
+    client: Client, job_ids: Sequence[str], timeout: Duration | None = None
+) -> dict[str, str]:
+    """How each ended, with a progress bar while it lasts."""
+    with progress("waiting", len(dict.fromkeys(job_ids))) as bar:
+        try:
+            return client.wait_all(
+                job_ids,
+                timeout_s=None if timeout is None else timeout.seconds,
+                on_end=lambda _id, _status: bar.advance(1),
+            )
+        except WaitTimeoutError as error:
+            left = ", ".join(short(one) for one in error.job_ids[:5])
+            more = ", …" if len(error.job_ids) > 5 else ""
+            raise Failure(
+                f"{plural(len(error.job_ids), 'job')} had not ended in time: {left}{more}"
+            ) from error
+
+
+def exit_status(client: Client, job: JobView) -> int:
+    """The status a shell would give for the job's last execution."""
+    if job.status == "succeeded":
+        return 0
+    tries = client.executions(job_id=job.job_id, limit=1).items
+    code = tries[0].exit_code if tries else None
+    if not code:
+        click.echo(f"rota: the job ended as {job.status} ({job.reason or 'no reason'})", err=True)
+        return 1
+    # A negative code is the signal that ended the process; shells say that as 128 and more.
+    return code if code > 0 else 128 - code

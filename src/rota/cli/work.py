@@ -1,0 +1,66 @@
+"""Starts a worker agent with what the command line says about this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rota.cli.options import duration, pair, size
+from rota.cli.spec import custom_of
+from rota.sdk import discover
+
+
+@click.command()
+@click.option("--server", multiple=True, metavar="URL", help="Else the local one, or ROTA_URL.")
+@click.option("--name", help="What to call it; else the host's name and the process's number.")
+@click.option("--cpu", type=click.FloatRange(0), help="Cpus to give; else what is found.")
+@click.option("--memory", type=size, metavar="SIZE", help="Memory to give.")
+@click.option("--storage", type=size, metavar="SIZE", help="Disk to give.")
+@click.option("--gpu", type=click.FloatRange(0), help="Gpus to give.")
+@click.option("--custom", multiple=True, type=pair, metavar="KEY=VALUE", help="Anything else.")
+@click.option("--capability", "-c", multiple=True, help="Something it can do.")
+@click.option("--queue", "-q", multiple=True, help="Queues it works for; else all.")
+@click.option("--concurrency", type=click.IntRange(1), help="So many executions at once.")
+@click.option(
+    "--work-dir", type=click.Path(file_okay=False, path_type=Path), help="Where jobs get folders."
+)
+@click.option(
+    "--grace", type=duration, default="5s", show_default=True, metavar="DURATION",
+    help="Between asking a job to stop and making it.",
+)  # fmt: skip
+@click.pass_context
+def worker(ctx: click.Context, /, **given: Any) -> None:
+    """Start a worker that runs jobs for a server. SIGTERM or Ctrl-C drains it.
+
+    ROTA_TOKEN says who it is; on the server's own machine the token is found.
+    """
+    from rota.worker.agent import ResourceOverrides, WorkerConfig, run_worker
+
+    endpoint = discover(given["server"][0] if given["server"] else None)
+    resources = ResourceOverrides(
+        cpu=given["cpu"],
+        memory=_bytes(given["memory"]),
+        storage=_bytes(given["storage"]),
+        gpu=given["gpu"],
+        custom=custom_of(given["custom"]),
+    )
+    named = {"name": given["name"]} if given["name"] else {}
+    config = WorkerConfig(
+        servers=given["server"] or (endpoint.url,),
+        token=endpoint.token,
+        resources=resources,
+        capabilities=given["capability"],
+        queues=given["queue"] or None,
+        concurrency=given["concurrency"],
+        work_dir=given["work_dir"],
+        grace_s=given["grace"].seconds,
+        **named,
+    )
+    ctx.exit(asyncio.run(run_worker(config)))
+
+
+def _bytes(amount: Any) -> int | None:
+    return None if amount is None else int(amount.bytes)

@@ -1,0 +1,297 @@
+"""Workers: coming, staying, being silent, going. Their calls are what keeps leases alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from rota.core.cells import ExecutionCell, OpenPoll, WorkerCell
+from rota.core.dispatch import close_poll, hand_over, stops_for
+from rota.core.errors import Conflict, Refusal, Superseded, TooMuch
+from rota.core.executions import ask_to_stop, complete, lease_until, lose
+from rota.core.inputs import (
+    ClosePoll,
+    Completion,
+    Drain,
+    Heartbeat,
+    Leave,
+    Poll,
+    Register,
+    Running,
+)
+from rota.core.limits import (
+    OFFLINE_KEPT_MS,
+    REDELIVER_LEASES,
+    STOP_WINDOW_MS,
+    TIMEOUT_MARGIN_MS,
+    WORKERS_MAX,
+)
+from rota.core.model import (
+    ExecutionId,
+    ExecutionState,
+    Instant,
+    Millis,
+    Stop,
+    Worker,
+    WorkerId,
+    WorkerState,
+)
+from rota.core.outcome import Answer, Beat, PollOpened, WorkerAnswer
+from rota.core.progress import name_execution
+from rota.core.tables import Tables
+from rota.core.timers import Alarm
+
+
+def register(t: Tables, event: Register, now: Instant) -> WorkerAnswer:
+    """A worker comes, or comes again; the newer registration speaks for it."""
+    known = t.fleet.workers.get(event.worker_id)
+    if known is None and len(t.fleet.workers) >= WORKERS_MAX:
+        raise TooMuch(f"there are {WORKERS_MAX} workers already")
+    worker = Worker(
+        event.worker_id,
+        event.name,
+        event.session,
+        event.capacity,
+        event.capabilities,
+        event.queues,
+        registered_at=now,
+    )
+    if known is None:
+        cell = t.fleet.add(worker, now)
+    else:
+        cell = known
+        if cell.poll is not None:
+            refusal = Superseded("a newer registration speaks for this worker")
+            t.draft.answers.append(Answer(cell.poll.id, refusal=refusal))
+            close_poll(t, cell)
+        t.fleet.reshape(cell, worker)
+    t.put_worker(cell, worker)
+    cell.last_seen = now
+    _watch(t, cell, lease_until(t, now))
+    return WorkerAnswer(worker)
+
+
+def _speaker(t: Tables, worker_id: WorkerId, session: str | None, now: Instant) -> WorkerCell:
+    """The worker that calls; it is alive, whatever was thought of it."""
+    cell = t.worker(worker_id)
+    if session is not None and session != cell.worker.session:
+        raise Superseded(f"a newer registration speaks for worker {worker_id}")
+    cell.last_seen = now
+    if cell.worker.state is WorkerState.OFFLINE:
+        t.put_worker(cell, replace(cell.worker, state=WorkerState.ONLINE, gone_at=None))
+        _watch(t, cell, lease_until(t, now))
+    return cell
+
+
+def heartbeat(t: Tables, event: Heartbeat, now: Instant) -> Beat:
+    """Renews the leases of what the worker names; without names, of all it has named before."""
+    cell = _speaker(t, event.worker_id, event.session, now)
+    lost = _renew(t, cell, event.executions, now)
+    return Beat(stops_for(t, cell), tuple(lost))
+
+
+def poll(t: Tables, event: Poll, now: Instant) -> PollOpened:
+    """Takes the reports, renews, and leaves the worker waiting; this turn's end may answer it."""
+    cell = _speaker(t, event.worker_id, event.session, now)
+    if cell.poll is not None:
+        t.draft.answers.append(
+            Answer(cell.poll.id, tuple(cell.poll.orders), (), tuple(cell.poll.lost))
+        )
+        close_poll(t, cell)
+    lost = _take_reports(t, event.completed, now)
+    lost.extend(_renew(t, cell, event.executions, now))
+    cell.poll = OpenPoll(event.poll_id, event.until, event.max_orders, [], lost)
+    t.timers.set(event.until, Alarm.POLL, event.worker_id)
+    _deliver_owed(t, cell, event.executions, now)
+    if lost or event.completed or event.until <= now or _has_news(t, cell):
+        t.answer_now[event.worker_id] = None
+    t.fleet.offer(cell)
+    return PollOpened(event.poll_id)
+
+
+def _has_news(t: Tables, cell: WorkerCell) -> bool:
+    return any(not t.executions[execution_id].told for execution_id in cell.stops)
+
+
+def _take_reports(t: Tables, reports: Iterable[Completion], now: Instant) -> list[ExecutionId]:
+    lost: list[ExecutionId] = []
+    for report in reports:
+        try:
+            complete(t, report, now)
+        except Refusal:
+            lost.append(report.execution_id)
+    return lost
+
+
+def _renew(
+    t: Tables, worker: WorkerCell, named: Iterable[Running] | None, now: Instant
+) -> list[ExecutionId]:
+    """Renews, and lists what was named but is not the worker's."""
+    if named is None:
+        for execution_id in worker.held:
+            cell = t.executions[execution_id]
+            if cell.execution.state is ExecutionState.RUNNING:
+                _extend(t, cell, now)
+        return []
+    lost: list[ExecutionId] = []
+    for report in named:
+        held = t.executions.get(report.execution_id)
+        is_its_own = held is not None and report.execution_id in worker.held
+        if held is None or not is_its_own or report.fence not in (None, held.execution.fence):
+            lost.append(report.execution_id)
+        else:
+            name_execution(t, held, report, now)
+            _extend(t, held, now)
+    return lost
+
+
+def _extend(t: Tables, cell: ExecutionCell, now: Instant) -> None:
+    """A lease goes on, unless the worker does not stop what it was told to stop."""
+    stop_at = cell.execution.stop_at
+    if stop_at is None or now <= stop_at + STOP_WINDOW_MS:
+        cell.lease_until = lease_until(t, now)
+
+
+def _deliver_owed(
+    t: Tables, worker: WorkerCell, named: tuple[Running, ...] | None, now: Instant
+) -> None:
+    """Hands out what the worker should have and, by its own word, has not."""
+    owed = list(worker.undelivered)
+    if named is not None and len(named) < len(worker.held):
+        has = {report.execution_id: None for report in named}
+        owed.extend(
+            execution_id
+            for execution_id in worker.held
+            if execution_id not in has and execution_id not in worker.undelivered
+        )
+    for execution_id in owed:
+        cell = t.executions[execution_id]
+        if cell.execution.state is ExecutionState.CLAIMED and _may_deliver(t, cell, now):
+            hand_over(t, worker, cell)
+
+
+def _may_deliver(t: Tables, cell: ExecutionCell, now: Instant) -> bool:
+    """An order that is never acknowledged must not be handed out for ever."""
+    patience = REDELIVER_LEASES * t.timing.lease_ttl_ms
+    return cell.execution.stop is None and now < cell.execution.claimed_at + patience
+
+
+def close(t: Tables, event: ClosePoll) -> None:
+    """The caller has gone; work must not go to an answer that nobody reads."""
+    cell = t.fleet.workers.get(event.worker_id)
+    if cell is not None and cell.poll is not None and cell.poll.id == event.poll_id:
+        close_poll(t, cell)
+
+
+def drain(t: Tables, event: Drain, now: Instant) -> WorkerAnswer:
+    """The worker finishes what it has and gets nothing new."""
+    cell = t.worker(event.worker_id)
+    if cell.worker.state is WorkerState.OFFLINE:
+        raise Conflict(f"worker {event.worker_id} is offline")
+    if cell.worker.state is WorkerState.ONLINE:
+        t.put_worker(cell, replace(cell.worker, state=WorkerState.DRAINING))
+        t.fleet.withdraw(cell)
+    return WorkerAnswer(cell.worker)
+
+
+def leave(t: Tables, event: Leave, now: Instant) -> WorkerAnswer:
+    """The worker says that it is gone for good: what it still had is lost at once."""
+    cell = t.worker(event.worker_id)
+    if cell.poll is not None:
+        t.draft.answers.append(Answer(cell.poll.id))
+        close_poll(t, cell)
+    _lose_all(t, cell, now, "its worker left")
+    _go_offline(t, cell, now)
+    return WorkerAnswer(cell.worker)
+
+
+def _lose_all(t: Tables, cell: WorkerCell, now: Instant, why: str) -> None:
+    for execution_id in list(cell.held):
+        lose(t, t.executions[execution_id], now, why)
+
+
+def _go_offline(t: Tables, cell: WorkerCell, now: Instant) -> None:
+    if cell.worker.state is not WorkerState.OFFLINE:
+        t.put_worker(cell, replace(cell.worker, state=WorkerState.OFFLINE, gone_at=now))
+    _watch(t, cell, now + OFFLINE_KEPT_MS)
+
+
+def _watch(t: Tables, cell: WorkerCell, when: Instant) -> None:
+    cell.check_at = when
+    t.timers.set(when, Alarm.WORKER, cell.worker.id)
+
+
+def watch_all(t: Tables, now: Instant) -> None:
+    """After a load: every worker gets a whole lease to be heard of again."""
+    for cell in t.fleet.workers.values():
+        if cell.worker.state is WorkerState.OFFLINE:
+            _watch(t, cell, (cell.worker.gone_at or now) + OFFLINE_KEPT_MS)
+        else:
+            _watch(t, cell, lease_until(t, now))
+
+
+def ring_poll(t: Tables, worker_id: WorkerId, now: Instant) -> None:
+    """A poll has waited as long as it may."""
+    cell = t.fleet.workers.get(worker_id)
+    if cell is not None and cell.poll is not None and cell.poll.until <= now:
+        t.answer_now[worker_id] = None
+
+
+def check(t: Tables, worker_id: WorkerId, when: Instant, now: Instant) -> None:
+    """Takes back what the worker's leases no longer cover, and notes a worker that is silent."""
+    cell = t.fleet.workers.get(worker_id)
+    if cell is None or cell.check_at != when:
+        return
+    if cell.worker.state is WorkerState.OFFLINE:
+        t.forget_worker(cell)
+        return
+    next_at = cell.last_seen + t.timing.lease_ttl_ms + t.timing.lease_grace_ms
+    for execution_id in list(cell.held):
+        held = t.executions[execution_id]
+        if held.lease_until <= now:
+            lose(t, held, now, _why_lost(held))
+        else:
+            next_at = min(next_at, held.lease_until, _mind_timeout(t, held, now))
+    if cell.last_seen + t.timing.lease_ttl_ms + t.timing.lease_grace_ms <= now and not cell.held:
+        if cell.poll is not None:
+            t.draft.answers.append(Answer(cell.poll.id))
+            close_poll(t, cell)
+        _go_offline(t, cell, now)
+    else:
+        _watch(t, cell, max(next_at, now + 1))
+
+
+def _why_lost(cell: ExecutionCell) -> str:
+    if not cell.delivered:
+        return "its worker did not collect it"
+    if cell.execution.stop is not None:
+        return "its worker did not confirm that it stopped"
+    return "its lease ran out: nothing was heard of it from its worker"
+
+
+def _mind_timeout(t: Tables, cell: ExecutionCell, now: Instant) -> Instant:
+    """Steps in where a worker lets a job run past its timeout; says when to look again."""
+    timeout = t.jobs[cell.execution.job_id].spec.terms.timeout_ms
+    if timeout is None or cell.execution.stop is not None:
+        return cell.lease_until
+    deadline = cell.execution.claimed_at + timeout + TIMEOUT_MARGIN_MS
+    if deadline <= now:
+        ask_to_stop(t, cell, Stop.TIMEOUT, now)
+        return cell.lease_until
+    return deadline
+
+
+def follow_clock(t: Tables, by: Millis) -> None:
+    """The clock was set by so much: leases and polls keep the length they had left."""
+    for held in t.executions.values():
+        held.lease_until += by
+        held.progress_at += by
+    for cell in t.fleet.workers.values():
+        cell.last_seen += by
+        if cell.poll is not None:
+            cell.poll.until += by
+            t.timers.set(cell.poll.until, Alarm.POLL, cell.worker.id)
+        if cell.worker.state is not WorkerState.OFFLINE:
+            _watch(t, cell, cell.check_at + by)
+    t.recent.follow_clock(by)

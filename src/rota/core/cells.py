@@ -1,0 +1,167 @@
+"""The mutable cells that memory is made of: a frozen record each, and what is derived beside it.
+
+Cells never point at each other, only name each other by id or number. So throwing the scheduler
+away frees it at once, though the collector does not look into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    Instant,
+    JobId,
+    JobRecord,
+    Life,
+    PollId,
+    Queue,
+    Resources,
+    Spec,
+    Worker,
+)
+from rota.core.outcome import Order
+from rota.core.resources import minus, plus
+
+NO_CLASS = -1
+
+LineKey: TypeAlias = tuple[int, int, JobId]
+"""(minus priority, arrival, job): the smallest goes first."""
+
+
+class JobCell(msgspec.Struct, gc=False):
+    """A live job."""
+
+    id: JobId
+    spec: Spec
+    life: Life
+    unmet: int = 0
+    """Dependencies that have not ended yet."""
+    class_index: int = NO_CLASS
+    """The class it stands in line with; none while anything but a worker is missing."""
+
+    def record(self) -> JobRecord:
+        """As stored and answered."""
+        return JobRecord(self.id, self.spec, self.life)
+
+    def line_key(self) -> LineKey:
+        """Its place in any line of jobs."""
+        return (-self.spec.terms.priority, self.spec.order, self.id)
+
+
+class ExecutionCell(msgspec.Struct, gc=False):
+    """A live execution and its lease."""
+
+    execution: Execution
+    lease_until: Instant
+    """By the scheduler's clock, grace included: its job is nobody's before this."""
+    delivered: bool = True
+    """Whether an answer to its worker may have carried it."""
+    told: bool = False
+    """Whether an answer to its worker has asked to stop it."""
+    progress: float | None = None
+    message: str = ""
+    """The newest progress, written or not."""
+    progress_at: Instant = 0
+    """When progress was last written."""
+    progress_due: bool = False
+    """Whether a timer will write what is newer."""
+
+
+class OpenPoll(msgspec.Struct, gc=False):
+    """A worker's call that waits for an answer."""
+
+    id: PollId
+    until: Instant
+    room: int
+    orders: list[Order]
+    lost: Sequence[ExecutionId] = ()
+    urgent: bool = False
+    """To be answered at the end of this turn even without work."""
+
+
+class MachineClass:
+    """Workers that are alike: what they have, can do and serve."""
+
+    __slots__ = ("can_mask", "capabilities", "capacity", "index", "queues", "seen", "special")
+
+    def __init__(self, index: int, worker: Worker) -> None:
+        self.index = index
+        self.capacity = worker.capacity
+        self.capabilities = dict.fromkeys(worker.capabilities)
+        self.queues = None if worker.queues is None else dict.fromkeys(worker.queues)
+        self.can_mask = 0
+        """Bits of the job classes that such a worker could run when empty."""
+        self.seen = 0
+        """Job classes below this number are in the mask."""
+        custom = sum(1 for _, amount in worker.capacity.custom if amount)
+        self.special = (1 if worker.capacity.gpu_milli else 0) + custom
+
+
+class WorkerCell:
+    """A known worker and what it holds; `free` is derived from `held`, and only here."""
+
+    __slots__ = (
+        "check_at",
+        "free",
+        "held",
+        "last_seen",
+        "machine",
+        "poll",
+        "rank",
+        "stamp",
+        "stops",
+        "undelivered",
+        "worker",
+    )
+
+    def __init__(self, worker: Worker, machine: MachineClass, rank: int, seen: Instant) -> None:
+        self.worker = worker
+        self.machine = machine
+        self.rank = rank
+        self.last_seen = seen
+        self.held: dict[ExecutionId, Resources] = {}
+        self.free = worker.capacity
+        self.poll: OpenPoll | None = None
+        self.stops: dict[ExecutionId, None] = {}
+        """What it holds and was asked to stop."""
+        self.undelivered: dict[ExecutionId, None] = {}
+        """What it holds and no answer has carried yet."""
+        self.check_at: Instant = 0
+        """When its leases are looked at next; timers set for another time are void."""
+        self.stamp = 0
+        """Changes with whatever matters for placing; older offers of this worker are void."""
+
+    def hold(self, execution_id: ExecutionId, amount: Resources) -> None:
+        """The execution takes its share."""
+        assert execution_id not in self.held
+        self.held[execution_id] = amount
+        self.free = minus(self.free, amount)
+        self.stamp += 1
+
+    def let_go(self, execution_id: ExecutionId) -> None:
+        """The share comes back: once, because what is not held cannot be given back."""
+        amount = self.held.pop(execution_id, None)
+        self.stops.pop(execution_id, None)
+        self.undelivered.pop(execution_id, None)
+        if amount is not None:
+            self.free = plus(self.free, amount)
+            self.stamp += 1
+
+
+class QueueCell:
+    """A queue, what runs of it, and the state of its rate limit."""
+
+    __slots__ = ("class_mask", "next_start", "queue", "running")
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.running: dict[ExecutionId, None] = {}
+        self.class_mask = 0
+        """Bits of the job classes in this queue."""
+        self.next_start = 0
+        """The rate limit's theoretical arrival time, times the limit's count (so it is exact)."""

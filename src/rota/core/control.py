@@ -1,0 +1,152 @@
+"""What people do to jobs that are there: cancel, delete, run on a named worker, purge a queue."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rota.core.cells import JobCell, QueueCell, WorkerCell
+from rota.core.dispatch import hand_over
+from rota.core.ending import conclude
+from rota.core.errors import Conflict, IllegalTransition, NoRoom, NotFound
+from rota.core.executions import ask_to_stop, claim, lose
+from rota.core.gates import full
+from rota.core.inputs import Cancel, Delete, Execute, Purge, PutQueueSettings
+from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
+from rota.core.model import Instant, JobState, Queue, Stop, WorkerState
+from rota.core.outcome import Counted, ExecutionAnswer, JobAnswer, JobGone, QueueAnswer
+from rota.core.placement import unable
+from rota.core.recall import Memory
+from rota.core.resources import Lack, lacks
+from rota.core.tables import Tables
+
+
+def cancel(t: Tables, event: Cancel, now: Instant) -> JobAnswer:
+    """A waiting job ends at once; a running one when its worker has stopped it."""
+    cell = t.jobs.get(event.job_id)
+    if cell is None:
+        record = Memory(t, event.recall, now).must_have_ended(event.job_id)
+        raise IllegalTransition("job", record.id, record.life.state, JobVerb.CANCEL)
+    call_off(t, cell, now)
+    return JobAnswer(cell.record())
+
+
+def call_off(t: Tables, cell: JobCell, now: Instant) -> None:
+    """The job is cancelled, or on the way to it."""
+    state = move_job(cell.id, cell.life.state, JobVerb.CANCEL)
+    if state is JobState.CANCELLED:
+        conclude(t, cell, JobVerb.CANCEL, replace(cell.life, reason="cancelled"), now)
+        return
+    if cell.life.state is JobState.CANCELLING:
+        return
+    assert cell.life.execution_id is not None
+    execution = t.executions[cell.life.execution_id]
+    t.set_life(cell, replace(cell.life, state=state, reason="cancelled"))
+    ask_to_stop(t, execution, Stop.CANCEL, now)
+    if not execution.delivered:
+        lose(t, execution, now, "called off before its worker collected it")
+
+
+def delete(t: Tables, event: Delete, now: Instant) -> JobGone | JobAnswer:
+    """An ended job is removed; a live one only by force, which cancels it first."""
+    cell = t.jobs.get(event.job_id)
+    if cell is None:
+        record = Memory(t, event.recall, now).must_have_ended(event.job_id)
+        t.draft.dropped[record.id] = None
+        t.recent.depart(record.id, now)
+        return JobGone(record.id)
+    if not event.force:
+        raise IllegalTransition("job", cell.id, cell.life.state, JobVerb.DELETE)
+    cell.life = replace(cell.life, doomed=True)
+    call_off(t, cell, now)
+    if cell.id in t.jobs:
+        t.set_life(cell, replace(cell.life, doomed=True))
+        return JobAnswer(cell.record())
+    return JobGone(cell.id)
+
+
+def execute(t: Tables, event: Execute, now: Instant) -> ExecutionAnswer:
+    """This job on that worker now: past time, order and pause, but not past limits or room."""
+    job = t.jobs.get(event.job_id)
+    if job is None:
+        record = Memory(t, event.recall, now).must_have_ended(event.job_id)
+        raise IllegalTransition("job", record.id, record.life.state, JobVerb.CLAIM)
+    move_job(job.id, job.life.state, JobVerb.CLAIM)
+    if job.unmet:
+        raise Conflict(f"job {job.id} waits for {job.unmet} other jobs")
+    worker = t.worker(event.worker_id)
+    _refuse_unfit(job, worker)
+    blocked = full(t.queue(job.spec.terms.queue, now), now)
+    if blocked is not None:
+        raise Conflict(blocked.message)
+    has_slot, weaker = t.keys.force(job)
+    if not has_slot:
+        raise Conflict("as many jobs of its concurrency key as may are running")
+    if weaker is not None:
+        t.lines.leave(weaker)
+    t.lines.leave(job)
+    cell = claim(t, job, worker, now)
+    if worker.poll is not None and worker.poll.room > 0:
+        hand_over(t, worker, cell)
+    else:
+        cell.delivered = False
+        cell.lease_until = now + t.timing.lease_ttl_ms
+        worker.undelivered[cell.execution.id] = None
+    return ExecutionAnswer(cell.execution)
+
+
+def _refuse_unfit(job: JobCell, worker: WorkerCell) -> None:
+    """The same filters that placement asks, for one worker."""
+    name, terms = worker.worker.id, job.spec.terms
+    if worker.worker.state is not WorkerState.ONLINE:
+        raise NoRoom(f"worker {name} is {worker.worker.state}")
+    reasons = unable(terms.queue, terms.needs, worker.machine)
+    if reasons:
+        raise NoRoom(f"worker {name} cannot run it: {_text(reasons[0])}")
+    short = lacks(terms.needs.resources, worker.free)
+    if short:
+        raise NoRoom(f"worker {name} has too little free: {_text(short[0])}")
+
+
+def _text(reason: str | Lack) -> str:
+    if isinstance(reason, Lack):
+        return f"{reason.kind} {reason.asked} asked, {reason.there} there"
+    return f"it does not have {reason}" if reason != "queue" else "it does not serve the queue"
+
+
+def purge(t: Tables, event: Purge, now: Instant) -> Counted:
+    """All that waits in the queue is cancelled. Costs the number of live jobs; it is rare."""
+    if event.name not in t.queues:
+        raise NotFound("queue", event.name)
+    waiting = [
+        cell.id
+        for cell in t.jobs.values()
+        if cell.spec.terms.queue == event.name and cell.life.state in JOB_WAITING
+    ]
+    count = 0
+    for job_id in waiting:
+        cell = t.jobs.get(job_id)
+        if cell is not None:
+            call_off(t, cell, now)
+            count += 1
+    return Counted(count)
+
+
+def set_queue(t: Tables, event: PutQueueSettings, now: Instant) -> QueueAnswer:
+    """The queue's settings, made if it is new."""
+    cell = t.queue(event.name, now)
+    before = Queue(event.name, created_at=cell.queue.created_at) if event.replace else cell.queue
+    default = Queue(event.name)
+    changes = {name: getattr(default, name) for name in event.cleared}
+    for name in ("priority", "weight", "max_workers", "rate_limit", "paused"):
+        value = getattr(event, name)
+        if value is not None:
+            changes[name] = value
+    queue = replace(before, **changes)
+    if queue.rate_limit != cell.queue.rate_limit:
+        _restart_rate(cell)
+    t.put_queue(cell, queue, now)
+    return QueueAnswer(queue)
+
+
+def _restart_rate(cell: QueueCell) -> None:
+    cell.next_start = 0

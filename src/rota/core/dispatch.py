@@ -1,0 +1,71 @@
+"""Brings ready jobs and waiting workers together, and answers the workers' polls."""
+
+from __future__ import annotations
+
+from rota.core.cells import ExecutionCell, WorkerCell
+from rota.core.executions import claim, lease_until
+from rota.core.model import ExecutionId, Instant
+from rota.core.outcome import Answer, Order
+from rota.core.tables import Tables
+
+
+def dispatch(t: Tables, now: Instant) -> None:
+    """Starts all that can start: the first in order that fits anywhere, where it fits best."""
+    lines, fleet = t.lines, t.fleet
+    while fleet.open:
+        job_class = lines.first(fleet.hopes() & ~t.parked)
+        if job_class is None:
+            return
+        worker = fleet.choose(job_class)
+        if worker is None:
+            fleet.give_up(job_class)
+            continue
+        job = t.jobs[lines.head(job_class)[2]]
+        hand_over(t, worker, claim(t, job, worker, now))
+
+
+def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
+    """The worker's open poll will be answered with this execution."""
+    poll = worker.poll
+    assert poll is not None
+    cell.delivered = True
+    worker.undelivered.pop(cell.execution.id, None)
+    poll.orders.append(Order(cell.execution, t.jobs[cell.execution.job_id].spec))
+    poll.room -= 1
+    t.answer_now[worker.worker.id] = None
+    if poll.room > 0:
+        t.fleet.offer(worker)
+    else:
+        t.fleet.withdraw(worker)
+
+
+def answer_polls(t: Tables, now: Instant) -> None:
+    """Ends the polls that have something to say, or have waited long enough."""
+    for worker_id in t.answer_now:
+        worker = t.fleet.workers.get(worker_id)
+        if worker is None or worker.poll is None:
+            continue
+        poll = worker.poll
+        for order in poll.orders:
+            cell = t.executions.get(order.execution.id)
+            if cell is not None:
+                # The holder counts from sending the poll plus the time we held it: from now.
+                cell.lease_until = lease_until(t, now)
+        t.draft.answers.append(
+            Answer(poll.id, tuple(poll.orders), stops_for(t, worker), tuple(poll.lost))
+        )
+        close_poll(t, worker)
+    t.answer_now.clear()
+
+
+def stops_for(t: Tables, worker: WorkerCell) -> tuple[ExecutionId, ...]:
+    """What the worker is to stop; it has been told, once this is answered."""
+    for execution_id in worker.stops:
+        t.executions[execution_id].told = True
+    return tuple(worker.stops)
+
+
+def close_poll(t: Tables, worker: WorkerCell) -> None:
+    """The worker waits no longer."""
+    worker.poll = None
+    t.fleet.withdraw(worker)

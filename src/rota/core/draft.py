@@ -1,0 +1,74 @@
+"""What a turn has changed so far, before it is written: the last word on each thing counts."""
+
+from __future__ import annotations
+
+from rota.core.cells import JobCell
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    JobId,
+    KeyRecord,
+    Millis,
+    Queue,
+    Worker,
+    WorkerId,
+)
+from rota.core.outcome import (
+    Answer,
+    AnyWrite,
+    DropJob,
+    DropWorker,
+    Ended,
+    MoveJob,
+    PutExecution,
+    PutJob,
+    PutKey,
+    PutQueue,
+    PutWorker,
+)
+
+
+class Draft:
+    """The changes of one turn. A job put and moved within it becomes one write."""
+
+    __slots__ = (
+        "answers",
+        "dropped",
+        "dropped_workers",
+        "ends",
+        "executions",
+        "keys",
+        "moved",
+        "put",
+        "queues",
+        "submitted",
+        "waits",
+        "workers",
+    )
+
+    def __init__(self) -> None:
+        self.queues: dict[str, Queue] = {}
+        self.workers: dict[WorkerId, Worker] = {}
+        self.dropped_workers: dict[WorkerId, None] = {}
+        self.put: dict[JobId, JobCell] = {}
+        self.moved: dict[JobId, JobCell] = {}
+        self.dropped: dict[JobId, None] = {}
+        self.executions: dict[ExecutionId, Execution] = {}
+        self.keys: list[KeyRecord] = []
+        self.answers: list[Answer] = []
+        self.waits: list[Millis] = []
+        self.ends: list[Ended] = []
+        self.submitted = 0
+
+    def writes(self) -> list[AnyWrite]:
+        """As facts, in an order in which they can be applied one after the other."""
+        facts: list[AnyWrite] = [PutQueue(queue) for queue in self.queues.values()]
+        facts.extend(PutWorker(worker) for worker in self.workers.values())
+        facts.extend(DropWorker(worker_id) for worker_id in self.dropped_workers)
+        facts.extend(PutJob(cell.id, cell.spec, cell.life) for cell in self.put.values())
+        put = self.put
+        facts.extend(MoveJob(c.id, c.life) for c in self.moved.values() if c.id not in put)
+        facts.extend(PutExecution(execution) for execution in self.executions.values())
+        facts.extend(DropJob(job_id) for job_id in self.dropped)
+        facts.extend(PutKey(record) for record in self.keys)
+        return facts

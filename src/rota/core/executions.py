@@ -1,0 +1,209 @@
+"""Executions: how one begins, renews its lease, and ends; every way out is here."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rota.core.cells import ExecutionCell, JobCell, WorkerCell
+from rota.core.ending import conclude, said
+from rota.core.errors import NotFound, StaleFence
+from rota.core.gates import is_limited, spend_start
+from rota.core.ids import execution_id
+from rota.core.inputs import Completion
+from rota.core.lifecycle import ExecutionVerb, JobVerb, move_execution, move_job
+from rota.core.limits import LOSSES_MAX
+from rota.core.model import (
+    Execution,
+    ExecutionState,
+    Instant,
+    JobState,
+    Life,
+    Semantics,
+    Stop,
+)
+from rota.core.retry import TRY_AT_ONCE, delay_ms, may_try_again
+from rota.core.tables import Tables
+from rota.core.waiting import leave_lines, settle, stand_in_line
+
+_VERB_OF = {
+    ExecutionState.SUCCEEDED: ExecutionVerb.SUCCEED,
+    ExecutionState.FAILED: ExecutionVerb.FAIL,
+    ExecutionState.TIMED_OUT: ExecutionVerb.TIME_OUT,
+    ExecutionState.CANCELLED: ExecutionVerb.CANCEL,
+}
+
+
+def lease_until(t: Tables, now: Instant) -> Instant:
+    """When a lease renewed now has surely ended, by whatever clock its holder has."""
+    return now + t.timing.lease_ttl_ms + t.timing.lease_grace_ms
+
+
+def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> ExecutionCell:
+    """The job is the worker's: a new execution with a higher fence than any before."""
+    life, terms = job.life, job.spec.terms
+    fence = life.fence + 1
+    execution = Execution(
+        execution_id(job.id, fence, now),
+        job.id,
+        worker.worker.id,
+        life.attempt + 1,
+        fence,
+        ExecutionState.CLAIMED,
+        now,
+    )
+    cell = ExecutionCell(execution, lease_until(t, now))
+    t.executions[execution.id] = cell
+    t.put_execution(cell, execution)
+    worker.hold(execution.id, terms.needs.resources)
+    t.lines.leave(job)
+    t.draft.waits.append(now - (life.ready_at if life.ready_at is not None else now))
+    t.set_life(
+        job,
+        Life(
+            move_job(job.id, life.state, JobVerb.CLAIM),
+            attempt=life.attempt + 1,
+            fence=fence,
+            losses=life.losses,
+            lives=life.lives,
+            started_at=now,
+            execution_id=execution.id,
+            worker_id=worker.worker.id,
+            ready_at=life.ready_at,
+        ),
+    )
+    queue = t.queue(terms.queue, now)
+    queue.running[execution.id] = None
+    if is_limited(queue):
+        spend_start(queue, now)
+        t.check_gates(queue, now)
+    return cell
+
+
+def complete(t: Tables, done: Completion, now: Instant) -> Execution:
+    """The worker says how it ended. A repeat changes nothing; a stale one is refused."""
+    cell = t.executions.get(done.execution_id)
+    if cell is None:
+        return _repeated(t, done)
+    if cell.execution.fence != done.fence:
+        raise StaleFence(
+            f"execution {done.execution_id} has fence {cell.execution.fence}, not {done.fence}"
+        )
+    execution = replace(
+        cell.execution,
+        state=move_execution(done.execution_id, cell.execution.state, _VERB_OF[done.state]),
+        started_at=cell.execution.started_at or cell.execution.claimed_at,
+        ended_at=now,
+        result=done.result,
+        error=done.error,
+        exit_code=done.exit_code,
+        usage=done.usage,
+    )
+    t.end_execution(cell, execution, now)
+    t.recent.end(execution, done.state, now)
+    _decide(t, t.jobs[execution.job_id], execution, retryable=done.retryable, now=now)
+    return execution
+
+
+def _repeated(t: Tables, done: Completion) -> Execution:
+    ended = t.recent.ended(done.execution_id)
+    if ended is None:
+        raise NotFound("live execution", done.execution_id)
+    reported, execution = ended
+    if execution.fence != done.fence or reported is not done.state:
+        raise StaleFence(f"execution {done.execution_id} has already ended: {reported}")
+    return execution
+
+
+def _decide(
+    t: Tables, job: JobCell, execution: Execution, *, retryable: bool, now: Instant
+) -> None:
+    """What the end of its execution means for the job."""
+    ended = replace(job.life, result=execution.result, error=execution.error)
+    if execution.state is ExecutionState.SUCCEEDED:
+        life = replace(ended, reason="", progress=1.0 if ended.progress is not None else None)
+        conclude(t, job, JobVerb.SUCCEED, life, now)
+    elif execution.state is ExecutionState.CANCELLED or job.life.state is JobState.CANCELLING:
+        conclude(t, job, JobVerb.STOP, replace(ended, reason="cancelled"), now)
+    elif may_try_again(
+        job.spec.terms.retry, ended.attempt, retryable=retryable, exit_code=execution.exit_code
+    ):
+        _try_again(t, job, ended, execution.exit_code == TRY_AT_ONCE, now)
+    else:
+        life = replace(ended, reason=_reason(execution, retryable=retryable))
+        conclude(t, job, JobVerb.FAIL, life, now)
+
+
+def _reason(execution: Execution, *, retryable: bool) -> str:
+    if execution.state is ExecutionState.TIMED_OUT:
+        return "timeout"
+    if not retryable:
+        return "not_retryable"
+    return "error" if execution.exit_code is None else "exit_code"
+
+
+def _try_again(t: Tables, job: JobCell, ended: Life, at_once: bool, now: Instant) -> None:
+    delay = 0 if at_once else delay_ms(job.spec.terms.retry, job.id, ended.attempt)
+    state = move_job(job.id, job.life.state, JobVerb.TRY_AGAIN)
+    leave_lines(t, job, now)
+    t.set_life(job, replace(ended, state=state, reason="retry", due_at=now + delay, progress=None))
+    settle(t, job, now)
+
+
+def lose(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> None:
+    """The execution's lease is over and its worker has not said how it ended."""
+    before = cell.execution
+    job = t.jobs[before.job_id]
+    if before.stop is Stop.TIMEOUT:
+        verb = ExecutionVerb.TIME_OUT
+    elif before.stop is Stop.CANCEL:
+        verb = ExecutionVerb.CANCEL
+    else:
+        verb = ExecutionVerb.LOSE
+    state = move_execution(before.id, before.state, verb)
+    execution = replace(before, state=state, ended_at=now, error=said(why), reason=why)
+    t.end_execution(cell, execution, now)
+    if state is not ExecutionState.LOST:
+        _decide(t, job, execution, retryable=True, now=now)
+    elif not cell.delivered:
+        _requeue(t, job, job.life.losses, now)
+    else:
+        _count_loss(t, job, execution, now)
+
+
+def _count_loss(t: Tables, job: JobCell, execution: Execution, now: Instant) -> None:
+    losses = job.life.losses + 1
+    life = replace(job.life, losses=losses, reason="lost", error=execution.error)
+    if job.spec.terms.semantics is Semantics.AT_MOST_ONCE:
+        error = said("its worker was lost while it ran, and it may start at most once")
+        conclude(t, job, JobVerb.FAIL, replace(life, error=error), now)
+    elif losses >= LOSSES_MAX:
+        error = said(f"its worker was lost {losses} times: it may be what kills them")
+        conclude(t, job, JobVerb.FAIL, replace(life, error=error), now)
+    else:
+        _requeue(t, job, losses, now)
+
+
+def _requeue(t: Tables, job: JobCell, losses: int, now: Instant) -> None:
+    """It runs again, and the try does not count."""
+    life = replace(
+        job.life,
+        state=move_job(job.id, job.life.state, JobVerb.REQUEUE),
+        reason="lost",
+        attempt=job.life.attempt - 1,
+        losses=losses,
+        ready_at=now,
+        progress=None,
+    )
+    t.set_life(job, life)
+    stand_in_line(t, job, now)
+
+
+def ask_to_stop(t: Tables, cell: ExecutionCell, kind: Stop, now: Instant) -> None:
+    """The worker is told with every answer until it says that it has."""
+    if cell.execution.stop is None:
+        t.put_execution(cell, replace(cell.execution, stop=kind, stop_at=now))
+    cell.told = False
+    worker = t.fleet.workers[cell.execution.worker_id]
+    worker.stops[cell.execution.id] = None
+    if worker.poll is not None:
+        t.answer_now[worker.worker.id] = None

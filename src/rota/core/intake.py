@@ -1,0 +1,234 @@
+"""Jobs that are asked for: submitted, updated, and started over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from rota.core.cells import JobCell
+from rota.core.ending import conclude, describe, expire, said
+from rota.core.errors import Conflict, DependencyCycle, StaleRecall, UnknownDependency
+from rota.core.graph import accepts, find_cycle
+from rota.core.inputs import NewJob, Retry, Submit, Update
+from rota.core.lifecycle import JobVerb, move_job
+from rota.core.model import Dependency, Instant, JobId, JobRecord, JobState, Life
+from rota.core.outcome import JobAnswer, JobsAccepted
+from rota.core.recall import Memory
+from rota.core.tables import FRESH, Tables
+from rota.core.timers import Alarm
+from rota.core.waiting import leave_lines, settle
+
+
+def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
+    """All or none: everything is checked before anything changes."""
+    memory = Memory(t, event.recall, now)
+    batch = {new.id: new for new in event.jobs}
+    _refuse_known_ids(t, event.jobs, batch)
+    ended = _check_dependencies(event.jobs, batch, memory)
+    for new in event.jobs:
+        t.queue(new.spec.terms.queue, now)
+    cells = [_accept(t, new) for new in event.jobs]
+    for cell in cells:
+        _wait_for_live(t, cell)
+    for cell in cells:
+        _begin(t, cell, ended, now)
+    t.draft.submitted += len(cells)
+    ids = tuple(cell.id for cell in cells)
+    return JobsAccepted(ids, cells[0].record() if len(cells) == 1 else None)
+
+
+def _refuse_known_ids(t: Tables, jobs: Sequence[NewJob], batch: dict[JobId, NewJob]) -> None:
+    if len(batch) != len(jobs):
+        raise Conflict("two jobs of the batch have the same id")
+    for job_id in batch:
+        if job_id in t.jobs or t.recent.departed_at(job_id) is not None:
+            raise Conflict(f"there is a job {job_id} already")
+
+
+def _check_dependencies(
+    jobs: Sequence[NewJob], batch: dict[JobId, NewJob], memory: Memory
+) -> dict[JobId, JobState]:
+    """The states of all upstream jobs outside the batch; refuses unknown ones and circles."""
+    states: dict[JobId, JobState] = {}
+    inside: dict[JobId, list[JobId]] = {}
+    for index, new in enumerate(jobs):
+        for dependency in new.spec.dependencies:
+            if dependency.job_id in batch:
+                inside.setdefault(new.id, []).append(dependency.job_id)
+            elif dependency.job_id not in states:
+                states[dependency.job_id] = _known(memory, dependency.job_id, index, len(jobs))
+    if inside and (path := find_cycle(inside)) is not None:
+        raise DependencyCycle([batch[job_id].ref or job_id for job_id in path])
+    return states
+
+
+def _known(memory: Memory, job_id: JobId, index: int, count: int) -> JobState:
+    state = memory.state(job_id)
+    if state is None:
+        field = "dependencies" if count == 1 else f"jobs[{index}].dependencies"
+        raise UnknownDependency(f"there is no job {job_id} to depend on", field)
+    return state
+
+
+def _accept(t: Tables, new: NewJob) -> JobCell:
+    spec = replace(new.spec, order=t.order_next)
+    t.order_next += 1
+    cell = t.add_job(new.id, spec, FRESH)
+    t.put_job(cell)
+    return cell
+
+
+def _wait_for_live(t: Tables, cell: JobCell) -> None:
+    """Counts the upstream jobs that have yet to end."""
+    for dependency in cell.spec.dependencies:
+        if dependency.job_id in t.jobs:
+            cell.unmet += 1
+            t.graph.add(dependency.job_id, cell.id, cell.life.lives, dependency.when)
+
+
+def _begin(t: Tables, cell: JobCell, ended: dict[JobId, JobState], now: Instant) -> None:
+    """The job is skipped, expired, or waits where it has to."""
+    if cell.life.state is not JobState.PENDING:
+        return  # an earlier one of the batch was skipped, and this with it
+    refused = _refused_by(cell.spec.dependencies, ended, t)
+    if refused is not None:
+        skip_because(t, cell, refused, ended[refused], now)
+        return
+    expires = cell.spec.expires_at
+    if expires is not None:
+        if expires <= now:
+            expire(t, cell, now)
+            return
+        t.timers.set(expires, Alarm.JOB, cell.id)
+    settle(t, cell, now)
+
+
+def _refused_by(
+    dependencies: Sequence[Dependency], ended: dict[JobId, JobState], t: Tables
+) -> JobId | None:
+    for dependency in dependencies:
+        state = ended.get(dependency.job_id)
+        if state is None or dependency.job_id in t.jobs:
+            continue
+        if not accepts(dependency.when, state):
+            return dependency.job_id
+    return None
+
+
+def skip_because(t: Tables, cell: JobCell, upstream: JobId, state: JobState, now: Instant) -> None:
+    """The job cannot run any more, because of how an upstream job ended."""
+    error = said(f"job {upstream}, which it depends on, {describe(state)}")
+    conclude(t, cell, JobVerb.SKIP, replace(cell.life, reason="upstream", error=error), now)
+
+
+def update(t: Tables, event: Update, now: Instant) -> JobAnswer:
+    """Another spec for a job that waits; it goes to the place it would have had with it."""
+    memory = Memory(t, event.recall, now)
+    cell = t.jobs.get(event.job_id)
+    if cell is None:
+        record = memory.must_have_ended(event.job_id)
+        move_job(event.job_id, record.life.state, JobVerb.UPDATE)
+        raise AssertionError("an ended job has no update")
+    move_job(cell.id, cell.life.state, JobVerb.UPDATE)
+    before = cell.spec
+    if event.spec.revision != before.revision:
+        raise StaleRecall(f"job {cell.id} was updated meanwhile")
+    spec = replace(
+        event.spec, order=before.order, created_at=before.created_at, revision=before.revision + 1
+    )
+    ended: dict[JobId, JobState] = {}
+    if spec.dependencies != before.dependencies:
+        ended = _check_new_dependencies(t, cell, spec.dependencies, memory)
+    t.queue(spec.terms.queue, now)
+    leave_lines(t, cell, now)
+    t.set_spec(cell, spec)
+    if spec.run_at != before.run_at and cell.life.due_at is not None:
+        t.set_life(cell, replace(cell.life, due_at=None))
+    if spec.dependencies != before.dependencies:
+        _rewire(t, cell, before.dependencies)
+    _begin(t, cell, ended, now)
+    return JobAnswer(cell.record())
+
+
+def _check_new_dependencies(
+    t: Tables, cell: JobCell, dependencies: Sequence[Dependency], memory: Memory
+) -> dict[JobId, JobState]:
+    states = {d.job_id: _known(memory, d.job_id, 0, 1) for d in dependencies}
+    upstreams: dict[JobId, list[JobId]] = {cell.id: [d.job_id for d in dependencies]}
+    to_visit = list(upstreams[cell.id])
+    while to_visit:
+        job_id = to_visit.pop()
+        upstream = t.jobs.get(job_id)
+        if upstream is not None and job_id not in upstreams:
+            upstreams[job_id] = [d.job_id for d in upstream.spec.dependencies]
+            to_visit.extend(upstreams[job_id])
+    path = find_cycle(upstreams)
+    if path is not None:
+        raise DependencyCycle(path)
+    return states
+
+
+def _rewire(t: Tables, cell: JobCell, before: Sequence[Dependency]) -> None:
+    for dependency in before:
+        t.graph.remove(dependency.job_id, cell.id)
+    cell.unmet = 0
+    _wait_for_live(t, cell)
+
+
+def retry(t: Tables, event: Retry, now: Instant) -> JobAnswer:
+    """An ended job starts over, and with it what was skipped because of it.
+
+    Its own upstream jobs that have ended count as settled: a person has said to go on.
+    """
+    memory = Memory(t, event.recall, now)
+    live = t.jobs.get(event.job_id)
+    if live is not None:
+        move_job(live.id, live.life.state, JobVerb.REVIVE)
+    record = memory.must_have_ended(event.job_id)
+    move_job(record.id, record.life.state, JobVerb.REVIVE)
+    cell = _revive(t, record, now)
+    _wait_for_live(t, cell)
+    _revive_skipped(t, event, memory, now)
+    settle(t, cell, now)
+    return JobAnswer(cell.record())
+
+
+def _revive(t: Tables, record: JobRecord, now: Instant) -> JobCell:
+    t.queue(record.spec.terms.queue, now)
+    life = Life(
+        JobState.PENDING, fence=record.life.fence, lives=record.life.lives + 1, reason="retried"
+    )
+    spec = record.spec
+    if spec.expires_at is not None and spec.expires_at <= now:
+        # Its time had run out; whoever starts it over wants it all the same.
+        spec = replace(spec, expires_at=None, revision=spec.revision + 1)
+    cell = t.add_job(record.id, spec, life)
+    t.recent.returned(record.id)
+    t.put_job(cell)
+    if spec.expires_at is not None:
+        t.timers.set(spec.expires_at, Alarm.JOB, cell.id)
+    return cell
+
+
+def _revive_skipped(t: Tables, event: Retry, memory: Memory, now: Instant) -> None:
+    """Downstream jobs that were skipped wait again, if nothing else rules them out.
+
+    The records come nearest first, so a job's upstream jobs are back before it is looked at. An
+    upstream job that was deleted since counts as one that succeeded: it holds nobody back.
+    """
+    assert event.recall is not None
+    for record in event.recall.jobs:
+        if record.id in t.jobs or record.life.state is not JobState.SKIPPED:
+            continue
+        states = {d.job_id: memory.state(d.job_id) for d in record.spec.dependencies}
+        is_downstream = any(job_id in t.jobs for job_id in states)
+        ruled_out = any(
+            d.job_id not in t.jobs and not accepts(d.when, states[d.job_id] or JobState.SUCCEEDED)
+            for d in record.spec.dependencies
+        )
+        if not is_downstream or ruled_out:
+            continue
+        cell = _revive(t, record, now)
+        _wait_for_live(t, cell)
+        settle(t, cell, now)

@@ -1,0 +1,118 @@
+"""What must always hold of the tables, checked the slow and obvious way."""
+
+from __future__ import annotations
+
+from rota.core.cells import NO_CLASS
+from rota.core.lifecycle import JOB_FINAL
+from rota.core.model import ExecutionState, JobState
+from rota.core.resources import fits, minus, total
+from rota.core.tables import Tables
+
+LIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING)
+
+
+def check(t: Tables) -> None:
+    """Raises AssertionError with what is wrong."""
+    _check_jobs(t)
+    _check_executions(t)
+    _check_workers(t)
+    _check_queues(t)
+    _check_keys(t)
+    _check_lines(t)
+    _check_depth(t)
+
+
+def _check_jobs(t: Tables) -> None:
+    for job_id, cell in t.jobs.items():
+        state = cell.life.state
+        assert state not in JOB_FINAL, f"ended job {job_id} is still in memory"
+        held = cell.life.execution_id in t.executions if cell.life.execution_id else False
+        runs = state in (JobState.RUNNING, JobState.CANCELLING)
+        assert runs == held, f"job {job_id} is {state}, its execution is live: {held}"
+        upstream = sum(1 for d in cell.spec.dependencies if d.job_id in t.jobs)
+        if state is JobState.QUEUED:
+            assert not cell.unmet, f"queued job {job_id} waits for {cell.unmet} others"
+        if state in (JobState.PENDING, JobState.QUEUED):
+            assert cell.unmet <= upstream, f"job {job_id} counts {cell.unmet} of {upstream}"
+        if runs:
+            assert cell.class_index == NO_CLASS, f"running job {job_id} stands in line"
+
+
+def _check_executions(t: Tables) -> None:
+    jobs: dict[str, str] = {}
+    for execution_id, cell in t.executions.items():
+        execution = cell.execution
+        assert execution.state in LIVE, f"ended execution {execution_id} is in memory"
+        other = jobs.setdefault(execution.job_id, execution_id)
+        assert other == execution_id, f"job {execution.job_id} has two executions"
+        assert t.jobs[execution.job_id].life.fence == execution.fence, "a stale fence is live"
+        held = t.fleet.workers[execution.worker_id].held
+        assert execution_id in held, f"execution {execution_id} is not held by its worker"
+
+
+def _check_workers(t: Tables) -> None:
+    for worker_id, cell in t.fleet.workers.items():
+        used = total(cell.held.values())
+        assert cell.free == minus(cell.worker.capacity, used), f"free room of {worker_id} drifted"
+        wanted = {i: t.jobs[t.executions[i].execution.job_id] for i in cell.held}
+        for execution_id, job in wanted.items():
+            needs = job.spec.terms.needs.resources
+            assert cell.held[execution_id] == needs, f"{execution_id} holds another amount"
+        if cell.poll is None:
+            assert worker_id not in t.fleet.open, f"{worker_id} is open without a poll"
+        assert all(i in cell.held for i in cell.stops), "a stop for what is not held"
+
+
+def check_capacity(t: Tables) -> None:
+    """No worker holds more than it has; true as long as none registers again with less."""
+    for worker_id, cell in t.fleet.workers.items():
+        used = total(cell.held.values())
+        assert fits(used, cell.worker.capacity), f"{worker_id} is over capacity"
+
+
+def _check_queues(t: Tables) -> None:
+    running: dict[str, int] = {}
+    for cell in t.executions.values():
+        queue = t.jobs[cell.execution.job_id].spec.terms.queue
+        running[queue] = running.get(queue, 0) + 1
+    for name, queue_cell in t.queues.items():
+        assert len(queue_cell.running) == running.get(name, 0), f"running of queue {name} drifted"
+
+
+def _check_keys(t: Tables) -> None:
+    for key, group in t.keys.groups.items():
+        assert group.holders or group.waiting, f"empty key group {key}"
+        for job_id in group.holders:
+            job = t.jobs[job_id]
+            assert job.life.state is not JobState.PENDING, f"pending job {job_id} holds a slot"
+        for job_id in group.waiting:
+            job = t.jobs[job_id]
+            assert job.life.state is JobState.QUEUED, f"{job_id} waits for its key"
+            assert job.class_index == NO_CLASS, f"{job_id} stands in two lines"
+
+
+def _check_lines(t: Tables) -> None:
+    waiting: dict[int, int] = {}
+    for job_id, cell in t.jobs.items():
+        if cell.class_index != NO_CLASS:
+            waiting[cell.class_index] = waiting.get(cell.class_index, 0) + 1
+            job_class = t.lines.classes[cell.class_index]
+            assert job_class.needs == cell.spec.terms.needs, f"{job_id} is in a wrong class"
+            assert job_class.queue.queue.name == cell.spec.terms.queue
+        elif cell.life.state is JobState.QUEUED:
+            group = t.keys.group_of(cell)
+            assert group is not None, f"queued job {job_id} is in no line"
+            assert job_id in group.waiting, f"queued job {job_id} is in no line"
+    for job_class in t.lines.classes:
+        assert job_class.waiting == waiting.get(job_class.index, 0), "a line's length drifted"
+        assert bool(t.lines.ready & job_class.bit) == bool(job_class.waiting)
+
+
+def _check_depth(t: Tables) -> None:
+    depth: dict[tuple[str, JobState], int] = {}
+    for cell in t.jobs.values():
+        key = (cell.spec.terms.queue, cell.life.state)
+        depth[key] = depth.get(key, 0) + 1
+    for queue, states in t.depth.items():
+        for state, count in states.items():
+            assert count == depth.get((queue, state), 0), f"depth of {queue} {state} drifted"

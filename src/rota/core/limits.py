@@ -1,0 +1,28 @@
+"""Every bound inside the scheduler, named, with its reason."""
+
+LOSSES_MAX = 5
+"""Workers a job may lose before it is taken for the cause and becomes a dead letter."""
+STOP_WINDOW_MS = 30_000
+"""How long a worker may take to stop what it was told to stop; then its lease is not renewed."""
+TIMEOUT_MARGIN_MS = 10_000
+"""Workers end what runs too long themselves; the scheduler steps in only this much later."""
+PROGRESS_EVERY_MS = 1_000
+"""A changed progress is written at most this often for one execution."""
+RECALL_WINDOW_MS = 10_000
+"""A record read from the tables may be this old when used; so long is a departure remembered."""
+OFFLINE_KEPT_MS = 24 * 3600 * 1000
+"""A lost worker stays listed for a day."""
+REDELIVER_LEASES = 3
+"""An order its worker never names is handed out again for so many leases, then taken back."""
+WORKERS_MAX = 100_000
+"""Workers known at once, offline ones included."""
+QUEUES_MAX = 10_000
+"""Queues are made on first use; this keeps a loop that invents names from filling memory."""
+TERMS_POOL_MAX = 20_000
+"""Distinct terms kept for sharing; past it the pool starts anew and only memory is the worse."""
+FIT_CACHE_MAX = 50_000
+"""Remembered answers to "which classes fit this much room"; past it they are computed again."""
+EXPLAINED_MAX = 20
+"""Upstream jobs, key holders and the like that one explanation names."""
+CLASSES_KEPT = 256
+"""Places for classes of alike jobs before those of empty classes are used again."""

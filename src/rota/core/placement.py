@@ -1,0 +1,182 @@
+"""WHERE a job goes: which workers could run it, which have room, and which fits best.
+
+A worker is offered to a class once for each change of its room; offers are kept in a heap by score
+and are void when the worker has changed since. So a choice costs a few heap operations, no scan.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from rota.core.cells import MachineClass, WorkerCell
+from rota.core.limits import FIT_CACHE_MAX
+from rota.core.model import Needs, Resources, Worker, WorkerId, WorkerState
+from rota.core.ordering import JobClass, Lines
+from rota.core.resources import Lack, fits, lacks, minus, total
+
+
+def unable(job_class_queue: str, needs: Needs, machine: MachineClass) -> tuple[str | Lack, ...]:
+    """All that keeps such a worker from ever running such a job; empty: it could."""
+    reasons: list[str | Lack] = []
+    if machine.queues is not None and job_class_queue not in machine.queues:
+        reasons.append("queue")
+    reasons.extend(f"capability {c}" for c in needs.capabilities if c not in machine.capabilities)
+    reasons.extend(lacks(needs.resources, machine.capacity))
+    return tuple(reasons)
+
+
+def score(needs: Resources, machine: MachineClass, free: Resources) -> tuple[int, int]:
+    """Smaller is better: no special machine for plain work, then the tightest fit."""
+    capacity = machine.capacity
+    wasted = machine.special
+    if wasted:
+        wasted -= (1 if needs.gpu_milli else 0) + len(needs.custom)
+    left = 0
+    for kind_free, kind_need, kind_all in (
+        (free.cpu_milli, needs.cpu_milli, capacity.cpu_milli),
+        (free.memory, needs.memory, capacity.memory),
+        (free.gpu_milli, needs.gpu_milli, capacity.gpu_milli),
+    ):
+        if kind_all:
+            left += (kind_free - kind_need) * 1000 // kind_all
+    return wasted, left
+
+
+class Fleet:
+    """All workers, and which of them wait for work."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self.workers: dict[WorkerId, WorkerCell] = {}
+        self.machines: dict[tuple[Resources, tuple[str, ...], tuple[str, ...] | None], MachineClass]
+        self.machines = {}
+        self.open: dict[WorkerId, WorkerCell] = {}
+        self._log: list[tuple[WorkerId, int]] = []
+        self._log_start = 0
+        self._fit: dict[tuple[int, Resources], tuple[int, int]] = {}
+        self._reused = lines.reused
+        self._ranks = 0
+        self._machines_made = 0
+        self.hopeful = 0
+        """Bits of the classes for which an open worker may have room; too many, never too few."""
+
+    def machine_of(self, worker: Worker) -> MachineClass:
+        """The class of workers like this one."""
+        key = (worker.capacity, worker.capabilities, worker.queues)
+        machine = self.machines.get(key)
+        if machine is None:
+            self._machines_made += 1
+            machine = MachineClass(self._machines_made, worker)
+            self._drop_unused_machines()
+            self.machines[key] = machine
+        return machine
+
+    def _drop_unused_machines(self) -> None:
+        """Workers that come with ever new amounts (free disk, say) must not fill memory."""
+        if len(self.machines) > 1024 + 2 * len(self.workers):
+            used = {cell.machine.index: None for cell in self.workers.values()}
+            self.machines = {k: m for k, m in self.machines.items() if m.index in used}
+
+    def add(self, worker: Worker, now: int) -> WorkerCell:
+        """A worker that was not known."""
+        self._ranks += 1
+        cell = WorkerCell(worker, self.machine_of(worker), self._ranks, now)
+        self.workers[worker.id] = cell
+        return cell
+
+    def reshape(self, cell: WorkerCell, worker: Worker) -> None:
+        """A known worker registers again, perhaps with other capacity; what it holds stays held."""
+        cell.worker = worker
+        cell.machine = self.machine_of(worker)
+        cell.free = minus(worker.capacity, total(cell.held.values()))
+        cell.stamp += 1
+
+    def offer(self, cell: WorkerCell) -> None:
+        """The worker waits, or waits with more room than before."""
+        if cell.poll is None or cell.poll.room <= 0 or cell.worker.state is not WorkerState.ONLINE:
+            return
+        self.open[cell.worker.id] = cell
+        self._log.append((cell.worker.id, cell.stamp))
+        self.hopeful |= self.fitting(cell)
+        if len(self._log) > 1024 + 4 * len(self.open):
+            self._log_start += len(self._log)
+            self._log.clear()
+
+    def withdraw(self, cell: WorkerCell) -> None:
+        """The worker waits no longer."""
+        self.open.pop(cell.worker.id, None)
+        cell.stamp += 1
+
+    def fitting(self, cell: WorkerCell) -> int:
+        """Bits of the classes whose jobs fit into the worker's free room now."""
+        if self._reused != self._lines.reused:
+            self._forget_bits()
+        count = len(self._lines.classes)
+        key = (cell.machine.index, cell.free)
+        mask, seen = self._fit.get(key, (0, 0))
+        if seen < count:
+            can = self._able(cell.machine)
+            for job_class in self._lines.classes[seen:]:
+                if can & job_class.bit and fits(job_class.needs.resources, cell.free):
+                    mask |= job_class.bit
+            if len(self._fit) >= FIT_CACHE_MAX:
+                self._fit.clear()
+            self._fit[key] = (mask, count)
+        return mask
+
+    def _able(self, machine: MachineClass) -> int:
+        classes = self._lines.classes
+        for job_class in classes[machine.seen :]:
+            if not unable(job_class.queue.queue.name, job_class.needs, machine):
+                machine.can_mask |= job_class.bit
+        machine.seen = len(classes)
+        return machine.can_mask
+
+    def _forget_bits(self) -> None:
+        """A class number has a new meaning: all masks are computed again."""
+        self._reused = self._lines.reused
+        self._fit.clear()
+        for machine in self.machines.values():
+            machine.can_mask = machine.seen = 0
+
+    def hopes(self) -> int:
+        """Bits of the classes worth trying to place."""
+        self.hopeful |= self._lines.fresh
+        self._lines.fresh = 0
+        return self.hopeful
+
+    def give_up(self, job_class: JobClass) -> None:
+        """No open worker has room; the next offer that fits brings the hope back."""
+        self.hopeful &= ~job_class.bit
+
+    def choose(self, job_class: JobClass) -> WorkerCell | None:
+        """The open worker that fits this class best, or None."""
+        self._read_log(job_class)
+        offers = job_class.offers
+        while offers:
+            _, _, _, worker_id, stamp = offers[0]
+            cell = self.open.get(WorkerId(worker_id))
+            if cell is not None and cell.stamp == stamp:
+                return cell
+            heappop(offers)
+        return None
+
+    def _read_log(self, job_class: JobClass) -> None:
+        """Takes note of the workers that were offered since the class was last looked at."""
+        end = self._log_start + len(self._log)
+        if job_class.cursor < self._log_start:
+            job_class.offers.clear()
+            for cell in self.open.values():
+                self._note(job_class, cell)
+        else:
+            for worker_id, stamp in self._log[job_class.cursor - self._log_start :]:
+                offered = self.open.get(worker_id)
+                if offered is not None and offered.stamp == stamp:
+                    self._note(job_class, offered)
+        job_class.cursor = end
+
+    def _note(self, job_class: JobClass, cell: WorkerCell) -> None:
+        if self.fitting(cell) & job_class.bit:
+            wasted, left = score(job_class.needs.resources, cell.machine, cell.free)
+            entry = (wasted, left, cell.rank, cell.worker.id, cell.stamp)
+            heappush(job_class.offers, entry)

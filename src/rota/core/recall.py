@@ -1,0 +1,46 @@
+"""Looking at jobs that may have left memory, through the records that an input brings along."""
+
+from __future__ import annotations
+
+from rota.core.errors import NotFound, StaleRecall
+from rota.core.inputs import Recall
+from rota.core.lifecycle import JOB_FINAL
+from rota.core.model import Instant, JobId, JobRecord, JobState
+from rota.core.tables import Tables
+
+
+class Memory:
+    """Live jobs first, then what the tables said; refuses what may have changed since."""
+
+    def __init__(self, t: Tables, recall: Recall | None, now: Instant) -> None:
+        self._t = t
+        self._now = now
+        self._at = now if recall is None else recall.at
+        self._records = {} if recall is None else {job.id: job for job in recall.jobs}
+
+    def state(self, job_id: JobId) -> JobState | None:
+        """The state of a job wherever it is; None if there is no such job."""
+        cell = self._t.jobs.get(job_id)
+        if cell is not None:
+            return cell.life.state
+        record = self.ended(job_id)
+        return None if record is None else record.life.state
+
+    def ended(self, job_id: JobId) -> JobRecord | None:
+        """A job that is not live, as the tables have it."""
+        record = self._records.get(job_id)
+        left_at = self._t.recent.departed_at(job_id)
+        if left_at is not None and left_at >= self._at:
+            raise StaleRecall(f"job {job_id} has just ended")
+        if record is None:
+            return None
+        if record.life.state not in JOB_FINAL or self._t.recent.is_stale(self._at, self._now):
+            raise StaleRecall(f"job {job_id} has changed since it was read")
+        return record
+
+    def must_have_ended(self, job_id: JobId) -> JobRecord:
+        """A job that is not live, or the refusal."""
+        record = self.ended(job_id)
+        if record is None:
+            raise NotFound("job", job_id)
+        return record

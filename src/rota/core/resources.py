@@ -1,0 +1,95 @@
+"""Arithmetic on amounts of everything a machine has. Whole numbers, so that sums are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from rota.core.model import Resources
+
+NOTHING = Resources()
+
+
+class Lack(msgspec.Struct, frozen=True, gc=False):
+    """One kind of resource of which there is too little, in the core's units."""
+
+    kind: str
+    asked: int
+    there: int
+
+
+def plus(a: Resources, b: Resources) -> Resources:
+    """All of both."""
+    return Resources(
+        a.cpu_milli + b.cpu_milli,
+        a.memory + b.memory,
+        a.storage + b.storage,
+        a.gpu_milli + b.gpu_milli,
+        _merge(a.custom, b.custom, 1) if b.custom else a.custom,
+    )
+
+
+def minus(a: Resources, b: Resources) -> Resources:
+    """What is left; below zero where a machine has become smaller than what it holds."""
+    return Resources(
+        a.cpu_milli - b.cpu_milli,
+        a.memory - b.memory,
+        a.storage - b.storage,
+        a.gpu_milli - b.gpu_milli,
+        _merge(a.custom, b.custom, -1) if b.custom else a.custom,
+    )
+
+
+def _merge(
+    a: tuple[tuple[str, int], ...], b: tuple[tuple[str, int], ...], sign: int
+) -> tuple[tuple[str, int], ...]:
+    amounts = dict(a)
+    for name, amount in b:
+        amounts[name] = amounts.get(name, 0) + sign * amount
+    return tuple(sorted(amounts.items()))
+
+
+def total(amounts: Iterable[Resources]) -> Resources:
+    """The sum of all."""
+    result = NOTHING
+    for amount in amounts:
+        result = plus(result, amount)
+    return result
+
+
+def fits(need: Resources, room: Resources) -> bool:
+    """Whether `room` holds `need`. A kind that is not asked for never stands in the way."""
+    return (
+        (need.cpu_milli <= room.cpu_milli or not need.cpu_milli)
+        and (need.memory <= room.memory or not need.memory)
+        and (need.storage <= room.storage or not need.storage)
+        and (need.gpu_milli <= room.gpu_milli or not need.gpu_milli)
+        and (not need.custom or _custom_fits(need.custom, room.custom))
+    )
+
+
+def _custom_fits(need: tuple[tuple[str, int], ...], room: tuple[tuple[str, int], ...]) -> bool:
+    there = dict(room)
+    return all(amount <= there.get(name, 0) for name, amount in need if amount)
+
+
+def amounts(resources: Resources) -> list[tuple[str, int]]:
+    """(kind, amount) of every kind, the fixed ones first."""
+    return [
+        ("cpu", resources.cpu_milli),
+        ("memory", resources.memory),
+        ("storage", resources.storage),
+        ("gpu", resources.gpu_milli),
+        *resources.custom,
+    ]
+
+
+def lacks(need: Resources, room: Resources) -> tuple[Lack, ...]:
+    """Every kind of which there is too little; empty exactly where `fits` is true."""
+    there = dict(amounts(room))
+    return tuple(
+        Lack(kind, amount, there.get(kind, 0))
+        for kind, amount in amounts(need)
+        if amount and amount > there.get(kind, 0)
+    )

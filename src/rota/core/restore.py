@@ -1,0 +1,75 @@
+"""Builds the tables from what was stored: the one way back after a start, failure or fail-over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rota.core.attendance import watch_all
+from rota.core.cells import ExecutionCell, JobCell, QueueCell
+from rota.core.executions import lease_until
+from rota.core.model import Execution, Instant, JobRecord, JobState, Queue, Worker
+from rota.core.tables import Tables
+from rota.core.timers import Alarm
+from rota.core.waiting import due_at, stand_in_line
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is live, as the tables of a store have it."""
+
+    jobs: Sequence[JobRecord] = ()
+    """In order of arrival."""
+    executions: Sequence[Execution] = ()
+    workers: Sequence[Worker] = ()
+    queues: Sequence[Queue] = ()
+    order_next: int = 1
+
+
+def restore(t: Tables, stored: Stored, now: Instant) -> None:
+    """Every lease gets its whole length again. Nothing is written here."""
+    t.order_next = stored.order_next
+    for queue in stored.queues:
+        t.queues[queue.name] = QueueCell(queue)
+    for worker in stored.workers:
+        t.fleet.add(worker, now)
+    cells = [t.add_job(record.id, record.spec, record.life) for record in stored.jobs]
+    for execution in stored.executions:
+        _resume(t, execution, now)
+    for cell in cells:
+        _rejoin(t, cell, now)
+    for queue_cell in t.queues.values():
+        t.check_gates(queue_cell, now)
+    watch_all(t, now)
+
+
+def _resume(t: Tables, execution: Execution, now: Instant) -> None:
+    """A live execution keeps what it holds; its worker has a whole lease to name it again."""
+    job = t.jobs[execution.job_id]
+    t.executions[execution.id] = ExecutionCell(
+        execution, lease_until(t, now), progress=job.life.progress, message=job.life.message
+    )
+    worker = t.fleet.workers[execution.worker_id]
+    worker.hold(execution.id, job.spec.terms.needs.resources)
+    if execution.stop is not None:
+        worker.stops[execution.id] = None
+    t.queues[job.spec.terms.queue].running[execution.id] = None
+    t.keys.restore_holder(job)
+
+
+def _rejoin(t: Tables, cell: JobCell, now: Instant) -> None:
+    if cell.life.state not in (JobState.PENDING, JobState.QUEUED):
+        return
+    if cell.spec.expires_at is not None:
+        t.timers.set(cell.spec.expires_at, Alarm.JOB, cell.id)
+    for dependency in cell.spec.dependencies:
+        # Upstream jobs that are gone have ended in a way it accepts, or it would have been skipped.
+        if dependency.job_id in t.jobs:
+            cell.unmet += 1
+            t.graph.add(dependency.job_id, cell.id, cell.life.lives, dependency.when)
+    if cell.life.state is JobState.PENDING and not cell.unmet:
+        # Left to its timer: a job whose time came meanwhile is released, and written, in a turn.
+        when = due_at(cell)
+        t.timers.set(now if when is None else when, Alarm.JOB, cell.id)
+    elif cell.life.state is JobState.QUEUED:
+        stand_in_line(t, cell, now)

@@ -1,0 +1,36 @@
+"""Backoff arithmetic: how long to wait before the next try."""
+
+from __future__ import annotations
+
+from rota.core.ids import fraction
+from rota.core.model import Backoff, JobId, Millis, RetryPolicy
+
+TRY_AT_ONCE = 75
+"""EX_TEMPFAIL: the job asks to be tried again without delay."""
+TRY_NEVER = 78
+"""EX_CONFIG: the job says that trying again is no use."""
+
+
+def delay_ms(policy: RetryPolicy, job_id: JobId, attempt: int) -> Millis:
+    """The wait after try number `attempt` (the first is 1) failed; jitter is the job's own."""
+    base = min(_grown(policy, attempt), float(policy.max_delay_ms))
+    spread = base * policy.jitter
+    return max(0, round(base - spread + 2 * spread * fraction(job_id, attempt)))
+
+
+def _grown(policy: RetryPolicy, attempt: int) -> float:
+    match policy.backoff:
+        case Backoff.FIXED:
+            return float(policy.delay_ms)
+        case Backoff.LINEAR:
+            return float(policy.delay_ms) * attempt
+        case Backoff.EXPONENTIAL:
+            # The exponent is bounded because floats are; the cap has long been reached by then.
+            return policy.delay_ms * policy.factor ** min(attempt - 1, 100)
+
+
+def may_try_again(
+    policy: RetryPolicy, attempt: int, *, retryable: bool, exit_code: int | None
+) -> bool:
+    """Whether there is another try after number `attempt` failed."""
+    return retryable and exit_code != TRY_NEVER and attempt < policy.max_attempts

@@ -1,0 +1,206 @@
+"""The indexed in-memory state, and the only door through which it changes.
+
+Every change to a record goes through a method here, which notes it in the draft of this turn's
+writes; so memory and journal cannot tell different stories.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rota.core.cells import ExecutionCell, JobCell, QueueCell, WorkerCell
+from rota.core.concurrency import KeyGroups
+from rota.core.draft import Draft
+from rota.core.errors import NotFound, TooMuch
+from rota.core.gates import closed, is_limited
+from rota.core.graph import Graph
+from rota.core.inputs import Timing
+from rota.core.lifecycle import JOB_FINAL, JobVerb, move_job
+from rota.core.limits import QUEUES_MAX, TERMS_POOL_MAX
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    Instant,
+    JobId,
+    JobState,
+    Life,
+    Queue,
+    Spec,
+    Terms,
+    Worker,
+    WorkerId,
+)
+from rota.core.ordering import Lines
+from rota.core.outcome import Ended
+from rota.core.placement import Fleet
+from rota.core.recent import Recent
+from rota.core.timers import Alarm, Timers
+
+FRESH = Life(JobState.PENDING)
+"""The life of a job that was just accepted."""
+
+
+class Tables:
+    """All that the scheduler knows."""
+
+    def __init__(self, timing: Timing, now: Instant) -> None:
+        self.timing = timing
+        self.jobs: dict[JobId, JobCell] = {}
+        self.executions: dict[ExecutionId, ExecutionCell] = {}
+        self.queues: dict[str, QueueCell] = {}
+        self.graph = Graph()
+        self.timers = Timers()
+        self.recent = Recent(now)
+        self.lines = Lines(self.jobs)
+        self.fleet = Fleet(self.lines)
+        self.keys = KeyGroups(self.jobs)
+        self.parked = 0
+        """Bits of the classes whose queue is held back by a gate."""
+        self.depth: dict[str, dict[JobState, int]] = {}
+        """Live jobs by queue and state."""
+        self.order_next = 1
+        self.draft = Draft()
+        self.answer_now: dict[WorkerId, None] = {}
+        """Workers whose open poll is answered at the end of this turn."""
+        self._ready = FRESH
+        self._terms: dict[Terms, Terms] = {}
+
+    # Looking up
+
+    def job(self, job_id: JobId) -> JobCell:
+        """The live job."""
+        cell = self.jobs.get(job_id)
+        if cell is None:
+            raise NotFound("job", job_id)
+        return cell
+
+    def worker(self, worker_id: WorkerId) -> WorkerCell:
+        """The worker, offline or not."""
+        cell = self.fleet.workers.get(worker_id)
+        if cell is None:
+            raise NotFound("worker", worker_id)
+        return cell
+
+    def queue(self, name: str, now: Instant) -> QueueCell:
+        """The queue, made on first use."""
+        cell = self.queues.get(name)
+        if cell is None:
+            if len(self.queues) >= QUEUES_MAX:
+                raise TooMuch(f"there are {QUEUES_MAX} queues already; use one of them")
+            cell = QueueCell(Queue(name, created_at=now))
+            self.queues[name] = cell
+            self.draft.queues[name] = cell.queue
+        return cell
+
+    # Jobs
+
+    def add_job(self, job_id: JobId, spec: Spec, life: Life) -> JobCell:
+        """A job comes into memory: new, recalled, or loaded."""
+        cell = JobCell(job_id, self._shared(spec), life)
+        self.jobs[job_id] = cell
+        self._count(cell, life.state, 1)
+        return cell
+
+    def _shared(self, spec: Spec) -> Spec:
+        """The same spec, with terms that other jobs use too."""
+        terms = self._terms.get(spec.terms)
+        if terms is None:
+            if len(self._terms) >= TERMS_POOL_MAX:
+                self._terms.clear()
+            self._terms[spec.terms] = spec.terms
+            return spec
+        return spec if terms is spec.terms else replace(spec, terms=terms)
+
+    def released(self, life: Life, now: Instant) -> Life:
+        """The life of a pending job that is ready now; one object for all fresh jobs of a turn."""
+        if life is not FRESH:
+            state = JobState.QUEUED
+            return replace(life, state=state, reason="ready", ready_at=now, due_at=None)
+        if self._ready.ready_at != now:
+            self._ready = Life(JobState.QUEUED, reason="ready", ready_at=now)
+        return self._ready
+
+    def put_job(self, cell: JobCell) -> None:
+        """The job is to be written as a whole."""
+        self.draft.put[cell.id] = cell
+
+    def set_spec(self, cell: JobCell, spec: Spec) -> None:
+        """The job is asked for in another way; it must not stand in any line."""
+        self._count(cell, cell.life.state, -1)
+        cell.spec = self._shared(spec)
+        self._count(cell, cell.life.state, 1)
+        self.put_job(cell)
+
+    def set_life(self, cell: JobCell, life: Life) -> None:
+        """The job is where `life` says. Whoever calls has asked the lifecycle before."""
+        if life.state is not cell.life.state:
+            self._count(cell, cell.life.state, -1)
+            self._count(cell, life.state, 1)
+        cell.life = life
+        self.draft.moved[cell.id] = cell
+
+    def finish(self, cell: JobCell, verb: JobVerb, life: Life, now: Instant) -> None:
+        """The job has ended and leaves memory. Its dependents are the caller's to tell."""
+        state = move_job(cell.id, cell.life.state, verb)
+        assert state in JOB_FINAL
+        self.set_life(cell, replace(life, state=state, finished_at=now, due_at=None))
+        self._count(cell, state, -1)
+        del self.jobs[cell.id]
+        self.recent.depart(cell.id, now)
+        ran = None if life.started_at is None else now - life.started_at
+        self.draft.ends.append(Ended(cell.spec.terms.queue, state, ran))
+        if life.doomed:
+            self.draft.dropped[cell.id] = None
+
+    def _count(self, cell: JobCell, state: JobState, step: int) -> None:
+        depth = self.depth.setdefault(cell.spec.terms.queue, {})
+        depth[state] = depth.get(state, 0) + step
+
+    # Executions, workers, queues
+
+    def put_execution(self, cell: ExecutionCell, execution: Execution) -> None:
+        """The execution is as given."""
+        cell.execution = execution
+        self.draft.executions[execution.id] = execution
+
+    def end_execution(self, cell: ExecutionCell, execution: Execution, now: Instant) -> None:
+        """The execution has ended: what it held comes back, here and nowhere else."""
+        self.put_execution(cell, execution)
+        del self.executions[execution.id]
+        worker = self.fleet.workers.get(execution.worker_id)
+        if worker is not None:
+            worker.let_go(execution.id)
+            self.fleet.offer(worker)
+        queue = self.queues[self.jobs[execution.job_id].spec.terms.queue]
+        queue.running.pop(execution.id, None)
+        if is_limited(queue):
+            self.check_gates(queue, now)
+
+    def put_worker(self, cell: WorkerCell, worker: Worker) -> None:
+        """The worker is as given."""
+        cell.worker = worker
+        self.draft.workers[worker.id] = worker
+
+    def put_queue(self, cell: QueueCell, queue: Queue, now: Instant) -> None:
+        """The queue is as given."""
+        cell.queue = queue
+        self.draft.queues[queue.name] = queue
+        self.check_gates(cell, now)
+
+    def check_gates(self, cell: QueueCell, now: Instant) -> None:
+        """Parks the queue or lets it go, as its gates say now."""
+        causes = closed(cell, now)
+        if causes:
+            self.parked |= cell.class_mask
+        else:
+            self.parked &= ~cell.class_mask
+        for cause in causes:
+            if cause.code == "rate_limit":
+                self.timers.set(cause.figures["next_at"], Alarm.QUEUE, cell.queue.name)
+
+    def forget_worker(self, cell: WorkerCell) -> None:
+        """A worker that has been away for long is listed no more."""
+        assert not cell.held
+        del self.fleet.workers[cell.worker.id]
+        self.draft.workers.pop(cell.worker.id, None)
+        self.draft.dropped_workers[cell.worker.id] = None

@@ -1,0 +1,25 @@
+"""Draws the small pictures of glance.py from the tables."""
+
+from __future__ import annotations
+
+from rota.core.cells import QueueCell, WorkerCell
+from rota.core.glance import QueueGlance, WorkerGlance
+from rota.core.model import Instant
+from rota.core.resources import minus
+from rota.core.tables import Tables
+
+
+def glance_worker(t: Tables, cell: WorkerCell, now: Instant) -> WorkerGlance:
+    """A worker as it is now."""
+    return WorkerGlance(
+        cell.worker,
+        cell.last_seen,
+        minus(cell.worker.capacity, cell.free),
+        tuple(cell.held),
+        now - cell.last_seen <= 2 * t.timing.heartbeat_ms,
+    )
+
+
+def glance_queue(t: Tables, cell: QueueCell) -> QueueGlance:
+    """A queue as it is now."""
+    return QueueGlance(cell.queue, dict(t.depth.get(cell.queue.name, {})))

@@ -1,0 +1,76 @@
+"""Jobs that wait: for time, for other jobs, for a slot of their key, for a worker."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rota.core.cells import JobCell
+from rota.core.lifecycle import JobVerb, move_job
+from rota.core.model import Instant, JobState
+from rota.core.tables import Tables
+from rota.core.timers import Alarm
+
+
+def due_at(cell: JobCell) -> Instant | None:
+    """Not before this: the end of a retry's delay, or the time that was asked for."""
+    return cell.life.due_at if cell.life.due_at is not None else cell.spec.run_at
+
+
+def settle(t: Tables, cell: JobCell, now: Instant) -> None:
+    """Puts a job that is in no line where it has to wait."""
+    when = due_at(cell)
+    if cell.unmet:
+        _pend(t, cell, "dependencies")
+    elif when is not None and when > now:
+        t.timers.set(when, Alarm.JOB, cell.id)
+        _pend(t, cell, "run_at" if cell.life.due_at is None else "retry")
+    else:
+        if cell.life.state is JobState.PENDING:
+            move_job(cell.id, cell.life.state, JobVerb.RELEASE)
+            t.set_life(cell, t.released(cell.life, now))
+        stand_in_line(t, cell, now)
+
+
+def _pend(t: Tables, cell: JobCell, reason: str) -> None:
+    life = cell.life
+    if life.state is JobState.QUEUED:
+        state = move_job(cell.id, life.state, JobVerb.HOLD)
+        t.set_life(cell, replace(life, state=state, reason=reason, ready_at=None))
+    elif life.reason != reason:
+        t.set_life(cell, replace(life, reason=reason))
+
+
+def stand_in_line(t: Tables, cell: JobCell, now: Instant) -> None:
+    """A ready job joins the line of its class, or the line of its concurrency key before it."""
+    has_slot, weaker = t.keys.admit(cell)
+    if weaker is not None:
+        t.lines.leave(weaker)
+    if has_slot:
+        _join(t, cell, now)
+
+
+def _join(t: Tables, cell: JobCell, now: Instant) -> None:
+    queue = t.queue(cell.spec.terms.queue, now)
+    job_class = t.lines.join(cell, queue)
+    if job_class.bit & t.lines.fresh:
+        t.check_gates(queue, now)
+
+
+def leave_lines(t: Tables, cell: JobCell, now: Instant) -> None:
+    """The job neither waits for a worker nor holds a slot of its key any more."""
+    t.lines.leave(cell)
+    for admitted in t.keys.release(cell):
+        _join(t, admitted, now)
+
+
+def ring(t: Tables, cell: JobCell, now: Instant) -> bool:
+    """A job's timer rang: releases it if its time has come. True: it has expired instead."""
+    expires = cell.spec.expires_at
+    if cell.life.state not in (JobState.PENDING, JobState.QUEUED):
+        return False
+    if expires is not None and expires <= now:
+        return True
+    when = due_at(cell)
+    if cell.life.state is JobState.PENDING and not cell.unmet and when is not None and when <= now:
+        settle(t, cell, now)
+    return False

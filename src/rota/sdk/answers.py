@@ -1,0 +1,87 @@
+"""Reads answers: into typed records, into the error they stand for, and into when to ask again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from rota.sdk.calls import Call
+from rota.sdk.errors import (
+    AnswerError,
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    LimitError,
+    NotFoundError,
+    ServerError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from rota.wire.problems import Problem
+
+T = TypeVar("T")
+
+BACKOFF_FIRST_S = 0.1
+BACKOFF_MAX_S = 5.0
+
+
+def read(call: Call[T], status: int, headers: Mapping[str, str], body: bytes) -> T:
+    """The answer of a call; raises the error it stands for."""
+    if status >= 300:
+        raise error_of(status, headers, body)
+    if call.answer is type(None):
+        return None
+    if call.answer is bytes:
+        return body  # type: ignore[return-value]  # T is bytes here
+    try:
+        return msgspec.json.decode(body, type=call.answer)
+    except msgspec.MsgspecError as error:
+        text = f"cannot read the answer to {call.method} {call.path}: {error}"
+        raise AnswerError(f"{text}; is this a Rota server of a like version?") from error
+
+
+_BY_STATUS: Mapping[int, type[ApiError]] = {
+    401: UnauthenticatedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    429: LimitError,
+    502: UnavailableError,
+    503: UnavailableError,
+    504: UnavailableError,
+    507: UnavailableError,
+}
+
+
+def error_of(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    """The error that a problem document, or whatever came instead of one, stands for."""
+    try:
+        problem = msgspec.json.decode(body, type=Problem)
+    except msgspec.MsgspecError:
+        said = body[:200].decode("utf-8", "replace").strip()
+        problem = Problem("about:blank", f"HTTP {status}", status, said)
+    fallback = ServerError if status >= 500 else InvalidError
+    return _BY_STATUS.get(status, fallback)(problem, _retry_after_s(headers))
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    text = headers.get("retry-after", "")
+    return float(text) if text.isascii() and text.isdigit() else None
+
+
+def is_passing(error: ApiError) -> bool:
+    """Whether the same call may well succeed a little later."""
+    return error.status in (429, 502, 503, 504)
+
+
+def pause_s(tried: int, seed: str, retry_after_s: float | None = None) -> float:
+    """How long to wait after `tried` failures: doubling, capped, spread by `seed`, and never
+    sooner than the server asked for."""
+    grown = min(BACKOFF_FIRST_S * 2.0 ** min(tried - 1, 20), BACKOFF_MAX_S)
+    digest = hashlib.blake2b(f"{seed}:{tried}".encode(), digest_size=4).digest()
+    spread = 0.5 + int.from_bytes(digest, "big") / 2**33
+    return max(grown * spread, retry_after_s or 0.0)

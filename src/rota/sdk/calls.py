@@ -1,0 +1,380 @@
+"""Every call of the API as a value: builds requests and mints ids, and does no I/O at all.
+
+A `Call` knows the type of its answer, so `Client`, an asynchronous one and the simulator share all
+that is here and differ only in how bytes travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, TypeAlias, TypeVar
+from urllib.parse import quote
+
+from rota.wire.executions import (
+    ArtifactView,
+    CompletionSpec,
+    ExecutionPage,
+    ExecutionView,
+    ProgressSpec,
+)
+from rota.wire.jobs import (
+    BatchAnswer,
+    BulkAnswer,
+    BulkSpec,
+    GraphView,
+    JobPage,
+    JobSpec,
+    JobView,
+    WhyView,
+)
+from rota.wire.queues import CountAnswer, QueuePage, QueueView
+from rota.wire.service import ClusterView, Health, StatsView
+from rota.wire.units import encode
+from rota.wire.workers import (
+    HeartbeatAnswer,
+    HeartbeatSpec,
+    LeaseAnswer,
+    LeaseSpec,
+    RegisterAnswer,
+    RegisterSpec,
+    WorkerPage,
+    WorkerView,
+)
+
+T = TypeVar("T")
+
+Params: TypeAlias = tuple[tuple[str, str], ...]
+JobLike: TypeAlias = JobSpec | Mapping[str, Any]
+"""A job to submit: the typed record, or just a mapping with API.md's fields."""
+
+FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
+"""The statuses a job does not leave by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request, and the type its answer has."""
+
+    method: str
+    path: str
+    answer: type[T]
+    params: Params = ()
+    body: bytes | None = None
+    media: str = "application/json"
+    keyed: bool = False
+    """Carries an idempotency key, because a repeat would otherwise act twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSearch:
+    """Which jobs to list; what is left out matches all."""
+
+    status: Sequence[str] = ()
+    priority: int | None = None
+    queue: str | None = None
+    tenant: str | None = None
+    name: str | None = None
+    labels: Mapping[str, str] | None = None
+    created_after: str | None = None
+    created_before: str | None = None
+    limit: int | None = None
+    cursor: str | None = None
+
+    def params(self) -> Params:
+        """As a query string's pairs."""
+        plain = _params(
+            status=",".join(self.status) or None,
+            priority=self.priority,
+            queue=self.queue,
+            tenant=self.tenant,
+            name=self.name,
+            created_after=self.created_after,
+            created_before=self.created_before,
+            limit=self.limit,
+            cursor=self.cursor,
+        )
+        return plain + tuple(("label", f"{k}:{v}") for k, v in (self.labels or {}).items())
+
+
+def _params(**given: object) -> Params:
+    return tuple((name, _text(value)) for name, value in given.items() if value is not None)
+
+
+def _text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _path(*segments: str) -> str:
+    return "".join("/" + quote(segment, safe="") for segment in segments)
+
+
+# Jobs
+
+
+def submit(job: JobLike) -> Call[JobView]:
+    """Submits one job."""
+    return Call("POST", "/jobs", JobView, body=encode(job), keyed=True)
+
+
+def submit_batch(jobs: Sequence[JobLike]) -> Call[BatchAnswer]:
+    """Submits jobs together, all or none; they may name each other by `ref:`."""
+    body = encode({"jobs": jobs})
+    return Call("POST", "/jobs/batch", BatchAnswer, body=body, keyed=True)
+
+
+def get_job(job_id: str) -> Call[JobView]:
+    """One job."""
+    return Call("GET", _path("jobs", job_id), JobView)
+
+
+def list_jobs(search: JobSearch) -> Call[JobPage]:
+    """A page of jobs, newest first."""
+    return Call("GET", "/jobs", JobPage, params=search.params())
+
+
+def update_job(job_id: str, patch: Mapping[str, Any]) -> Call[JobView]:
+    """Changes a job that has not started, by JSON Merge Patch."""
+    path = _path("jobs", job_id)
+    media = "application/merge-patch+json"
+    return Call("PATCH", path, JobView, body=encode(patch), media=media, keyed=True)
+
+
+def delete_job(job_id: str, *, force: bool = False) -> Call[None]:
+    """Removes a finished job; with `force` a live one too, after cancelling it."""
+    params = _params(force=force or None)
+    return Call("DELETE", _path("jobs", job_id), type(None), params=params, keyed=True)
+
+
+def cancel_job(job_id: str) -> Call[JobView]:
+    """Stops a job, or keeps it from starting."""
+    return Call("PUT", _path("jobs", job_id, "cancel"), JobView, keyed=True)
+
+
+def retry_job(job_id: str) -> Call[JobView]:
+    """Starts a job over that ended without success."""
+    return Call("POST", _path("jobs", job_id, "retry"), JobView, keyed=True)
+
+
+def bulk(spec: BulkSpec | Mapping[str, Any]) -> Call[BulkAnswer]:
+    """Acts on all jobs that match a filter."""
+    return Call("POST", "/jobs/bulk", BulkAnswer, body=encode(spec), keyed=True)
+
+
+def why(job_id: str) -> Call[WhyView]:
+    """Why a job is not running yet."""
+    return Call("GET", _path("jobs", job_id, "why"), WhyView)
+
+
+def graph(job_id: str) -> Call[GraphView]:
+    """The dependency graph a job is part of."""
+    return Call("GET", _path("jobs", job_id, "graph"), GraphView)
+
+
+def job_logs(
+    job_id: str, *, follow: bool = False, execution_id: str | None = None, offset: int = 0
+) -> Call[bytes]:
+    """What a job printed, in its newest execution or the one named, from a byte offset on; with
+    `follow` a live stream until that ends."""
+    params = _params(follow=follow or None, execution_id=execution_id, offset=offset or None)
+    return Call("GET", _path("jobs", job_id, "logs"), bytes, params=params)
+
+
+def execute(job_id: str, worker_id: str) -> Call[ExecutionView]:
+    """Runs this job on that worker, past time, order and pause."""
+    body = encode({"worker_id": worker_id})
+    return Call("POST", _path("jobs", job_id, "execute"), ExecutionView, body=body, keyed=True)
+
+
+def dead_letters(*, limit: int | None = None, cursor: str | None = None) -> Call[JobPage]:
+    """Jobs that used up their attempts."""
+    return Call("GET", "/dead-letters", JobPage, params=_params(limit=limit, cursor=cursor))
+
+
+# Workers
+
+
+def register(spec: RegisterSpec) -> Call[RegisterAnswer]:
+    """Makes a worker known, or resumes it."""
+    return Call("POST", "/workers/register", RegisterAnswer, body=encode(spec), keyed=True)
+
+
+def get_worker(worker_id: str) -> Call[WorkerView]:
+    """One worker."""
+    return Call("GET", _path("workers", worker_id), WorkerView)
+
+
+def list_workers(
+    *,
+    status: Sequence[str] = (),
+    capabilities: Sequence[str] = (),
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[WorkerPage]:
+    """Workers that are in one of the statuses and have all the capabilities."""
+    params = _params(
+        status=",".join(status) or None,
+        capabilities=",".join(capabilities) or None,
+        limit=limit,
+        cursor=cursor,
+    )
+    return Call("GET", "/workers", WorkerPage, params=params)
+
+
+def heartbeat(worker_id: str, spec: HeartbeatSpec) -> Call[HeartbeatAnswer]:
+    """Renews a worker's leases. A repeat does no harm, so it needs no key."""
+    return Call("POST", _path("workers", worker_id, "heartbeat"), HeartbeatAnswer, (), encode(spec))
+
+
+def lease(worker_id: str, spec: LeaseSpec) -> Call[LeaseAnswer]:
+    """Reports, renews and waits for work. A repeat is answered with what the worker holds."""
+    return Call("POST", _path("workers", worker_id, "lease"), LeaseAnswer, (), encode(spec))
+
+
+def drain_worker(worker_id: str) -> Call[WorkerView]:
+    """Gives a worker no new work."""
+    return Call("POST", _path("workers", worker_id, "drain"), WorkerView, keyed=True)
+
+
+def remove_worker(worker_id: str) -> Call[None]:
+    """Lets a worker leave; what it runs is lost to it."""
+    return Call("DELETE", _path("workers", worker_id), type(None), keyed=True)
+
+
+# Executions
+
+
+def get_execution(execution_id: str) -> Call[ExecutionView]:
+    """One try of a job."""
+    return Call("GET", _path("executions", execution_id), ExecutionView)
+
+
+def list_executions(
+    *,
+    job_id: str | None = None,
+    worker_id: str | None = None,
+    status: Sequence[str] = (),
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[ExecutionPage]:
+    """A page of executions, newest first."""
+    params = _params(
+        job_id=job_id,
+        worker_id=worker_id,
+        status=",".join(status) or None,
+        limit=limit,
+        cursor=cursor,
+    )
+    return Call("GET", "/executions", ExecutionPage, params=params)
+
+
+def complete(execution_id: str, spec: CompletionSpec) -> Call[ExecutionView]:
+    """Reports the end of an execution. The fence makes a repeat harmless."""
+    path = _path("executions", execution_id, "complete")
+    return Call("POST", path, ExecutionView, body=encode(spec))
+
+
+def progress(execution_id: str, spec: ProgressSpec) -> Call[None]:
+    """Reports how far an execution is."""
+    path = _path("executions", execution_id, "progress")
+    return Call("POST", path, type(None), body=encode(spec))
+
+
+def append_log(
+    execution_id: str, data: bytes, *, offset: int, fence: int | None = None
+) -> Call[None]:
+    """Adds output from a byte offset on, so that a repeat changes nothing."""
+    path = _path("executions", execution_id, "logs")
+    params = _params(offset=offset, fence=fence)
+    return Call("POST", path, type(None), params, data, media="application/octet-stream")
+
+
+def put_artifact(execution_id: str, name: str, data: bytes) -> Call[ArtifactView]:
+    """Keeps an output file."""
+    path = _path("executions", execution_id, "artifacts", name)
+    return Call("PUT", path, ArtifactView, (), data, media="application/octet-stream")
+
+
+# Queues
+
+
+def list_queues() -> Call[QueuePage]:
+    """All queues."""
+    return Call("GET", "/queues", QueuePage)
+
+
+def get_queue(name: str) -> Call[QueueView]:
+    """One queue."""
+    return Call("GET", _path("queues", name), QueueView)
+
+
+def set_queue(name: str, settings: Mapping[str, Any], *, reset: bool = False) -> Call[QueueView]:
+    """Changes a queue; with `reset` what is not given goes back to its default."""
+    method = "PUT" if reset else "PATCH"
+    return Call(method, _path("queues", name), QueueView, body=encode(settings), keyed=True)
+
+
+def pause_queue(name: str) -> Call[QueueView]:
+    """Starts nothing more from it."""
+    return Call("POST", _path("queues", name, "pause"), QueueView, keyed=True)
+
+
+def resume_queue(name: str) -> Call[QueueView]:
+    """Lets it go on."""
+    return Call("POST", _path("queues", name, "resume"), QueueView, keyed=True)
+
+
+def purge_queue(name: str) -> Call[CountAnswer]:
+    """Cancels all that waits in it."""
+    return Call("POST", _path("queues", name, "purge"), CountAnswer, keyed=True)
+
+
+# The service
+
+
+def healthz() -> Call[Health]:
+    """Whether the server is alive."""
+    return Call("GET", "/healthz", Health)
+
+
+def readyz() -> Call[Health]:
+    """Whether the server can accept and schedule."""
+    return Call("GET", "/readyz", Health)
+
+
+def stats() -> Call[StatsView]:
+    """What an overview shows."""
+    return Call("GET", "/stats", StatsView)
+
+
+def cluster() -> Call[ClusterView]:
+    """Who leads."""
+    return Call("GET", "/cluster", ClusterView)
+
+
+def metrics() -> Call[bytes]:
+    """The figures as Prometheus text."""
+    return Call("GET", "/metrics", bytes)
+
+
+def stream() -> Call[bytes]:
+    """Server-sent events of every state change."""
+    return Call("GET", "/stream", bytes)
+
+
+# Ids
+
+
+def uuid7(now_ms: int, entropy: bytes) -> str:
+    """A UUIDv7 of a moment and ten random bytes; also what an idempotency key is."""
+    tail = int.from_bytes(entropy[:10], "big")
+    bits = (now_ms & (2**48 - 1)) << 80 | 0x7 << 76 | ((tail >> 62) & 0xFFF) << 64
+    text = f"{bits | 0b10 << 62 | (tail & (2**62 - 1)):032x}"
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+def made_at(uuid: str, *, later_ms: int = 0) -> str:
+    """The moment a UUIDv7 carries, plus `later_ms`, as the API writes times."""
+    ms = int(uuid.replace("-", "")[:12], 16) + later_ms
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=max(ms, 0))).isoformat()

@@ -1,0 +1,281 @@
+"""The synchronous client: one method for every call of the API.
+
+Each method is a line: what a call looks like is in `calls`, how it travels in `carrier`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import httpx2
+
+from rota.sdk import calls, watching
+from rota.sdk.calls import JobLike, JobSearch
+from rota.sdk.carrier import Carrier, Patience
+from rota.sdk.clock import Clock
+from rota.sdk.discover import Endpoint, discover
+from rota.sdk.watching import Event, Waiting
+from rota.wire.executions import (
+    ArtifactView,
+    CompletionSpec,
+    ExecutionPage,
+    ExecutionView,
+    ProgressSpec,
+)
+from rota.wire.jobs import BulkAnswer, BulkSpec, GraphView, JobPage, JobView, WhyView
+from rota.wire.limits import PAGE_ITEMS_MAX
+from rota.wire.queues import QueueView
+from rota.wire.service import ClusterView, Health, StatsView
+from rota.wire.workers import (
+    HeartbeatAnswer,
+    HeartbeatSpec,
+    LeaseAnswer,
+    LeaseSpec,
+    RegisterAnswer,
+    RegisterSpec,
+    WorkerView,
+)
+
+
+class Client(Carrier):
+    """A Rota server, as Python sees it.
+
+        with Client() as rota:
+            job = rota.submit({"name": "hello", "task": {"kind": "command", "argv": ["date"]}})
+            print(rota.wait(job.job_id).status)
+
+    Without a URL the local server is found. Not for use by several threads at once.
+    """
+
+    def __init__(
+        self,
+        url: str | Endpoint | None = None,
+        token: str | None = None,
+        *,
+        patience: Patience | None = None,
+        clock: Clock | None = None,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        endpoint = url if isinstance(url, Endpoint) else discover(url, token)
+        super().__init__(endpoint, patience, clock=clock, transport=transport)
+
+    # Jobs
+
+    def submit(self, job: JobLike, *, idempotency_key: str | None = None) -> JobView:
+        """Submits a job; it is durable when this returns."""
+        return self.call(calls.submit(job), key=idempotency_key)
+
+    def submit_batch(
+        self, jobs: Sequence[JobLike], *, idempotency_key: str | None = None
+    ) -> list[str]:
+        """Submits jobs together, all or none; answers their ids in the order given."""
+        return self.call(calls.submit_batch(jobs), key=idempotency_key).job_ids
+
+    def job(self, job_id: str) -> JobView:
+        """One job."""
+        return self.call(calls.get_job(job_id))
+
+    def jobs(self, search: JobSearch | None = None) -> Iterator[JobView]:
+        """All jobs that match, newest first, fetched page by page as they are asked for."""
+        return watching.all_jobs(self, search or JobSearch())
+
+    def jobs_page(self, search: JobSearch | None = None) -> JobPage:
+        """One page of them."""
+        return self.call(calls.list_jobs(search or JobSearch()))
+
+    def update(self, job_id: str, patch: Mapping[str, Any]) -> JobView:
+        """Changes a job that has not started; None in the patch restores a default."""
+        return self.call(calls.update_job(job_id, patch))
+
+    def delete(self, job_id: str, *, force: bool = False) -> None:
+        """Removes a finished job; with `force` a live one too, after cancelling it."""
+        self.call(calls.delete_job(job_id, force=force))
+
+    def cancel(self, job_id: str) -> JobView:
+        """Stops a job, or keeps it from starting."""
+        return self.call(calls.cancel_job(job_id))
+
+    def retry(self, job_id: str) -> JobView:
+        """Starts a job over that ended without success."""
+        return self.call(calls.retry_job(job_id))
+
+    def bulk(self, spec: BulkSpec | Mapping[str, Any]) -> BulkAnswer:
+        """Acts on all jobs that match a filter."""
+        return self.call(calls.bulk(spec))
+
+    def why(self, job_id: str) -> WhyView:
+        """Why a job is not running yet."""
+        return self.call(calls.why(job_id))
+
+    def graph(self, job_id: str) -> GraphView:
+        """The dependency graph a job is part of."""
+        return self.call(calls.graph(job_id))
+
+    def logs(self, job_id: str) -> bytes:
+        """What a job has printed so far."""
+        return self.call(calls.job_logs(job_id))
+
+    def follow_logs(self, job_id: str) -> Iterator[bytes]:
+        """What a job printed and prints, until it has ended."""
+        return watching.follow_log(self, job_id)
+
+    def execute(self, job_id: str, worker_id: str) -> ExecutionView:
+        """Runs this job on that worker, past time, order and pause."""
+        return self.call(calls.execute(job_id, worker_id))
+
+    def dead_letters(self, *, limit: int | None = None, cursor: str | None = None) -> JobPage:
+        """A page of the jobs that used up their attempts."""
+        return self.call(calls.dead_letters(limit=limit, cursor=cursor))
+
+    def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
+        """Waits until a job has ended, and answers it as it then is."""
+        Waiting(self, (job_id,), timeout_s=timeout_s).run()
+        return self.job(job_id)
+
+    def wait_all(
+        self,
+        job_ids: Iterable[str],
+        *,
+        timeout_s: float | None = None,
+        on_end: Callable[[str, str], None] | None = None,
+    ) -> dict[str, str]:
+        """Waits until all have ended; answers the status of each, by id."""
+        return Waiting(self, job_ids, timeout_s=timeout_s, on_end=on_end).run()
+
+    # Workers
+
+    def register(self, spec: RegisterSpec) -> RegisterAnswer:
+        """Makes a worker known, or resumes it."""
+        return self.call(calls.register(spec))
+
+    def worker(self, worker_id: str) -> WorkerView:
+        """One worker."""
+        return self.call(calls.get_worker(worker_id))
+
+    def workers(
+        self, *, status: Sequence[str] = (), capabilities: Sequence[str] = ()
+    ) -> list[WorkerView]:
+        """Workers that are in one of the statuses and have all the capabilities."""
+        found: list[WorkerView] = []
+        cursor: str | None = None
+        while True:
+            page = self.call(
+                calls.list_workers(
+                    status=status, capabilities=capabilities, limit=PAGE_ITEMS_MAX, cursor=cursor
+                )
+            )
+            found += page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+
+    def heartbeat(self, worker_id: str, spec: HeartbeatSpec) -> HeartbeatAnswer:
+        """Renews a worker's leases."""
+        return self.call(calls.heartbeat(worker_id, spec))
+
+    def lease(self, worker_id: str, spec: LeaseSpec) -> LeaseAnswer:
+        """Reports, renews and waits for work."""
+        return self.call(calls.lease(worker_id, spec))
+
+    def drain_worker(self, worker_id: str) -> WorkerView:
+        """Gives a worker no new work."""
+        return self.call(calls.drain_worker(worker_id))
+
+    def remove_worker(self, worker_id: str) -> None:
+        """Lets a worker leave."""
+        self.call(calls.remove_worker(worker_id))
+
+    # Executions
+
+    def execution(self, execution_id: str) -> ExecutionView:
+        """One try of a job."""
+        return self.call(calls.get_execution(execution_id))
+
+    def executions(
+        self,
+        *,
+        job_id: str | None = None,
+        worker_id: str | None = None,
+        status: Sequence[str] = (),
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> ExecutionPage:
+        """A page of executions, newest first."""
+        return self.call(
+            calls.list_executions(
+                job_id=job_id, worker_id=worker_id, status=status, limit=limit, cursor=cursor
+            )
+        )
+
+    def complete(self, execution_id: str, spec: CompletionSpec) -> ExecutionView:
+        """Reports the end of an execution."""
+        return self.call(calls.complete(execution_id, spec))
+
+    def progress(self, execution_id: str, spec: ProgressSpec) -> None:
+        """Reports how far an execution is."""
+        self.call(calls.progress(execution_id, spec))
+
+    def append_log(
+        self, execution_id: str, data: bytes, *, offset: int, fence: int | None = None
+    ) -> None:
+        """Adds output from a byte offset on."""
+        self.call(calls.append_log(execution_id, data, offset=offset, fence=fence))
+
+    def put_artifact(self, execution_id: str, name: str, data: bytes) -> ArtifactView:
+        """Keeps an output file."""
+        return self.call(calls.put_artifact(execution_id, name, data))
+
+    # Queues
+
+    def queues(self) -> list[QueueView]:
+        """All queues."""
+        return self.call(calls.list_queues()).items
+
+    def queue(self, name: str) -> QueueView:
+        """One queue."""
+        return self.call(calls.get_queue(name))
+
+    def set_queue(
+        self, name: str, settings: Mapping[str, Any], *, reset: bool = False
+    ) -> QueueView:
+        """Changes a queue; with `reset` what is not given goes back to its default."""
+        return self.call(calls.set_queue(name, settings, reset=reset))
+
+    def pause_queue(self, name: str) -> QueueView:
+        """Starts nothing more from a queue."""
+        return self.call(calls.pause_queue(name))
+
+    def resume_queue(self, name: str) -> QueueView:
+        """Lets a queue go on."""
+        return self.call(calls.resume_queue(name))
+
+    def purge_queue(self, name: str) -> int:
+        """Cancels all that waits in a queue; answers how many."""
+        return self.call(calls.purge_queue(name)).count
+
+    # The service
+
+    def health(self) -> Health:
+        """Whether the server is alive."""
+        return self.call(calls.healthz())
+
+    def ready(self) -> Health:
+        """Whether the server can accept and schedule."""
+        return self.call(calls.readyz())
+
+    def stats(self) -> StatsView:
+        """What an overview shows."""
+        return self.call(calls.stats())
+
+    def cluster(self) -> ClusterView:
+        """Who leads."""
+        return self.call(calls.cluster())
+
+    def metrics(self) -> str:
+        """The figures as Prometheus text."""
+        return self.call(calls.metrics()).decode()
+
+    def stream(self, *, after: str | None = None) -> Iterator[Event]:
+        """Every state change from now on, or after an event's id."""
+        return watching.events(self, after=after)

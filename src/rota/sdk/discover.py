@@ -1,0 +1,168 @@
+"""Finds the server and the token: from the environment, else from what a local server wrote.
+
+A token is only ever sent to the address it was found with: naming another server does not hand it
+the local one's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+URL_DEFAULT = "http://127.0.0.1:7070"
+DATA_DEFAULT = ".rota"
+LOCAL_FILE = "local.json"
+TOKEN_FILE = "token"
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the server is and who asks."""
+
+    url: str
+    token: str | None
+    url_from: str
+    """What said so, for people."""
+    token_from: str | None
+    looked_in: tuple[str, ...]
+    """Every place a token was looked for, in order, and why one did not count."""
+    data: str | None = None
+    """The local server's data folder, where it is known."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the server is on this machine."""
+        return is_loopback(self.url)
+
+
+class LocalServer(msgspec.Struct, kw_only=True):
+    """What a server on this machine writes about itself."""
+
+    url: str
+    token: str | None = None
+    data: str | None = None
+    pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Trace:
+    """One place looked at."""
+
+    label: str
+    local: LocalServer | None
+
+
+def discover(
+    url: str | None = None,
+    token: str | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Endpoint:
+    """What was given wins, then the environment, then ./.rota, then the user's local server."""
+    env = os.environ if environ is None else environ
+    traces = list(_local_servers(env, Path.cwd() if folder is None else folder))
+    local = next((trace for trace in traces if trace.local is not None), None)
+    found_url, url_from = _choose_url(url, env, local)
+    looked_in = ("ROTA_TOKEN", *(trace.label for trace in traces))
+    given = token or env.get("ROTA_TOKEN") or None
+    if given:
+        named = "the call" if token else "ROTA_TOKEN"
+        return Endpoint(found_url, given, url_from, named, looked_in, _data(local, found_url))
+    for trace in traces:
+        if trace.local is not None and trace.local.token and _same(trace.local.url, found_url):
+            return Endpoint(
+                found_url, trace.local.token, url_from, trace.label, looked_in, trace.local.data
+            )
+    return Endpoint(found_url, None, url_from, None, looked_in, _data(local, found_url))
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL names this machine."""
+    host = (urlsplit(url).hostname or "").lower()
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def state_file(environ: Mapping[str, str]) -> Path:
+    """Where a user's local server says where it is."""
+    home = environ.get("HOME") or str(Path.home())
+    state = environ.get("XDG_STATE_HOME") or f"{home}/.local/state"
+    return Path(state) / "rota" / LOCAL_FILE
+
+
+def _choose_url(given: str | None, env: Mapping[str, str], local: _Trace | None) -> tuple[str, str]:
+    if given:
+        return _tidy(given), "the call"
+    if env.get("ROTA_URL"):
+        return _tidy(env["ROTA_URL"]), "ROTA_URL"
+    if local is not None and local.local is not None:
+        return _tidy(local.local.url), local.label
+    return URL_DEFAULT, "the default"
+
+
+def _local_servers(env: Mapping[str, str], folder: Path) -> Iterator[_Trace]:
+    here = folder / DATA_DEFAULT
+    described = _read_local(here / LOCAL_FILE)
+    yield described
+    if described.local is None:
+        yield _read_bare_token(here / TOKEN_FILE)
+    yield _read_local(state_file(env))
+
+
+def _read_local(path: Path) -> _Trace:
+    text, fault = _read_own(path)
+    if text is None:
+        return _Trace(f"{path} ({fault})", None)
+    try:
+        return _Trace(str(path), msgspec.json.decode(text, type=LocalServer))
+    except msgspec.MsgspecError:
+        return _Trace(f"{path} (not readable as JSON)", None)
+
+
+def _read_bare_token(path: Path) -> _Trace:
+    text, fault = _read_own(path)
+    if text is None:
+        return _Trace(f"{path} ({fault})", None)
+    token = text.decode("ascii", "replace").strip()
+    return _Trace(str(path), LocalServer(url=URL_DEFAULT, token=token, data=str(path.parent)))
+
+
+def _read_own(path: Path) -> tuple[bytes | None, str]:
+    """A file's content, unless somebody else owns it: they could name a server of their own."""
+    try:
+        with path.open("rb") as file:
+            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
+                return None, "owned by another user, ignored"
+            return file.read(65_536), ""
+    except FileNotFoundError:
+        return None, "not there"
+    except OSError as error:
+        return None, (error.strerror or "unreadable").lower()
+
+
+def _tidy(url: str) -> str:
+    bare = url.strip().rstrip("/")
+    return bare if "://" in bare else f"http://{bare}"
+
+
+def _same(one: str, other: str) -> bool:
+    return _origin(one) == _origin(other)
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(_tidy(url))
+    host = (parts.hostname or "").lower()
+    port = parts.port or _PORTS.get(parts.scheme)
+    return parts.scheme, "127.0.0.1" if host == "localhost" else host, port
+
+
+def _data(local: _Trace | None, url: str) -> str | None:
+    if local is None or local.local is None or not _same(local.local.url, url):
+        return None
+    return local.local.data

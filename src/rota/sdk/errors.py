@@ -1,0 +1,93 @@
+"""Everything that can go wrong with a call, one tree: catch `RotaError` for all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.wire.problems import FieldError, Problem
+
+
+class RotaError(Exception):
+    """The root of the tree."""
+
+
+class UnreachableError(RotaError):
+    """No answer came: nothing listens there, or the connection broke again and again."""
+
+    def __init__(self, url: str, cause: str, *, refused: bool = False) -> None:
+        super().__init__(f"no answer from {url} ({cause})")
+        self.url = url
+        self.cause = cause
+        self.refused = refused
+
+
+class SilenceError(UnreachableError):
+    """The connection stood, but nothing came over it in time."""
+
+
+class AnswerError(RotaError):
+    """The answer makes no sense: perhaps it is not a Rota server, or a very different version."""
+
+
+class WaitTimeoutError(RotaError):
+    """The jobs waited for did not end in time."""
+
+    def __init__(self, job_ids: Sequence[str]) -> None:
+        super().__init__(f"{len(job_ids)} of the jobs had not ended in time")
+        self.job_ids = tuple(job_ids)
+
+
+class ApiError(RotaError):
+    """The server said no, with a problem document; the subclass says which kind of no."""
+
+    def __init__(self, problem: Problem, retry_after_s: float | None = None) -> None:
+        super().__init__(problem.detail or problem.title)
+        self.problem = problem
+        self.retry_after_s = retry_after_s
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return self.problem.status
+
+    @property
+    def detail(self) -> str:
+        """What went wrong, in words."""
+        return self.problem.detail or self.problem.title
+
+    @property
+    def errors(self) -> Sequence[FieldError]:
+        """What is wrong with which field."""
+        return self.problem.errors
+
+
+class InvalidError(ApiError):
+    """The request is malformed, too large or makes no sense (400, 413, 422)."""
+
+
+class UnauthenticatedError(ApiError):
+    """No token, or one the server does not know (401)."""
+
+
+class ForbiddenError(ApiError):
+    """The token may not do this, or the call came by a way that is not allowed (403)."""
+
+
+class NotFoundError(ApiError):
+    """There is no such thing (404)."""
+
+
+class ConflictError(ApiError):
+    """Not as things stand: an illegal move, a stale execution, a reused key (409)."""
+
+
+class LimitError(ApiError):
+    """Too much at once, and waiting did not help (429)."""
+
+
+class UnavailableError(ApiError):
+    """It could not answer and waiting did not help (502, 503, 504), or its disk is full (507)."""
+
+
+class ServerError(ApiError):
+    """The server failed (any other 5xx): a bug worth a report."""

@@ -1,0 +1,163 @@
+"""Many journal records -> the few rows they come to. Pure: the stores bring and take the rows.
+
+A job that was put, moved and finished within a window of records becomes one row in its final
+state. Folding records in one window or one by one comes to the same rows, whatever the writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from rota.core.lifecycle import JOB_FINAL
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    JobId,
+    JobState,
+    KeyRecord,
+    Life,
+    Queue,
+    Spec,
+    Worker,
+    WorkerId,
+)
+from rota.core.outcome import (
+    AnyWrite,
+    DropJob,
+    DropWorker,
+    MoveJob,
+    PutExecution,
+    PutJob,
+    PutKey,
+    PutQueue,
+    PutWorker,
+)
+
+
+class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What must be known of a job's row to count its submission and its endings exactly."""
+
+    state: JobState
+    lives: int
+    queue: str
+
+
+Standings: TypeAlias = Mapping[JobId, Standing]
+
+
+class Folded(msgspec.Struct):
+    """What a window comes to. To apply it: delete what was dropped, then put, then move."""
+
+    dropped: dict[JobId, None] = {}
+    """Jobs that went, with their executions, labels and edges as of before the window."""
+    specs: dict[JobId, Spec] = {}
+    """Jobs put in the window; their lives are in `lives`."""
+    lives: dict[JobId, Life] = {}
+    """The newest life of each job put or moved."""
+    executions: dict[ExecutionId, Execution] = {}
+    leftovers: list[ExecutionId] = []
+    """Executions that came and went within the window: they may have left logs and files."""
+    workers: dict[WorkerId, Worker | None] = {}
+    """None: forgotten."""
+    queues: dict[str, Queue] = {}
+    keys: dict[str, KeyRecord] = {}
+    submitted: int = 0
+    finished: dict[tuple[str, str], int] = {}
+    """How many jobs ended, by (queue, state)."""
+    order_next: int = 0
+
+    @property
+    def moves(self) -> Iterable[tuple[JobId, Life]]:
+        """Jobs whose spec is what it was."""
+        return (item for item in self.lives.items() if item[0] not in self.specs)
+
+
+def jobs_touched(records: Iterable[Sequence[AnyWrite]]) -> list[JobId]:
+    """Whose standings `fold` has to be told."""
+    seen: dict[JobId, None] = {}
+    for writes in records:
+        for write in writes:
+            if isinstance(write, PutJob | MoveJob):
+                seen[write.id] = None
+    return list(seen)
+
+
+def fold(records: Iterable[Sequence[AnyWrite]], standings: Standings) -> Folded:
+    """What the records come to, given where the jobs they touch stood before them."""
+    window = _Window(standings)
+    for writes in records:
+        for write in writes:
+            window.take(write)
+    return window.folded
+
+
+class _Window:
+    def __init__(self, standings: Standings) -> None:
+        self.folded = Folded()
+        self._standings: dict[JobId, Standing] = dict(standings)
+        self._executions_of: dict[JobId, list[ExecutionId]] = {}
+
+    def take(self, write: AnyWrite) -> None:
+        folded = self.folded
+        match write:
+            case MoveJob():
+                self._move(write)
+            case PutExecution():
+                execution = write.execution
+                folded.executions[execution.id] = execution
+                self._executions_of.setdefault(execution.job_id, []).append(execution.id)
+            case PutJob():
+                self._put(write)
+            case DropJob():
+                self._drop(write)
+            case PutWorker():
+                folded.workers[write.worker.id] = write.worker
+            case DropWorker():
+                folded.workers[write.id] = None
+            case PutQueue():
+                folded.queues[write.queue.name] = write.queue
+            case PutKey():
+                folded.keys[write.record.key] = write.record
+            case _:
+                assert_never(write)
+
+    def _put(self, write: PutJob) -> None:
+        folded, spec = self.folded, write.spec
+        if write.id not in self._standings:
+            folded.submitted += 1
+        self._stand(write.id, write.life, spec.terms.queue)
+        folded.specs[write.id] = spec
+        folded.lives[write.id] = write.life
+        if spec.order >= folded.order_next:
+            folded.order_next = spec.order + 1
+
+    def _move(self, write: MoveJob) -> None:
+        before = self._standings.get(write.id)
+        if before is None:
+            return
+        self._stand(write.id, write.life, before.queue)
+        self.folded.lives[write.id] = write.life
+
+    def _drop(self, write: DropJob) -> None:
+        folded = self.folded
+        folded.dropped[write.id] = None
+        folded.specs.pop(write.id, None)
+        folded.lives.pop(write.id, None)
+        self._standings.pop(write.id, None)
+        for execution_id in self._executions_of.pop(write.id, ()):
+            execution = folded.executions.get(execution_id)
+            if execution is not None and execution.job_id == write.id:
+                del folded.executions[execution_id]
+                folded.leftovers.append(execution_id)
+
+    def _stand(self, job_id: JobId, life: Life, queue: str) -> None:
+        """Counts an ending: once a life, even if the job is written again after it."""
+        if life.state in JOB_FINAL:
+            before = self._standings.get(job_id)
+            if before is None or before.state not in JOB_FINAL or life.lives > before.lives:
+                ended = (queue, life.state.value)
+                self.folded.finished[ended] = self.folded.finished.get(ended, 0) + 1
+        self._standings[job_id] = Standing(life.state, life.lives, queue)

@@ -1,0 +1,47 @@
+"""Writes <-> one journal record, in an encoding that says its version.
+
+The first byte is the version, the rest is that version's own affair. Fields may be added at the end
+of a record's structs without a new version (they have defaults, and readers skip what they do not
+know); anything else needs a new version, and the decoder of every older one stays here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from rota.core.outcome import AnyWrite
+from rota.store.protocol import StoreError
+
+VERSION = 1
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder_v1: msgspec.msgpack.Decoder[list[AnyWrite]] = msgspec.msgpack.Decoder(list[AnyWrite])
+
+_DECODERS: Mapping[int, Callable[[memoryview], list[AnyWrite]]] = {1: _decoder_v1.decode}
+
+
+def encode_record(writes: Sequence[AnyWrite]) -> bytes:
+    """The body of one journal record."""
+    body = bytearray((VERSION,))
+    _encoder.encode_into(writes, body, 1)
+    return bytes(body)
+
+
+def decode_record(body: bytes) -> list[AnyWrite]:
+    """What was written, by whichever version of the program wrote it."""
+    if not body:
+        raise StoreError("a journal record is empty: the journal is damaged, restore a backup")
+    decode = _DECODERS.get(body[0])
+    if decode is None:
+        raise StoreError(
+            f"a journal record has encoding version {body[0]}, this program reads up to {VERSION}:"
+            " start the newer program that wrote it"
+        )
+    try:
+        return decode(memoryview(body)[1:])
+    except msgspec.DecodeError as error:
+        raise StoreError(
+            f"a journal record cannot be read ({error}): the journal is damaged, restore a backup"
+        ) from error

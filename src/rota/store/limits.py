@@ -1,0 +1,54 @@
+"""Every bound of the store, named, with its reason."""
+
+FOLD_WINDOW_WRITES = 4_000
+"""Writes folded in one transaction: enough that most short jobs become one row, and few enough
+that an append which arrives meanwhile waits some tens of milliseconds."""
+FOLD_IDLE_S = 0.02
+"""With no reader waiting, how long the writer hopes for more appends before it folds fewer."""
+FOLD_BACKLOG_WRITES = 100_000
+"""Unfolded writes beyond which appends wait for the fold: bounds what a reader waits and what a
+restart replays."""
+FOLD_RETRY_S = 0.5
+"""Pause after a fold that failed, for example on a full disk."""
+ROWS_PER_STATEMENT = 256
+"""Rows given to SQLite in one call. It gives up the interpreter lock once a call, and getting it
+back from a busy event loop takes milliseconds: with a row a call the fold crawls."""
+READERS = 4
+"""Threads that read, each with its own connection; more only fight over the interpreter lock."""
+READER_BUSY_MS = 5_000
+"""A reader in WAL mode meets a lock only in moments such as recovery; this outlasts them."""
+WRITER_CACHE_KIB = 64 * 1024
+"""Page cache of the writer: the right edges of all indexes stay in memory."""
+READER_CACHE_KIB = 8 * 1024
+"""Page cache of each reader; the system's file cache is behind it."""
+CHECKPOINT_PAGES = 4_000
+"""Pages (of 4 KiB) in the write-ahead log that make the writer move them to the database."""
+WAL_BYTES_KEPT = 64 * 1024 * 1024
+"""The write-ahead log is cut back to this after a burst."""
+SCAN_IDS_MAX = 4_000
+"""Candidates looked at in one statement of a filtered list."""
+PROBE_IDS = 2_000
+"""How far the matches of each filter are counted to see which of them is the rarest."""
+JOURNAL_AGE_MS = 24 * 3600 * 1000
+"""Journal kept after it was folded: a stream that was away for a day can still go on."""
+JOURNAL_RECORDS_MAX = 200_000
+"""Journal records kept at most, whatever their age: on a busy day the disk comes first."""
+KEY_AGE_MS = 24 * 3600 * 1000
+"""How long an idempotency key is honoured."""
+PRUNE_PER_RECORD = 2
+"""Old records (and keys) deleted for each one folded: above one, so that a backlog shrinks, and
+small, so that no fold is held up."""
+PRUNE_MIN = 16
+"""The least that a fold prunes, so that a quiet server catches up too."""
+LOG_BYTES_PER_EXECUTION = 64 * 1024 * 1024
+"""Log kept of one execution unless the opener says otherwise."""
+LOG_PIECE_BYTES = 64 * 1024
+"""Longest piece of log in one row: a read that starts in the middle fetches little in vain."""
+LOG_READERS = 2
+"""Threads that read logs."""
+ARTIFACT_NAME_BYTES = 255
+"""The longest file name that common file systems take."""
+ARTIFACT_PIECE_BYTES = 256 * 1024
+"""One read of a stored file."""
+ARTIFACT_THREADS = 2
+"""Threads that wait for the disk with files."""

@@ -1,0 +1,163 @@
+"""Model <-> row: the only place that knows which column holds what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
+from rota.core.model import (
+    Execution,
+    ExecutionState,
+    JobId,
+    JobRecord,
+    JobState,
+    KeyRecord,
+    Life,
+    Queue,
+    Spec,
+    Terms,
+    When,
+    Worker,
+)
+from rota.store.fold import Standing
+from rota.store.protocol import Edge
+
+Row: TypeAlias = tuple[Any, ...]
+
+JOB_COLUMNS = ("id", "state", "lives", "queue", "tenant", "name", "priority", "created_at")
+"""Those with a meaning of their own; `life` and `spec` follow, as msgpack."""
+JOB_LIVE: tuple[str, ...] = tuple(state.value for state in JobState if state not in JOB_FINAL)
+EXECUTION_LIVE: tuple[str, ...] = tuple(
+    state.value for state in ExecutionState if state not in EXECUTION_FINAL
+)
+_SHARED_LIVES_MAX = 10_000
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_spec = msgspec.msgpack.Decoder(Spec).decode
+_decode_life = msgspec.msgpack.Decoder(Life).decode
+_decode_execution = msgspec.msgpack.Decoder(Execution).decode
+_decode_worker = msgspec.msgpack.Decoder(Worker).decode
+_decode_queue = msgspec.msgpack.Decoder(Queue).decode
+_decode_standings = msgspec.json.Decoder(list[tuple[JobId, Standing]]).decode
+
+
+def job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
+    """JOB_COLUMNS, life, spec."""
+    terms = spec.terms
+    return (
+        job_id,
+        life.state.value,
+        life.lives,
+        terms.queue,
+        terms.tenant,
+        terms.name,
+        terms.priority,
+        spec.created_at,
+        _encode(life),
+        _encode(spec),
+    )
+
+
+def move_row(job_id: JobId, life: Life) -> Row:
+    """Id, state, lives, life."""
+    return (job_id, life.state.value, life.lives, _encode(life))
+
+
+def job(row: Row) -> JobRecord:
+    """From id, life, spec."""
+    return JobRecord(row[0], _decode_spec(row[2]), _decode_life(row[1]))
+
+
+def jobs_in_bulk(rows: Iterable[Row]) -> Iterator[JobRecord]:
+    """From id, life, spec; jobs that are alike share their terms and lives.
+
+    A million waiting jobs are mostly alike: shared, they take a fraction of the memory, and most
+    lives need no decoding.
+    """
+    shared_terms: dict[Terms, Terms] = {}
+    shared_lives: dict[bytes, Life] = {}
+    adopt = msgspec.structs.force_setattr
+    for job_id, life_bytes, spec_bytes in rows:
+        spec = _decode_spec(spec_bytes)
+        # The spec was made here and nobody else has seen it yet: still ours to change.
+        adopt(spec, "terms", shared_terms.setdefault(spec.terms, spec.terms))
+        life = shared_lives.get(life_bytes)
+        if life is None:
+            life = _decode_life(life_bytes)
+            if len(shared_lives) < _SHARED_LIVES_MAX:
+                shared_lives[life_bytes] = life
+        yield JobRecord(job_id, spec, life)
+
+
+def standings(text: str) -> Mapping[JobId, Standing]:
+    """From a JSON array of [id, [state, lives, queue]]."""
+    return dict(_decode_standings(text))
+
+
+def label_rows(job_id: JobId, spec: Spec) -> list[Row]:
+    """Key, value, job id."""
+    return [(key, value, job_id) for key, value in spec.labels]
+
+
+def edge_rows(job_id: JobId, spec: Spec) -> list[Row]:
+    """Parent, child, condition."""
+    return [(edge.job_id, job_id, edge.when.value) for edge in spec.dependencies]
+
+
+def edge(row: Row) -> Edge:
+    """From parent, child, condition."""
+    return Edge(row[0], row[1], When(row[2]))
+
+
+def edges_upstream(job_id: JobId, spec: Spec) -> list[Edge]:
+    """What this job waits for."""
+    each = dict.fromkeys(spec.dependencies)
+    return [Edge(needed.job_id, job_id, needed.when) for needed in each]
+
+
+def spec(data: bytes) -> Spec:
+    """From the spec column."""
+    return _decode_spec(data)
+
+
+def execution_row(record: Execution) -> Row:
+    """Id, job id, worker id, state, body."""
+    return (record.id, record.job_id, record.worker_id, record.state.value, _encode(record))
+
+
+def execution(row: Row) -> Execution:
+    """From the body."""
+    return _decode_execution(row[0])
+
+
+def worker_row(record: Worker) -> Row:
+    """Id, body."""
+    return (record.id, _encode(record))
+
+
+def worker(row: Row) -> Worker:
+    """From the body."""
+    return _decode_worker(row[0])
+
+
+def queue_row(record: Queue) -> Row:
+    """Name, body."""
+    return (record.name, _encode(record))
+
+
+def queue(row: Row) -> Queue:
+    """From the body."""
+    return _decode_queue(row[0])
+
+
+def key_row(record: KeyRecord) -> Row:
+    """Key, fingerprint, receipt, at."""
+    return (record.key, record.fingerprint, record.receipt, record.at)
+
+
+def key(row: Row) -> KeyRecord:
+    """From all four."""
+    return KeyRecord(*row)

@@ -1,0 +1,66 @@
+"""The store in one directory: SQLite for journal, tables and logs, plain files for artifacts."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from rota.store.artifacts import DiskArtifacts
+from rota.store.limits import LOG_BYTES_PER_EXECUTION
+from rota.store.lock import DirectoryLock
+from rota.store.protocol import StoreError
+from rota.store.sqlite_logs import SqliteLogs
+from rota.store.sqlite_reader import SqliteCatalog
+from rota.store.sqlite_writer import SqliteWriter
+
+
+def open_sqlite(data_dir: Path, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION) -> SqliteStore:
+    """Opens or makes the store; refuses a directory that another server uses."""
+    try:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = DirectoryLock(data_dir)
+    except OSError as error:
+        raise StoreError(f"cannot use {data_dir} as data directory: {error}") from error
+    try:
+        return SqliteStore(data_dir, lock, log_bytes_max)
+    except StoreError:
+        lock.release()
+        raise
+
+
+class SqliteStore:
+    """Everything that is remembered, under one roof."""
+
+    def __init__(self, data_dir: Path, lock: DirectoryLock, log_bytes_max: int) -> None:
+        self._lock = lock
+        path = data_dir / "rota.db"
+        self.logs = SqliteLogs(data_dir / "logs.db", log_bytes_max)
+        self.artifacts = DiskArtifacts(data_dir / "artifacts")
+        self._sweeper = ThreadPoolExecutor(1, thread_name_prefix="rota-sweep")
+        self.ledger = SqliteWriter(path, self._sweep_soon)
+        self.catalog = SqliteCatalog(path, self.ledger)
+        self._sweep_soon()
+
+    async def close(self) -> None:
+        """Gives everything back; the directory is free for another server then."""
+        # Readers first: only the last connection, and one that may write, tidies the file up.
+        await self.catalog.close()
+        await self.ledger.close()
+        await asyncio.to_thread(self._sweeper.shutdown)
+        await self.logs.close()
+        await self.artifacts.close()
+        self._lock.release()
+
+    def _sweep_soon(self) -> None:
+        self._sweeper.submit(self._sweep)
+
+    def _sweep(self) -> None:
+        """Removes what deleted jobs left behind; what fails is found again by the next sweep."""
+        with suppress(StoreError):
+            execution_ids = self.ledger.leftovers().result()
+            if execution_ids:
+                self.logs.forget_from_thread(execution_ids)
+                self.artifacts.forget_from_thread(execution_ids)
+                self.ledger.forget_leftovers(execution_ids).result()

@@ -1,0 +1,98 @@
+"""Opens SQLite connections: who may read the file, how durable it is, how errors are told."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from rota.store.limits import (
+    READER_BUSY_MS,
+    READER_CACHE_KIB,
+    ROWS_PER_STATEMENT,
+    WAL_BYTES_KEPT,
+    WRITER_CACHE_KIB,
+)
+from rota.store.migrate import known_migrations, migrate_sqlite
+from rota.store.protocol import StoreError, StoreFullError, UnknownFateError
+from rota.store.rows import Row
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def open_writer(path: Path, dialect: str, vfs: str | None = None) -> apsw.Connection:
+    """The one connection that writes; makes and migrates the file if need be."""
+    try:
+        # Made before SQLite sees it, so that it is never readable by others, not for a moment;
+        # SQLite gives its side files the same mode.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        path.chmod(0o600)
+        connection = apsw.Connection(str(path), vfs=vfs)
+    except (OSError, apsw.Error) as error:
+        raise StoreError(f"cannot open {path}: {error}") from error
+    try:
+        connection.set_busy_timeout(READER_BUSY_MS)
+        connection.pragma("journal_mode", "wal")
+        connection.pragma("synchronous", "full")
+        connection.pragma("foreign_keys", "on")
+        connection.pragma("trusted_schema", "off")
+        connection.pragma("temp_store", "memory")
+        connection.pragma("cache_size", -WRITER_CACHE_KIB)
+        connection.pragma("journal_size_limit", WAL_BYTES_KEPT)
+        migrate_sqlite(connection, known_migrations(dialect))
+    except apsw.Error as error:
+        connection.close()
+        raise StoreError(f"cannot use {path}: {error}") from error
+    except StoreError:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path) -> apsw.Connection:
+    """A connection that cannot write and never waits for the one that does."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    connection.set_busy_timeout(READER_BUSY_MS)
+    connection.pragma("trusted_schema", "off")
+    connection.pragma("temp_store", "memory")
+    connection.pragma("cache_size", -READER_CACHE_KIB)
+    return connection
+
+
+def told(error: apsw.Error, connection: apsw.Connection) -> StoreError:
+    """The error for the caller; leaves the connection outside any transaction."""
+    # Where the disk refused the bytes of a transaction, its commit mark was never whole, so it did
+    # not happen. Any other error (a failed sync above all) may have come after the mark.
+    no_space = isinstance(error, apsw.FullError) or (
+        isinstance(error, apsw.IOError)
+        and getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE
+        and connection.system_errno in _NO_SPACE
+    )
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+    if no_space:
+        return StoreFullError(f"no space left for {connection.filename}: free some, it goes on")
+    return UnknownFateError(f"{connection.filename}: {error}")
+
+
+def fetch(connection: apsw.Connection, sql: str, args: Sequence[Any] = ()) -> list[Row]:
+    """All rows of a query."""
+    return connection.execute(sql, args).fetchall()
+
+
+def run_in_bulk(
+    connection: apsw.Connection, head: str, rows: Iterable[Row], tail: str = ""
+) -> None:
+    """Runs `head (?, …), (?, …), … tail` over all rows, many rows a statement."""
+    pending: list[Row] = rows if isinstance(rows, list) else list(rows)
+    if not pending:
+        return
+    place = "(" + ", ".join("?" * len(pending[0])) + ")"
+    for start in range(0, len(pending), ROWS_PER_STATEMENT):
+        part = pending[start : start + ROWS_PER_STATEMENT]
+        values: Sequence[Any] = [value for row in part for value in row]
+        connection.execute(f"{head} {', '.join([place] * len(part))} {tail}", values)

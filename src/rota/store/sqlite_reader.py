@@ -1,0 +1,166 @@
+"""Reads SQLite's tables in threads of their own, which never wait for the writer's locks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import apsw
+import msgspec
+
+from rota.core.model import Execution, ExecutionId, JobId, JobRecord, KeyRecord
+from rota.store import rows
+from rota.store.journal import decode_record
+from rota.store.limits import READERS
+from rota.store.protocol import (
+    Change,
+    Direction,
+    Edge,
+    ExecutionQuery,
+    JobQuery,
+    Seq,
+    StoreError,
+)
+from rota.store.sqlite_connect import fetch, open_reader
+from rota.store.sqlite_queries import search_executions, search_jobs
+
+T = TypeVar("T")
+
+_json = msgspec.json.Encoder()
+
+
+class Folding(Protocol):
+    """Whoever keeps the tables."""
+
+    async def caught_up(self) -> None:
+        """Returns when all that is durable now is in the tables."""
+        ...
+
+
+class ReaderPool:
+    """A few threads, each with a connection that can only read."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        self._path = path
+        self._own = threading.local()
+        self._connections: list[apsw.Connection] = []
+        self._closed = False
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"rota-read-{path.stem}")
+
+    async def run(self, read: Callable[[apsw.Connection], T]) -> T:
+        """What `read` answers, run in one of the threads."""
+        if self._closed:
+            raise StoreError("the store is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, read)
+
+    async def close(self) -> None:
+        """Waits for the reads under way."""
+        self._closed = True
+        await asyncio.to_thread(self._threads.shutdown)
+        for connection in self._connections:
+            connection.close()
+
+    def _read(self, read: Callable[[apsw.Connection], T]) -> T:
+        try:
+            connection: apsw.Connection | None = getattr(self._own, "connection", None)
+            if connection is None:
+                connection = self._own.connection = open_reader(self._path)
+                self._connections.append(connection)
+            return read(connection)
+        except apsw.Error as error:
+            raise StoreError(f"cannot read {self._path}: {error}") from error
+
+
+class SqliteCatalog:
+    """The readers' side of the store on SQLite."""
+
+    def __init__(self, path: Path, folding: Folding) -> None:
+        self._pool = ReaderPool(path, READERS)
+        self._folding = folding
+
+    async def close(self) -> None:
+        """Waits for the reads under way."""
+        await self._pool.close()
+
+    async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
+        """Those that exist."""
+        sql = "SELECT id, life, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+        wanted = _json.encode(job_ids).decode()
+        return await self._read(lambda c: [rows.job(row) for row in c.execute(sql, (wanted,))])
+
+    async def find_jobs(self, query: JobQuery) -> list[JobRecord]:
+        """A page, newest first."""
+        search = search_jobs(query)
+        return await self._read(lambda c: [rows.job(row) for row in search.run(c)])
+
+    async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
+        """Those that exist."""
+        sql = "SELECT body FROM executions WHERE id IN (SELECT value FROM json_each(?))"
+        wanted = _json.encode(execution_ids).decode()
+        return await self._read(
+            lambda c: [rows.execution(row) for row in c.execute(sql, (wanted,))]
+        )
+
+    async def find_executions(self, query: ExecutionQuery) -> list[Execution]:
+        """A page, newest first."""
+        search = search_executions(query)
+        return await self._read(lambda c: [rows.execution(row) for row in search.run(c)])
+
+    async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
+        """All dependencies that lead into or out of these jobs."""
+        wanted = _json.encode(job_ids).decode()
+        if direction is Direction.UPSTREAM:
+            return await self._read(lambda c: _upstream(c, wanted))
+        return await self._read(lambda c: _downstream(c, wanted))
+
+    async def key(self, key: str) -> KeyRecord | None:
+        """What was answered to an idempotency key."""
+        sql = "SELECT key, fingerprint, receipt, at FROM keys WHERE key = ?"
+        found = await self._read(lambda c: fetch(c, sql, (key,)))
+        return rows.key(found[0]) if found else None
+
+    async def changes_after(self, seq: Seq, limit: int) -> list[Change]:
+        """All changes of the next at most `limit` journal records after `seq`."""
+        return await self._pool.run(lambda c: _changes(c, seq, limit))
+
+    async def head(self) -> tuple[Seq, Seq]:
+        """The oldest and the newest journal position kept."""
+        # Two statements' worth in one: min and max asked together would scan.
+        sql = "SELECT (SELECT min(seq) FROM journal), (SELECT max(seq) FROM journal)"
+        oldest, newest = (await self._pool.run(lambda c: fetch(c, sql)))[0]
+        return Seq(oldest or 0), Seq(newest or 0)
+
+    async def _read(self, read: Callable[[apsw.Connection], T]) -> T:
+        await self._folding.caught_up()
+        return await self._pool.run(read)
+
+
+def _upstream(connection: apsw.Connection, job_ids: str) -> list[Edge]:
+    found = connection.execute(
+        "SELECT id, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))", (job_ids,)
+    )
+    return [edge for id_, data in found for edge in rows.edges_upstream(id_, rows.spec(data))]
+
+
+def _downstream(connection: apsw.Connection, job_ids: str) -> list[Edge]:
+    found = connection.execute(
+        "SELECT parent, child, condition FROM edges"
+        " WHERE parent IN (SELECT value FROM json_each(?))",
+        (job_ids,),
+    )
+    return [rows.edge(row) for row in found]
+
+
+def _changes(connection: apsw.Connection, after: Seq, limit: int) -> list[Change]:
+    found = connection.execute(
+        "SELECT seq, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
+    )
+    return [
+        Change(seq, index, at, write)
+        for seq, at, body in found
+        for index, write in enumerate(decode_record(body))
+    ]

@@ -1,0 +1,213 @@
+"""The one thread that writes the database: appends first, and the fold whenever there is time."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from rota.core.model import ExecutionId, Instant
+from rota.core.outcome import AnyWrite
+from rota.store.journal import encode_record
+from rota.store.limits import (
+    CHECKPOINT_PAGES,
+    FOLD_BACKLOG_WRITES,
+    FOLD_IDLE_S,
+    FOLD_RETRY_S,
+    FOLD_WINDOW_WRITES,
+)
+from rota.store.protocol import Epoch, FencedError, Seq, Snapshot, StoreError, StoreFullError
+from rota.store.sqlite_connect import fetch, open_writer, run_in_bulk, told
+from rota.store.sqlite_fold import fold_window, read_window
+from rota.store.sqlite_load import read_snapshot
+from rota.store.watermark import Watermark
+
+T = TypeVar("T")
+
+_APPEND = """
+INSERT INTO journal (seq, epoch, at, body) SELECT ?1, ?2, ?3, ?4 FROM leader WHERE epoch = ?2
+"""
+
+
+class SqliteWriter:
+    """The ledger on SQLite. Also tells readers when the tables have caught up."""
+
+    def __init__(
+        self, path: Path, on_leftovers: Callable[[], None] | None = None, vfs: str | None = None
+    ) -> None:
+        self._connection = open_writer(path, "sqlite", vfs)
+        # Moving pages to the database waits for the disk: not in the middle of somebody's append.
+        self._connection.wal_autocheckpoint(0)
+        self._connection.set_wal_hook(self._note_wal)
+        self._wal_pages = 0
+        self._watermark = self._read_watermark()
+        self._on_leftovers = on_leftovers
+        self._unfolded_writes = 0
+        self._fold_failed = False
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._door = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="rota-store-writer", daemon=True)
+        self._thread.start()
+
+    async def claim(self, holder: str) -> Epoch:
+        """Opens a new epoch; whoever held an older one can append no more."""
+        return await asyncio.wrap_future(self.submit(lambda: self._claim(holder)))
+
+    async def load(self) -> Snapshot:
+        """Folds what is left to fold, then reads all that is live."""
+        return await asyncio.wrap_future(self.submit(self._load))
+
+    async def append(self, epoch: Epoch, seq: Seq, at: Instant, writes: Sequence[AnyWrite]) -> None:
+        """Durable when it returns."""
+        done = self.submit(lambda: self._append(epoch, seq, at, writes))
+        await asyncio.wrap_future(done)
+
+    async def caught_up(self) -> None:
+        """Returns when all that is durable now is in the tables."""
+        waiter = self._watermark.caught_up()
+        if waiter is not None:
+            self.submit(_nothing)  # wakes the thread, which then sees that somebody waits
+            await asyncio.wrap_future(waiter)
+
+    async def close(self) -> None:
+        """Finishes what was asked before, folds the rest and lets go of the file."""
+        with self._door:
+            if not self._closed:
+                self._closed = True
+                self._inbox.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Runs in the writer's thread, in the order asked."""
+        done: Future[T] = Future()
+
+        def run() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
+            try:
+                done.set_result(work())
+            except apsw.Error as error:
+                done.set_exception(told(error, self._connection))
+            except Exception as error:  # noqa: BLE001  (the top of the thread's loop: goes to the caller)
+                done.set_exception(error)
+
+        with self._door:
+            if self._closed:
+                done.set_exception(StoreError("the store is closed"))
+            else:
+                self._inbox.put(run)
+        return done
+
+    def leftovers(self) -> Future[list[ExecutionId]]:
+        """Executions of deleted jobs whose logs and files may still be there."""
+        return self.submit(
+            lambda: [row[0] for row in self._connection.execute("SELECT * FROM leftovers")]
+        )
+
+    def forget_leftovers(self, execution_ids: Sequence[ExecutionId]) -> Future[None]:
+        """Their logs and files are gone."""
+        gone = [(execution_id,) for execution_id in execution_ids]
+        delete = "DELETE FROM leftovers WHERE execution_id IN (VALUES"
+        return self.submit(lambda: run_in_bulk(self._connection, delete, gone, ")"))
+
+    def _run(self) -> None:
+        while True:
+            try:
+                work = self._inbox.get(timeout=self._patience())
+            except queue.Empty:
+                self._fold_once()
+                continue
+            if work is None:
+                break
+            work()
+        while self._watermark.lags and not self._fold_failed:
+            self._fold_once()
+        self._watermark.fail(StoreError("the store is closed"))
+        self._connection.close()
+
+    def _patience(self) -> float | None:
+        """How long to wait for more work before folding; None: there is nothing to fold."""
+        if not self._watermark.lags:
+            return None
+        if self._fold_failed:
+            return FOLD_RETRY_S
+        if self._unfolded_writes >= FOLD_BACKLOG_WRITES:
+            self._fold_once()
+        if self._watermark.awaited or self._unfolded_writes >= FOLD_WINDOW_WRITES:
+            return 0
+        return FOLD_IDLE_S
+
+    def _claim(self, holder: str) -> Epoch:
+        bump = "UPDATE leader SET epoch = epoch + 1, holder = ? RETURNING epoch"
+        return Epoch(fetch(self._connection, bump, (holder,))[0][0])
+
+    def _load(self) -> Snapshot:
+        # After an append of unknown fate only the file knows where the journal ends.
+        self._watermark.set_appended(self._read_watermark().appended)
+        while self._fold_next():
+            pass
+        return read_snapshot(self._connection)
+
+    def _append(self, epoch: Epoch, seq: Seq, at: Instant, writes: Sequence[AnyWrite]) -> None:
+        newest = self._watermark.appended
+        if seq > newest + 1:
+            raise StoreError(f"the journal ends at {newest}: a record at {seq} would leave a gap")
+        try:
+            # One statement is one transaction: it is there as a whole or not at all.
+            self._connection.execute(_APPEND, (seq, epoch, at, encode_record(writes)))
+        except apsw.ConstraintError:
+            raise FencedError(f"place {seq} in the journal is taken") from None
+        if self._connection.changes() == 0:
+            raise FencedError(f"epoch {epoch} is over: another server leads")
+        self._watermark.set_appended(seq)
+        self._unfolded_writes += len(writes)
+
+    def _fold_once(self) -> None:
+        try:
+            self._fold_next()
+            self._checkpoint()
+            self._fold_failed = False
+        except (apsw.Error, StoreError) as error:
+            # Nothing is lost: the journal has it. Readers hear of it, and it is tried again.
+            self._fold_failed = True
+            trouble = told(error, self._connection) if isinstance(error, apsw.Error) else error
+            kind = StoreFullError if isinstance(trouble, StoreFullError) else StoreError
+            self._watermark.fail(kind(f"the tables cannot follow the journal: {trouble}"))
+
+    def _fold_next(self) -> bool:
+        window = read_window(self._connection, self._watermark.folded)
+        if window is None:
+            self._unfolded_writes = 0
+            return False
+        leaves_behind = fold_window(self._connection, window)
+        self._unfolded_writes = max(0, self._unfolded_writes - window.writes)
+        self._watermark.set_folded(window.last_seq)
+        if leaves_behind and self._on_leftovers is not None:
+            self._on_leftovers()
+        return True
+
+    def _checkpoint(self) -> None:
+        if self._wal_pages >= CHECKPOINT_PAGES:
+            self._wal_pages = 0
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _read_watermark(self) -> Watermark:
+        folded, newest = fetch(
+            self._connection, "SELECT folded_seq, (SELECT max(seq) FROM journal) FROM meta"
+        )[0]
+        return Watermark(Seq(folded), Seq(newest or folded))
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,211 @@
+"""A worker agent: puts its parts together, listens to signals, and leaves in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from structlog.typing import FilteringBoundLogger
+
+from rota.wire.units import ByteSize
+from rota.wire.workers import RegisterSpec, ResourcesSpec
+from rota.worker.clock import BootClock
+from rota.worker.crew import Crew
+from rota.worker.devices import Devices
+from rota.worker.diary import open_diary
+from rota.worker.link import Link, Uplink
+from rota.worker.machine import Machine, detect, gpu_indices
+from rota.worker.polling import Conversation, FatalError
+from rota.worker.runners.folder import UnusableError, Workplace, default_work_dir
+from rota.worker.runners.process import Site
+from rota.worker.runners.reaper import Reaper, become_subreaper
+from rota.worker.runners.warden import Warden
+from rota.worker.session import Session
+
+EXIT_FAILED = 1
+WATCH_S = 1.0
+"""Leases and dead orphans are looked at this often at least: a suspended machine's timers sleep."""
+LOGS_S = 5.0
+"""For output still on its way when the worker leaves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceOverrides:
+    """What the operator says this worker has; None: what the machine was found to have."""
+
+    cpu: float | None = None
+    memory: int | None = None
+    """Bytes."""
+    storage: int | None = None
+    """Bytes."""
+    gpu: float | None = None
+    custom: dict[str, float] = field(default_factory=dict)
+
+
+def _host_name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """Everything a worker is told at its start."""
+
+    servers: Sequence[str]
+    """Base URLs of one cell; the next is tried when one does not answer."""
+    token: str | None = None
+    name: str = field(default_factory=_host_name)
+    resources: ResourceOverrides = field(default_factory=ResourceOverrides)
+    capabilities: Sequence[str] = ()
+    """Beside the platform and the processor's kind, which are found."""
+    queues: Sequence[str] | None = None
+    """None: all."""
+    concurrency: int | None = None
+    """Executions at once; None: as many as the resources allow."""
+    work_dir: Path | None = None
+    """Where jobs get their folders; None: one for this user among the temporary files."""
+    grace_s: float = 5.0
+    """Between SIGTERM and SIGKILL."""
+
+
+async def run_worker(config: WorkerConfig) -> int:
+    """Runs until drained by a signal (0) or stopped by what cannot be mended (1)."""
+    diary = open_diary()
+    try:
+        agent = Agent(config, diary)
+    except UnusableError as error:
+        diary.error("cannot start", why=str(error))
+        return EXIT_FAILED
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, agent.told_to_stop)
+    try:
+        return await agent.run()
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+class Agent:
+    """One worker: made of a session, a conversation and a crew."""
+
+    def __init__(self, config: WorkerConfig, diary: FilteringBoundLogger) -> None:
+        self._config = config
+        self._diary = diary
+        self._clock = BootClock()
+        self._session = Session(config.concurrency)
+        self._workplace = Workplace(config.work_dir or default_work_dir())
+        self._link = Link(config.servers, config.token)
+        self._talk = Conversation(self._session, self._link, self._clock, diary)
+        self._reaper = Reaper()
+        self._warden = Warden()
+        self._reaper.started(self._warden.pid)
+        site = Site(
+            workplace=self._workplace.path,
+            worker=config.name,
+            grace_s=config.grace_s,
+            sink=Uplink(self._link),
+            reaper=self._reaper,
+            devices=Devices(gpu_indices()),
+            warden=self._warden,
+            progressed=self._session.progressed,
+        )
+        self._crew = Crew(self._session, site, diary, self._talk.wake)
+        self._errands: set[asyncio.Task[None]] = set()
+
+    def told_to_stop(self) -> None:
+        """Once: take no more work and let what runs finish. Twice: stop what runs, too."""
+        if not self._session.draining:
+            self._diary.info("drains; a second signal stops what runs", running=self._session.held)
+            self._session.drain()
+            self._errand(self._talk.drain())
+        else:
+            self._diary.warning("stops what runs", running=self._session.held)
+            self._crew.obey(self._session.hurry())
+        self._talk.wake()
+
+    async def run(self) -> int:
+        """Until the end; leaves no process and no folder behind."""
+        become_subreaper()
+        if os.geteuid() == 0:
+            self._diary.warning("runs as root, and so will every job: use a user of its own")
+        try:
+            self._errand(self._watch())
+            self._errand(self._talk.beat(self._crew))
+            await self._work()
+            return EXIT_FAILED if self._session.owed else 0
+        except FatalError as error:
+            self._diary.error("stops", why=str(error))
+            self._crew.obey(self._session.forgotten("the worker has to stop"))
+            return EXIT_FAILED
+        finally:
+            await self._close()
+
+    async def _work(self) -> None:
+        spec = registration(self._config, detect(self._workplace.path))
+        while await self._talk.register(spec):
+            if await self._talk.talk(self._crew):
+                await self._crew.logs_sent(LOGS_S)
+                await self._talk.leave()
+                self._say_farewell()
+                return
+            self._diary.warning("the server does not know this worker any more; registers anew")
+            self._crew.obey(self._session.forgotten("the server does not know this worker"))
+
+    def _say_farewell(self) -> None:
+        if self._session.owed:
+            self._diary.error("leaves with reports that nobody heard", reports=self._session.owed)
+        else:
+            self._diary.info("drained")
+
+    async def _watch(self) -> None:
+        """Ends what has lost its lease; on the clock that runs through suspend."""
+        while True:
+            deadline = self._session.next_deadline()
+            left_s = WATCH_S if deadline is None else deadline - self._clock.now()
+            await asyncio.sleep(max(0.01, min(WATCH_S, left_s)))
+            self._crew.obey(self._session.expire(self._clock.now()))
+            self._reaper.reap()
+
+    def _errand(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    async def _close(self) -> None:
+        self._crew.obey(self._session.forgotten("the worker leaves"))
+        await self._crew.finished()
+        await self._crew.logs_sent(0)
+        errands = list(self._errands)
+        for task in errands:
+            task.cancel()
+        for task in errands:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._link.close()
+        await asyncio.to_thread(self._warden.dismiss)
+        await asyncio.to_thread(self._workplace.leave)
+
+
+def registration(config: WorkerConfig, machine: Machine) -> RegisterSpec:
+    """What this worker says of itself: what was found, unless the operator knows better."""
+    said = config.resources
+    return RegisterSpec(
+        name=config.name,
+        capabilities=list(dict.fromkeys([*machine.capabilities, *config.capabilities])),
+        resources=ResourcesSpec(
+            cpu=machine.cpu if said.cpu is None else said.cpu,
+            memory=ByteSize(machine.memory if said.memory is None else said.memory),
+            storage=ByteSize(machine.storage if said.storage is None else said.storage),
+            gpu=machine.gpu if said.gpu is None else said.gpu,
+            custom=dict(said.custom),
+        ),
+        queues=None if config.queues is None else list(config.queues),
+    )

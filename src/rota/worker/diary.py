@@ -1,0 +1,32 @@
+"""The agent's own log on stderr: for people on a terminal, JSON for machines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+INFO = 20
+
+
+def open_diary(stream: TextIO | None = None) -> FilteringBoundLogger:
+    """A logger of its own; nothing global is set up."""
+    target = stream or sys.stderr
+    draw = (
+        structlog.dev.ConsoleRenderer(colors=True)
+        if target.isatty()
+        else structlog.processors.JSONRenderer()
+    )
+    logger: FilteringBoundLogger = structlog.wrap_logger(
+        structlog.PrintLogger(target),
+        wrapper_class=structlog.make_filtering_bound_logger(INFO),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            draw,
+        ],
+    )
+    return logger

@@ -1,0 +1,53 @@
+"""What the session tells the agent to do, and the calls it wants carried."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from rota.wire.workers import HeartbeatSpec, LeaseSpec, OrderView
+
+StopReason: TypeAlias = Literal["cancelled", "shutdown"]
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Run this."""
+
+    order: OrderView
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """End it with grace, and report."""
+
+    execution_id: str
+    reason: StopReason
+
+
+class Abandon(msgspec.Struct, frozen=True):
+    """End it at once, and report nothing: it is no longer this worker's."""
+
+    execution_id: str
+    why: str
+
+
+Instruction: TypeAlias = Start | Stop | Abandon
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One `lease` call: what it says, and what its answer will mean."""
+
+    number: int
+    sent_at: float
+    full: bool
+    named: tuple[str, ...]
+    carried: tuple[str, ...]
+    spec: LeaseSpec
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """One heartbeat."""
+
+    sent_at: float
+    named: tuple[str, ...]
+    spec: HeartbeatSpec

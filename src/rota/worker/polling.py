@@ -1,0 +1,227 @@
+"""The conversation with the server: registers, polls, reports until heard, survives its absence."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+
+import msgspec
+from structlog.typing import FilteringBoundLogger
+
+from rota.wire.units import encode
+from rota.wire.workers import HeartbeatAnswer, LeaseAnswer, RegisterAnswer, RegisterSpec
+from rota.worker.backoff import delay_s
+from rota.worker.clock import Clock
+from rota.worker.crew import Crew
+from rota.worker.instructions import Call
+from rota.worker.link import JSON_HEADERS, Ask, AwayError, Link, RefusedError, post
+from rota.worker.session import Session
+
+RETRY_CAP_S = 5.0
+"""Between two tries, whatever the absence: the worker is back soon after the server is."""
+EARLY_S = 0.05
+"""An empty answer quicker than this was not waited for."""
+EARLY_PAUSE_S = 0.2
+"""Then the next question waits, or both sides would do nothing but ask and answer."""
+
+_lease_answer = msgspec.json.Decoder(LeaseAnswer)
+_beat_answer = msgspec.json.Decoder(HeartbeatAnswer)
+_register_answer = msgspec.json.Decoder(RegisterAnswer)
+
+
+class FatalError(Exception):
+    """The worker cannot go on; the text says why and what to do."""
+
+
+class Conversation:
+    """One worker's talk with the servers."""
+
+    def __init__(
+        self, session: Session, link: Link, clock: Clock, diary: FilteringBoundLogger
+    ) -> None:
+        self._session = session
+        self._link = link
+        self._clock = clock
+        self._diary = diary
+        self._stir = asyncio.Event()
+        self._open: dict[asyncio.Task[LeaseAnswer], Call] = {}
+        self._seed = secrets.token_hex(8)
+        self._troubles = 0
+        self._not_before = 0.0
+        self._alone_since: float | None = None
+        self._beat_s = 5.0
+        self._last_sent = 0.0
+        self.worker_id = ""
+
+    def wake(self) -> None:
+        """Something changed here that may be worth a call."""
+        self._stir.set()
+
+    async def register(self, spec: RegisterSpec) -> bool:
+        """Gets a new identity, however long it takes; False if told to leave first."""
+        # A repeat with the same key gets the same identity: a lost answer leaves no ghost behind.
+        headers = {**JSON_HEADERS, "Idempotency-Key": secrets.token_hex(16)}
+        ask = Ask("POST", "/workers/register", encode(spec), headers=headers)
+        while not self._session.draining:
+            try:
+                answer = _register_answer.decode(await self._link.ask(ask))
+            except AwayError as away:
+                self._troubled(away)
+                await self._pause(self._not_before - self._clock.now())
+            except RefusedError as refusal:
+                raise self._fatal(refusal) from None
+            else:
+                self.worker_id = self._seed = answer.worker_id
+                self._session.registered(answer)
+                self._beat_s = answer.heartbeat_interval
+                self._well()
+                self._diary.info("registered", worker_id=answer.worker_id, server=self._link.server)
+                return True
+        return False
+
+    async def talk(self, crew: Crew) -> bool:
+        """Polls until drained; False if the server no longer knows this worker."""
+        self._not_before = self._clock.now()
+        try:
+            while not self._session.done and not self._gave_up():
+                self._call()
+                await self._something()
+                for task in [task for task in self._open if task.done()]:
+                    if not self._settle(self._open.pop(task), task, crew):
+                        return False
+            return True
+        finally:
+            for task in self._open:
+                task.cancel()
+            self._open.clear()
+
+    async def beat(self, crew: Crew) -> None:
+        """Heartbeats while a poll outlasts the interval; goes on until it is cancelled."""
+        while True:
+            await asyncio.sleep(self._beat_s)
+            if self._clock.now() - self._last_sent < self._beat_s or not self._session.held:
+                continue
+            beat = self._session.beat(self._clock.now())
+            with contextlib.suppress(AwayError, RefusedError):  # the poll will hear the same
+                body = await self._link.ask(post(self._path("heartbeat"), beat.spec))
+                crew.obey(self._session.beaten(beat, _beat_answer.decode(body)))
+
+    async def drain(self) -> None:
+        """Tells the server, as a courtesy to those who look: no call asks for work any more."""
+        if self.worker_id:
+            with contextlib.suppress(AwayError, RefusedError):
+                await self._link.ask(Ask("POST", self._path("drain"), timeout_s=2.0))
+
+    async def leave(self) -> None:
+        """Says goodbye; a server that does not hear it will notice the silence."""
+        with contextlib.suppress(AwayError, RefusedError):
+            await self._link.ask(Ask("DELETE", f"/workers/{self.worker_id}", timeout_s=2.0))
+
+    def _path(self, verb: str) -> str:
+        return f"/workers/{self.worker_id}/{verb}"
+
+    def _call(self) -> None:
+        now = self._clock.now()
+        if now < self._not_before or not self._session.wants_call(now):
+            return
+        call = self._session.call(now)
+        self._last_sent = now
+        task = asyncio.create_task(self._ask(call))
+        self._open[task] = call
+
+    async def _ask(self, call: Call) -> LeaseAnswer:
+        slack_s = max(1.0, min(10.0, self._session.lease_ttl / 5))
+        timeout_s = call.spec.wait.seconds + slack_s
+        return _lease_answer.decode(
+            await self._link.ask(post(self._path("lease"), call.spec, timeout_s))
+        )
+
+    async def _something(self) -> None:
+        """Waits for an answer, a stir, or the end of a pause."""
+        pause = self._not_before - self._clock.now()
+        stir = asyncio.create_task(self._stir.wait())
+        waits: set[asyncio.Task[LeaseAnswer] | asyncio.Task[bool]] = {stir, *self._open}
+        timeout = max(0.0, pause) if pause > 0 or not self._open else None
+        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        stir.cancel()
+        self._stir.clear()
+
+    async def _pause(self, delay: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, delay)):
+                await self._stir.wait()
+        self._stir.clear()
+
+    def _settle(self, call: Call, task: asyncio.Task[LeaseAnswer], crew: Crew) -> bool:
+        """Takes one answer in; False if the server does not know this worker."""
+        try:
+            answer = task.result()
+        except AwayError as away:
+            self._session.failed(call)
+            self._troubled(away)
+        except msgspec.MsgspecError as error:
+            self._session.failed(call)
+            self._troubled(AwayError(f"{self._link.server} gave an answer without sense: {error}"))
+        except RefusedError as refusal:
+            return self._refused(call, refusal)
+        else:
+            self._well()
+            now = self._clock.now()
+            crew.obey(self._session.answered(call, answer, now))
+            empty = not (answer.executions or answer.cancel or answer.lost or call.carried)
+            if empty and now - call.sent_at < min(EARLY_S, call.spec.wait.seconds):
+                self._not_before = now + EARLY_PAUSE_S
+        return True
+
+    def _refused(self, call: Call, refusal: RefusedError) -> bool:
+        if refusal.status in (404, 410):
+            return False
+        if refusal.status in (400, 413, 422) and self._session.refused(call, refusal.detail):
+            self._diary.error("a report was refused", why=refusal.detail)
+            return True
+        raise self._fatal(refusal)
+
+    def _fatal(self, refusal: RefusedError) -> FatalError:
+        if refusal.status in (401, 403):
+            return FatalError(
+                f"{self._link.server} does not accept this worker's token: {refusal.detail}. "
+                "Set ROTA_TOKEN to a token with the right to run work"
+            )
+        if refusal.status == 409:
+            return FatalError(
+                f"another process has registered as worker {self.worker_id}, so this one stops: "
+                f"{refusal.detail}"
+            )
+        return FatalError(f"{self._link.server} refused this worker: {refusal}")
+
+    def _well(self) -> None:
+        if self._troubles > self._link.choices:
+            self._diary.info("the server is back", server=self._link.server)
+        self._troubles = 0
+        self._alone_since = None
+
+    def _troubled(self, away: AwayError) -> None:
+        """Waits longer each time; another server is tried at once, before any wait."""
+        now = self._clock.now()
+        rounds, within = divmod(self._troubles, self._link.choices)
+        self._troubles += 1
+        if self._alone_since is None:
+            self._alone_since = now
+        if within < self._link.choices - 1:
+            self._not_before = now
+            return
+        if rounds == 0:
+            self._diary.warning("the server is away; goes on trying", why=away.detail)
+        cap_s = max(0.2, min(RETRY_CAP_S, self._session.lease_ttl / 5))
+        self._not_before = now + max(away.retry_after_s, delay_s(self._seed, rounds, cap_s))
+
+    def _gave_up(self) -> bool:
+        """A worker that only has reports left to give does not wait for ever for someone to hear.
+
+        After a lease's length the server, once back, would rather run the jobs again.
+        """
+        session = self._session
+        if not session.draining or session.held or self._alone_since is None:
+            return False
+        return self._clock.now() > self._alone_since + session.lease_ttl

@@ -1,0 +1,364 @@
+"""What this worker holds, runs and owes: the worker's pure machine.
+
+No I/O, no tasks, no clock: facts and the time come in as arguments, instructions go out as values.
+
+Theory of operation. A `lease` call is open for seconds. When a report falls due meanwhile, a second
+call carries it and the server ends the first one; both answers are read, since either may carry
+orders. A call is *full* when no other was open at its sending: only then does it name what is held,
+because only then has every order that was answered also been received. A call that overlaps another
+leaves the list out, which renews what was named before and denies nothing. Overlapping calls end
+within a third of the lease after the last full one, so that a full one is never far.
+
+A lease is counted from the sending of the call that renewed it; a new order's from the moment of
+its grant, which is the sending plus the time the server held the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from rota.wire.executions import CompletedReport
+from rota.wire.limits import LEASE_ORDERS_MAX, LEASE_REPORTS_MAX
+from rota.wire.units import Duration
+from rota.wire.workers import (
+    HeartbeatAnswer,
+    HeartbeatSpec,
+    LeaseAnswer,
+    LeaseSpec,
+    OrderView,
+    RegisterAnswer,
+    RunningReport,
+)
+from rota.worker.instructions import Abandon, Beat, Call, Instruction, Start, Stop, StopReason
+from rota.worker.reports import report_failed, report_stopped
+
+LEASE_MARGIN = 0.05
+"""Share of a lease given up at its end: clocks of two machines do not run at quite one speed."""
+REPORT_BYTES_PER_CALL_MAX = 8 * 1024 * 1024
+"""Results and errors carried by one call; far below the largest body a server reads."""
+OVER_MAX = 20_000
+"""Ended executions remembered so that a late second copy of an order does not start them again."""
+
+
+class _Phase(Enum):
+    WAITING = 1
+    """Granted beyond the concurrency limit by two crossing answers: starts when there is room."""
+    RUNNING = 2
+    STOPPING = 3
+    ABANDONED = 4
+
+
+@dataclass(slots=True)
+class _Held:
+    order: OrderView
+    deadline: float
+    phase: _Phase = _Phase.WAITING
+    heard: bool = False
+    """The server has heard this worker name it."""
+    progress: float | None = None
+    message: str | None = None
+
+
+class Session:
+    """One worker's side of the conversation with the server."""
+
+    def __init__(self, concurrency: int | None = None) -> None:
+        self._limit = min(concurrency or LEASE_ORDERS_MAX, LEASE_ORDERS_MAX)
+        self._token: str | None = None
+        self._lease_ttl = 15.0
+        self._wait_max = 5.0
+        self._held: dict[str, _Held] = {}
+        self._running = 0
+        self._owed: dict[str, CompletedReport] = {}
+        self._flying: dict[str, int] = {}
+        """Owed reports that an open call carries, by its number."""
+        self._over: dict[str, None] = {}
+        self._open: dict[int, Call] = {}
+        self._calls = 0
+        self._full_at = float("-inf")
+        self._reports_max = LEASE_REPORTS_MAX
+        self._draining = False
+        self._hurried = False
+        self._drain_told = True
+
+    @property
+    def lease_ttl(self) -> float:
+        """Seconds a lease lasts, as the server said."""
+        return self._lease_ttl
+
+    @property
+    def draining(self) -> bool:
+        """No new work is wanted."""
+        return self._draining
+
+    @property
+    def held(self) -> int:
+        """Executions that run, wait for room, or are being ended."""
+        return len(self._held)
+
+    @property
+    def owed(self) -> int:
+        """Reports that the server has not heard yet."""
+        return len(self._owed)
+
+    @property
+    def done(self) -> bool:
+        """Drained: nothing runs, nothing is owed, and no answer is outstanding."""
+        return self._draining and not (self._held or self._owed or self._open)
+
+    def registered(self, answer: RegisterAnswer) -> None:
+        """The server knows this worker, under a new name."""
+        self._token = answer.session
+        self._lease_ttl = answer.lease_ttl
+        self._wait_max = min(answer.poll_wait_max, answer.lease_ttl / 3)
+        self._full_at = float("-inf")
+
+    def forgotten(self, why: str) -> list[Instruction]:
+        """The server no longer knows this worker: what it held is not its own any more."""
+        self._open.clear()
+        self._flying.clear()
+        return self._abandon(list(self._held), why)
+
+    # What is said.
+
+    def wants_call(self, now: float) -> bool:
+        """Whether a `lease` call should be sent now, beside those that are open."""
+        if not self._open:
+            return True
+        urgent = len(self._flying) < len(self._owed) or not self._drain_told
+        return urgent and len(self._open) == 1 and now < self._full_at + self._lease_ttl / 3
+
+    def call(self, now: float) -> Call:
+        """The next `lease` call; it counts as sent at `now`."""
+        full = not self._open
+        if full:
+            self._full_at = now
+        self._calls += 1
+        self._drain_told = True
+        reports = self._next_reports()
+        for report in reports:
+            self._flying[report.execution_id] = self._calls
+        named = self._live(now) if full else self._heard()
+        spec = LeaseSpec(
+            max=self._room(),
+            wait=Duration(round(self._wait_s(now) * 1000)),
+            completed=reports,
+            executions=[self._running_report(key) for key in named] if full else None,
+            session=self._token,
+        )
+        carried = tuple(report.execution_id for report in reports)
+        call = Call(self._calls, now, full, tuple(named), carried, spec)
+        self._open[call.number] = call
+        return call
+
+    def beat(self, now: float) -> Beat:
+        """A heartbeat for a poll that outlasts the heartbeat interval; it denies nothing either."""
+        spec = HeartbeatSpec(executions=None, session=self._token)
+        return Beat(now, tuple(self._heard()), spec)
+
+    def _room(self) -> int:
+        if self._draining:
+            return 0
+        return max(0, self._limit - len(self._held) - (len(self._owed) - len(self._flying)))
+
+    def _wait_s(self, now: float) -> float:
+        """Short while something is held: a frozen server must be noticed well within a lease."""
+        if not self._held:
+            wait = 0.0 if self._draining else self._wait_max
+        else:
+            wait = min(self._wait_max, self._lease_ttl / 5)
+        return max(0.0, min(wait, self._full_at + self._lease_ttl / 3 - now))
+
+    def _next_reports(self) -> list[CompletedReport]:
+        reports: list[CompletedReport] = []
+        size = 0
+        for key, report in self._owed.items():
+            if key in self._flying:
+                continue
+            size += len(bytes(report.result)) + len(bytes(report.error))
+            if len(reports) >= self._reports_max or (reports and size > REPORT_BYTES_PER_CALL_MAX):
+                break
+            reports.append(report)
+        return reports
+
+    def _running_report(self, key: str) -> RunningReport:
+        held = self._held[key]
+        return RunningReport(key, held.order.fence, held.progress, held.message)
+
+    def _live(self, now: float) -> list[str]:
+        return [
+            key
+            for key, held in self._held.items()
+            if held.phase is not _Phase.ABANDONED and held.deadline > now
+        ]
+
+    def _heard(self) -> list[str]:
+        return [
+            key
+            for key, held in self._held.items()
+            if held.heard and held.phase is not _Phase.ABANDONED
+        ]
+
+    # What is heard.
+
+    def answered(self, call: Call, answer: LeaseAnswer, now: float) -> list[Instruction]:
+        """The server has heard a call; orders may come with the answer."""
+        if self._open.pop(call.number, None) is None:
+            return []
+        self._reports_max = LEASE_REPORTS_MAX
+        for key in call.carried:
+            self._forget_report(key)
+        self._renew(call.named, call.sent_at)
+        granted_at = min(call.sent_at + max(0.0, answer.held_for), now)
+        for order in answer.executions:
+            self._take(order, granted_at, now)
+        return [*self._told(answer.cancel, answer.lost), *self._starts()]
+
+    def beaten(self, beat: Beat, answer: HeartbeatAnswer) -> list[Instruction]:
+        """The server has heard a heartbeat."""
+        self._renew(beat.named, beat.sent_at)
+        return self._told(answer.cancel, answer.lost)
+
+    def failed(self, call: Call) -> None:
+        """No answer came; whether the server heard it is unknown, so the reports are owed still."""
+        if self._open.pop(call.number, None) is not None:
+            for key in call.carried:
+                self._flying.pop(key, None)
+
+    def refused(self, call: Call, detail: str) -> bool:
+        """The server will never take this call as it is; False if there is nothing to mend.
+
+        Halving the batch finds the report at fault; alone, its result is given up for an error.
+        """
+        self.failed(call)
+        if not call.carried:
+            return False
+        if len(call.carried) > 1:
+            self._reports_max = max(1, len(call.carried) // 2)
+            return True
+        key = call.carried[0]
+        report = self._owed.get(key)
+        if report is None or (report.status == "failed" and bytes(report.result) == b"null"):
+            self._forget_report(key)
+            return True
+        message = f"the server refused the report of this execution: {detail}"
+        self._owed[key] = report_failed(key, report.fence, message)
+        return True
+
+    def _take(self, order: OrderView, granted_at: float, now: float) -> None:
+        key = order.execution_id
+        if key in self._held or key in self._owed or key in self._over:
+            return
+        if now - granted_at > order.lease_expires_in / 2:
+            return  # too old to be worth starting: it is never named, so the server takes it back
+        deadline = granted_at + order.lease_expires_in * (1 - LEASE_MARGIN)
+        self._held[key] = _Held(order, deadline)
+
+    def _renew(self, named: Iterable[str], sent_at: float) -> None:
+        deadline = sent_at + self._lease_ttl * (1 - LEASE_MARGIN)
+        for key in named:
+            held = self._held.get(key)
+            if held is not None and held.phase is not _Phase.ABANDONED:
+                held.heard = True
+                held.deadline = max(held.deadline, deadline)
+
+    def _told(self, cancel: Sequence[str], lost: Sequence[str]) -> list[Instruction]:
+        for key in lost:
+            self._forget_report(key)
+        return [*self._abandon(lost, "the server took it back"), *self._stop(cancel, "cancelled")]
+
+    def _forget_report(self, key: str) -> None:
+        if self._owed.pop(key, None) is not None:
+            self._flying.pop(key, None)
+            self._remember(key)
+
+    def _remember(self, key: str) -> None:
+        self._over[key] = None
+        if len(self._over) > OVER_MAX:
+            del self._over[next(iter(self._over))]
+
+    # What happens here.
+
+    def progressed(self, execution_id: str, progress: float | None, message: str | None) -> None:
+        """A job said how far it is."""
+        held = self._held.get(execution_id)
+        if held is not None:
+            held.progress, held.message = progress, message
+
+    def ended(self, report: CompletedReport) -> list[Instruction]:
+        """An execution is over and all its processes are gone; room for one that waits."""
+        held = self._held.pop(report.execution_id)
+        self._running -= 1
+        if held.phase is _Phase.ABANDONED:
+            self._remember(report.execution_id)
+        else:
+            self._owed[report.execution_id] = report
+        return self._starts()
+
+    def expire(self, now: float) -> list[Instruction]:
+        """Whatever lost its lease by now must end at once."""
+        late = [key for key, held in self._held.items() if held.deadline <= now]
+        return self._abandon(late, "its lease ran out before it could be renewed")
+
+    def next_deadline(self) -> float | None:
+        """When `expire` must be asked again at the latest."""
+        return min(
+            (h.deadline for h in self._held.values() if h.phase is not _Phase.ABANDONED),
+            default=None,
+        )
+
+    def drain(self) -> None:
+        """Take no more work; what runs may finish."""
+        if not self._draining:
+            self._draining, self._drain_told = True, False
+
+    def hurry(self) -> list[Instruction]:
+        """Stop what runs, too."""
+        self.drain()
+        self._hurried = True
+        return self._stop(list(self._held), "shutdown")
+
+    def _starts(self) -> list[Instruction]:
+        starts: list[Instruction] = []
+        if len(self._held) == self._running:
+            return starts
+        for key, held in list(self._held.items()):
+            if held.phase is not _Phase.WAITING:
+                continue
+            if self._hurried:
+                self._stop([key], "shutdown")
+            elif self._running < self._limit:
+                held.phase = _Phase.RUNNING
+                self._running += 1
+                starts.append(Start(held.order))
+        return starts
+
+    def _stop(self, keys: Iterable[str], reason: StopReason) -> list[Instruction]:
+        stops: list[Instruction] = []
+        for key in keys:
+            held = self._held.get(key)
+            if held is None:
+                continue
+            if held.phase is _Phase.WAITING:
+                del self._held[key]
+                self._owed[key] = report_stopped(key, held.order.fence, reason)
+            elif held.phase is _Phase.RUNNING:
+                held.phase = _Phase.STOPPING
+                stops.append(Stop(key, reason))
+        return stops
+
+    def _abandon(self, keys: Iterable[str], why: str) -> list[Instruction]:
+        orders: list[Instruction] = []
+        for key in keys:
+            held = self._held.get(key)
+            if held is None or held.phase is _Phase.ABANDONED:
+                continue
+            if held.phase is _Phase.WAITING:
+                del self._held[key]
+                self._remember(key)
+            else:
+                held.phase = _Phase.ABANDONED
+                orders.append(Abandon(key, why))
+        return orders

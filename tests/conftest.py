@@ -1,0 +1,24 @@
+"""What holds for every test: patience on slow machines, and no server but the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Shared cores stall for seconds; how long an example takes says nothing about the code.
+settings.register_profile(
+    "rota", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("rota")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nobody_elses_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Clients look for a local server by themselves; here they find only those of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.delenv("ROTA_URL", raising=False)
+        patch.delenv("ROTA_TOKEN", raising=False)
+        yield

@@ -1,0 +1,261 @@
+"""The rules of this house: each takes a source text and answers what is wrong in it, by line.
+
+Pure, so that `test_rules.py` can show each of them a text that must fail.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import NamedTuple
+
+FUNCTION_LINES_MAX = 40
+FILE_LINES_MAX = 400
+OPENING_CHARS_MAX = 200
+
+VAGUE_WORDS = (
+    *("util", "utils", "helper", "helpers", "common", "misc"),
+    *("manager", "managers", "handler", "handlers", "base"),
+)
+VAGUE_CLASS_ENDINGS = ("Manager", "Handler", "Helper", "Helpers", "Util", "Utils")
+
+SET_BUILTINS = ("set", "frozenset")
+SET_TYPES = ("Set", "FrozenSet", "AbstractSet", "MutableSet")
+SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
+
+# One letter of each is in brackets, so that this file does not find itself.
+UNFINISHED = re.compile(r"\b(?:[T]ODO|[F]IXME|[X]XX|[H]ACK)\b")
+MACHINE = re.compile(
+    r"(?<![\w.}/-])/(?:[w]ork|[r]oot|[o]pt/(?:pypi|wheels))\b|[p]ypi\.org|[p]ythonhosted\.org"
+)
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong, and where."""
+
+    line: int
+    message: str
+
+
+def long_functions(source: str) -> list[Finding]:
+    """Functions of more lines of code than one screen holds."""
+    code = _code_lines(source)
+    return [
+        Finding(
+            node.lineno, f"{node.name} has {length} lines of code, {FUNCTION_LINES_MAX} at most"
+        )
+        for node in _functions(source)
+        if (length := _length(node, code)) > FUNCTION_LINES_MAX
+    ]
+
+
+def long_file(source: str) -> list[Finding]:
+    """A file of more lines than one thought needs."""
+    count = len(source.splitlines())
+    if count <= FILE_LINES_MAX:
+        return []
+    return [Finding(count, f"{count} lines, {FILE_LINES_MAX} at most")]
+
+
+def sets(source: str) -> list[Finding]:
+    """Anything that could be iterated in the order of a hash."""
+    return [
+        Finding(node.lineno, f"{what}: sets iterate in hash order, use a dict or a tuple")
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.expr) and (what := _set_in(node))
+    ]
+
+
+def missing_opening(source: str) -> list[Finding]:
+    """A module that does not open with one sentence saying its duty."""
+    docstring = ast.get_docstring(ast.parse(source)) or ""
+    paragraph = " ".join(docstring.split("\n\n")[0].split())
+    if not paragraph:
+        return [Finding(1, "no docstring: say in one sentence what this module is for")]
+    if not paragraph.endswith((".", "!", "?")):
+        return [Finding(1, f"the docstring's opening is not a sentence: {paragraph!r}")]
+    sentence = re.split(r"(?<=[.!?])\s", paragraph)[0]
+    if len(sentence) > OPENING_CHARS_MAX:
+        return [Finding(1, f"the opening sentence is too long: {len(sentence)} characters")]
+    return []
+
+
+def vague_path(path: PurePath) -> list[Finding]:
+    """A module or package whose name says nothing."""
+    words = [word for part in path.with_suffix("").parts for word in part.lower().split("_")]
+    return [Finding(1, f"{word!r} says nothing: name the duty") for word in words if _vague(word)]
+
+
+def vague_classes(source: str) -> list[Finding]:
+    """Classes named after nothing one could say in an incident."""
+    return [
+        Finding(node.lineno, f"{node.name}: name the noun, not the pattern")
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef) and node.name.endswith(VAGUE_CLASS_ENDINGS)
+    ]
+
+
+def mocks(source: str) -> list[Finding]:
+    """Mocks of our own code: pure rooms need none, the others take the shipped fakes."""
+    return [
+        Finding(node.lineno, "no mocks: use the in-memory store or the in-process transport")
+        for node in ast.walk(ast.parse(source))
+        if (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unittest"))
+        or (isinstance(node, ast.Import) and any(n.name.startswith("unittest") for n in node.names))
+    ]
+
+
+def unfinished(text: str) -> list[Finding]:
+    """Words by which people put work off."""
+    return _matches(UNFINISHED, text, "finish it, or write an issue")
+
+
+def machine_paths(text: str) -> list[Finding]:
+    """Places that exist only on somebody's machine."""
+    return _matches(MACHINE, text, "the next reader does not have this")
+
+
+def unreasoned_limits(source: str) -> list[Finding]:
+    """Limits without a sentence under them that gives the reason."""
+    body = ast.parse(source).body
+    following: list[ast.stmt | None] = [*body[1:], None]
+    return [
+        Finding(statement.lineno, f"{name}: say why below it")
+        for statement, after in zip(body, following, strict=True)
+        for name in _constants(statement)
+        if after is None or not _is_text(after)
+    ]
+
+
+def limits(source: str) -> dict[str, int]:
+    """The named limits of a module, and their lines."""
+    return {
+        name: statement.lineno
+        for statement in ast.parse(source).body
+        for name in _constants(statement)
+    }
+
+
+def names_read(source: str) -> dict[str, int]:
+    """Every name that the code reads (importing alone is not reading), and how often."""
+    counts: dict[str, int] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            counts[node.id] = counts.get(node.id, 0) + 1
+        elif isinstance(node, ast.Attribute):
+            counts[node.attr] = counts.get(node.attr, 0) + 1
+    return counts
+
+
+def unused_limits(source: str, read: Mapping[str, int]) -> list[Finding]:
+    """Limits that nothing holds to."""
+    return [
+        Finding(line, f"{name} limits nothing: use it or remove it")
+        for name, line in limits(source).items()
+        if name not in read
+    ]
+
+
+def public_names(source: str) -> list[str]:
+    """What a package's `__init__.py` brings into view, `__all__` aside; sorted."""
+    names: list[str] = []
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.ImportFrom) and statement.module != "__future__":
+            names += [alias.asname or alias.name for alias in statement.names]
+        elif isinstance(statement, ast.Import):
+            names += [alias.asname or alias.name.split(".")[0] for alias in statement.names]
+        elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.append(statement.name)
+        else:
+            names += _targets(statement)
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def _functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _length(function: ast.FunctionDef | ast.AsyncFunctionDef, code: Mapping[int, bool]) -> int:
+    prose = {
+        line: True
+        for node in ast.walk(function)
+        if isinstance(node, ast.stmt) and _is_text(node)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = range(function.lineno, (function.end_lineno or function.lineno) + 1)
+    return sum(1 for line in lines if line in code and line not in prose)
+
+
+def _code_lines(source: str) -> dict[int, bool]:
+    layout = (
+        *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
+        *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
+    )
+    return {
+        line: True
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type not in layout
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def _set_in(node: ast.expr) -> str:
+    match node:
+        case ast.Set() | ast.SetComp():
+            return "a set"
+        case ast.Name(id=name) if name in SET_BUILTINS + SET_TYPES:
+            return name
+        case ast.Attribute(attr=name) if name in SET_TYPES:
+            return name
+        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, SET_OPERATORS):
+            return "arithmetic on keys" if _is_view(left) or _is_view(right) else ""
+        case _:
+            return ""
+
+
+def _is_view(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("keys", "items")
+    )
+
+
+def _vague(word: str) -> bool:
+    return word in VAGUE_WORDS
+
+
+def _matches(pattern: re.Pattern[str], text: str, advice: str) -> list[Finding]:
+    return [
+        Finding(number, f"{match.group()!r}: {advice}")
+        for number, line in enumerate(text.splitlines(), start=1)
+        for match in pattern.finditer(line)
+    ]
+
+
+def _targets(statement: ast.stmt) -> list[str]:
+    match statement:
+        case ast.Assign(targets=targets):
+            return [target.id for target in targets if isinstance(target, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return [name]
+        case _:
+            return []
+
+
+def _constants(statement: ast.stmt) -> list[str]:
+    return [name for name in _targets(statement) if name.isupper() and not name.startswith("_")]

@@ -1,0 +1,52 @@
+"""The import contracts hold, and a house that breaks one is caught."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.tree import ROOT, SOURCE
+
+
+def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the contracts of `root/pyproject.toml` over `root/src`."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_imports_point_down() -> None:
+    run = lint_imports(ROOT)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "contract"),
+    [
+        ("core/model.py", "import time", "The core is pure"),
+        ("core/model.py", "import rota.store", "Rooms: imports only point down"),
+        ("wire/jobs.py", "import rota.core.model", "The public contract does not know the inside"),
+        ("api/__init__.py", "import rota.core.scheduler", "Only the engine steps the scheduler"),
+        ("leftovers.py", '"""A room nobody declared."""', "Rooms: imports only point down"),
+    ],
+)
+def test_a_house_that_breaks_a_contract_is_caught(
+    tmp_path: Path, module: str, line: str, contract: str
+) -> None:
+    shutil.copytree(SOURCE, tmp_path / "src" / "rota")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / "src" / "rota" / module).open("a", encoding="utf-8") as file:
+        file.write(f"\n{line}\n")
+    run = lint_imports(tmp_path)
+    assert run.returncode == 1
+    assert f"{contract} BROKEN" in run.stdout, run.stdout + run.stderr

@@ -1,0 +1,153 @@
+"""What the documents say is still true: generated ones are fresh, commands and files exist."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rota.core import lifecycle
+from rota.core.model import ExecutionState, JobState
+from tests.tidy.tree import ROOT, SOURCE, all_files, python_files, shown
+
+MAKE_WORD = re.compile(r"(?:^|[`\s|])make ([a-z][a-z-]*)")
+LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+PATH = re.compile(r"`([\w./-]+/[\w./-]*|[\w-]+\.(?:md|toml|py))`")
+KINDS = ("added", "changed", "deprecated", "removed", "fixed", "security")
+PROSE_OF_PATHS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "STYLE.md", "docs/decisions", "changes")
+
+
+def documents(*names: str) -> list[Path]:
+    """The Markdown files with these paths or in these folders (none named: all of them)."""
+    files = [path for path in all_files() if path.suffix == ".md"]
+    return [path for path in files if not names or shown(path).startswith(names)]
+
+
+def make_words(text: str) -> list[str]:
+    """The doors that a text tells people to use; prose such as "make sure" is not in code marks."""
+    marked = re.findall(r"```.*?```|`[^`\n]+`", text, flags=re.DOTALL)
+    return [word for piece in marked for word in MAKE_WORD.findall(piece)]
+
+
+def doors() -> list[str]:
+    """The targets of the Makefile."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return re.findall(r"^([a-z][a-z-]*):", text, flags=re.MULTILINE)
+
+
+def stale_paths(text: str) -> Iterator[str]:
+    """Paths of ours that a text names and that are not there."""
+    for name in PATH.findall(text):
+        places = (ROOT / name, ROOT / "src" / name, SOURCE / name, ROOT / "docs" / name)
+        if not any(place.exists() for place in places):
+            yield name
+
+
+def test_the_lifecycle_page_is_drawn_from_the_tables() -> None:
+    render = runpy.run_path(str(ROOT / "tools" / "generate_lifecycle.py"))["render"]
+    page = (ROOT / "docs" / "job-lifecycle.md").read_text(encoding="utf-8")
+    assert page == render(), "stale: run `make docs`"
+
+
+def test_every_state_and_verb_has_its_sentence() -> None:
+    assert list(lifecycle.JOB_STATE_MEANING) == list(JobState)
+    assert list(lifecycle.EXECUTION_STATE_MEANING) == list(ExecutionState)
+    assert list(lifecycle.JOB_VERB_MEANING) == list(lifecycle.JobVerb)
+    assert list(lifecycle.EXECUTION_VERB_MEANING) == list(lifecycle.ExecutionVerb)
+
+
+@pytest.mark.parametrize("path", documents(), ids=shown)
+def test_every_door_that_a_document_names_exists(path: Path) -> None:
+    words = make_words(path.read_text(encoding="utf-8"))
+    assert [word for word in words if word not in doors()] == []
+
+
+def test_the_readme_names_the_doors_of_a_first_visit() -> None:
+    words = make_words((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert {"run", "test"} <= set(words)
+
+
+def test_the_ci_script_uses_doors_that_exist() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    words = re.findall(r"\bmake ([a-z-]+)", script)
+    assert "test" in words
+    assert [word for word in words if word not in doors()] == []
+
+
+def test_every_door_is_described() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    described = re.findall(r"^([a-z][a-z-]*):.*## \S", text, flags=re.MULTILINE)
+    phony = re.findall(r"^\.PHONY: (\S+)$", text, flags=re.MULTILINE)
+    assert doors() == described == phony
+
+
+@pytest.mark.parametrize("path", documents(), ids=shown)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    links = LINK.findall(path.read_text(encoding="utf-8"))
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", documents(*PROSE_OF_PATHS), ids=shown)
+def test_every_file_that_prose_names_exists(path: Path) -> None:
+    assert list(stale_paths(path.read_text(encoding="utf-8"))) == []
+
+
+def test_every_document_that_code_names_exists() -> None:
+    present = [path.name for path in documents()]
+    missing = [
+        f"{shown(path)}: {name}"
+        for path in python_files("src", "tools", "benchmarks", "tests")
+        for name in re.findall(r"\b[\w-]+\.md\b", path.read_text(encoding="utf-8"))
+        if name not in present
+    ]
+    assert not missing, "\n".join(["", *missing])
+
+
+@pytest.mark.parametrize("path", documents("docs/decisions/"), ids=shown)
+def test_every_decision_has_its_three_parts(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
+    assert headings == ["Context", "Choice", "Consequences"]
+    assert text.startswith(f"# {path.name[:4]}: ")
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    numbers = [int(path.name[:4]) for path in documents("docs/decisions/")]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_every_changelog_fragment_says_its_issue_and_kind() -> None:
+    names = [path.name for path in documents("changes/") if path.name != "README.md"]
+    pattern = re.compile(rf"\d+(\.[a-z0-9-]+)?\.({'|'.join(KINDS)})\.md")
+    assert [name for name in names if not pattern.fullmatch(name)] == []
+
+
+def test_a_door_or_file_that_is_missing_would_be_noticed() -> None:
+    assert make_words("run `make dinner`, make sure;\n```\n$ make test\n```") == ["dinner", "test"]
+    assert list(stale_paths("see `core/nowhere.py` and `core/model.py`")) == ["core/nowhere.py"]
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = [re.split(r"[^\w-]", line)[0] for line in project["dependencies"]]
+    page = next(iter(documents("docs/decisions/0007"))).read_text(encoding="utf-8")
+    reasons = re.findall(r"^\| ([\w-]+) \|", page, flags=re.MULTILINE)[1:]
+    assert sorted(reasons) == sorted(needed)
+
+
+def test_every_command_in_the_readme_exists() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(?:sh|console|bash)?\n(.*?)```", readme, flags=re.DOTALL)
+    words = re.findall(r"\brota ([a-z][a-z-]*)", "\n".join(blocks))
+    run = subprocess.run(
+        [sys.executable, "-m", "rota", "--help"], capture_output=True, text=True, check=True
+    )
+    assert words, "the README shows no command"
+    known = re.findall(r"^  ([a-z][a-z-]*)  ", run.stdout, flags=re.MULTILINE)
+    assert [word for word in words if word not in known] == []

@@ -1,0 +1,48 @@
+"""What users import stays light, and shows exactly what it promises."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.tidy import rules
+from tests.tidy.tree import SOURCE
+
+HEAVY = (
+    *("rota.core", "rota.store", "rota.engine", "rota.api", "rota.worker", "rota.cli"),
+    *("starlette", "uvicorn", "apsw", "click", "rich"),
+)
+
+
+def modules_after(statement: str) -> list[str]:
+    """What a fresh interpreter has loaded after this statement."""
+    script = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run(
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded: list[str] = json.loads(run.stdout)
+    return loaded
+
+
+def heavy(loaded: list[str]) -> list[str]:
+    """Those of them that a client must not pay for."""
+    return [
+        name for name in loaded if name.startswith(tuple(f"{h}." for h in HEAVY)) or name in HEAVY
+    ]
+
+
+def test_the_sdk_loads_nothing_of_the_server() -> None:
+    assert heavy(modules_after("import rota.sdk")) == []
+
+
+def test_loading_the_server_would_be_noticed() -> None:
+    assert heavy(modules_after("import rota.store.protocol"))
+
+
+def test_the_sdk_shows_exactly_what_it_promises() -> None:
+    import rota.sdk
+
+    source = (SOURCE / "sdk" / "__init__.py").read_text(encoding="utf-8")
+    assert rules.public_names(source) == sorted(rota.sdk.__all__)
+    assert [name for name in rota.sdk.__all__ if not hasattr(rota.sdk, name)] == []

@@ -1,0 +1,281 @@
+"""The worker's pure machine: what it holds, runs and owes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from rota.worker.instructions import Abandon, Start, Stop
+from rota.worker.reports import report_noop
+from rota.worker.session import LEASE_MARGIN, Session
+from tests.worker.orders import TTL, answer, order, registration
+
+
+@pytest.fixture
+def session() -> Session:
+    fresh = Session(concurrency=4)
+    fresh.registered(registration())
+    return fresh
+
+
+def running(session: Session, *names: str, at: float = 0.0) -> None:
+    """The session runs these, and the server has heard so."""
+    session.answered(session.call(at), answer(*(order(name) for name in names)), at)
+    session.answered(session.call(at), answer(), at)
+
+
+def test_an_order_is_started_once_however_often_it_is_delivered(session: Session) -> None:
+    first = session.answered(session.call(0), answer(order("a")), 0)
+    again = session.answered(session.call(1), answer(order("a")), 1)
+    assert first == [Start(order("a"))]
+    assert again == []
+
+
+def test_an_order_that_comes_again_after_its_report_was_heard_is_not_started(
+    session: Session,
+) -> None:
+    running(session, "a")
+    old = session.call(1)
+    session.ended(report_noop("a", 7))
+    new = session.call(1)
+    assert new.carried == ("a",)
+    session.answered(new, answer(), 2)
+    assert session.answered(old, answer(order("a")), 2) == []
+    assert session.owed == 0
+
+
+def test_a_grant_older_than_half_its_lease_is_not_taken_and_never_named(session: Session) -> None:
+    call = session.call(0)
+    assert session.answered(call, answer(order("a")), TTL / 2 + 0.1) == []
+    assert session.call(10).spec.executions == []
+
+
+def test_the_time_a_server_held_the_poll_does_not_make_a_grant_old(session: Session) -> None:
+    call = session.call(0)
+    assert session.answered(call, answer(order("a"), held_for=8), 8.1) == [Start(order("a"))]
+    assert session.next_deadline() == pytest.approx(8 + TTL * (1 - LEASE_MARGIN))
+
+
+def test_a_server_cannot_claim_to_have_held_a_poll_longer_than_it_took(session: Session) -> None:
+    session.answered(session.call(0), answer(order("a"), held_for=100), 1)
+    assert session.next_deadline() == pytest.approx(1 + TTL * (1 - LEASE_MARGIN))
+
+
+def test_a_renewal_counts_from_the_sending_of_the_call_not_from_its_answer(
+    session: Session,
+) -> None:
+    running(session, "a")
+    session.answered(session.call(4), answer(held_for=3), 7)
+    assert session.next_deadline() == pytest.approx(4 + TTL * (1 - LEASE_MARGIN))
+
+
+def test_what_loses_its_lease_is_abandoned_at_once_and_not_reported(session: Session) -> None:
+    running(session, "a")
+    assert session.expire(TTL * (1 - LEASE_MARGIN) - 0.01) == []
+    (gone,) = session.expire(TTL)
+    assert isinstance(gone, Abandon)
+    assert session.expire(TTL + 1) == []
+    assert session.held == 1, "its processes are still being ended"
+    session.ended(report_noop("a", 7))
+    assert (session.held, session.owed) == (0, 0)
+
+
+def test_an_expired_execution_is_not_named_even_before_anybody_looked(session: Session) -> None:
+    running(session, "a")
+    assert session.call(TTL + 1).named == ()
+
+
+def test_an_abandoned_execution_is_not_revived_by_a_late_answer(session: Session) -> None:
+    running(session, "a")
+    late = session.call(10)
+    session.expire(TTL)
+    session.answered(late, answer(), TTL + 1)
+    assert session.next_deadline() is None
+    assert session.call(TTL + 1).named == ()
+
+
+def test_a_report_is_owed_until_a_call_that_carried_it_is_answered(session: Session) -> None:
+    running(session, "a")
+    session.ended(report_noop("a", 7))
+    lost = session.call(1)
+    assert lost.carried == ("a",)
+    session.failed(lost)
+    again = session.call(2)
+    assert again.carried == ("a",)
+    session.answered(again, answer(), 2)
+    assert session.owed == 0
+    assert session.call(3).carried == ()
+
+
+def test_a_report_on_its_way_is_not_sent_a_second_time_beside_it(session: Session) -> None:
+    running(session, "a", "b")
+    session.ended(report_noop("a", 7))
+    first = session.call(1)
+    session.ended(report_noop("b", 7))
+    second = session.call(1)
+    assert (first.carried, second.carried) == (("a",), ("b",))
+
+
+def test_a_refused_report_is_dropped(session: Session) -> None:
+    running(session, "a")
+    session.ended(report_noop("a", 7))
+    call = session.call(1)
+    session.failed(call)
+    session.answered(session.call(2), answer(lost=["a"]), 2)
+    assert session.owed == 0
+
+
+def test_what_the_server_took_back_is_abandoned(session: Session) -> None:
+    running(session, "a", "b")
+    told = session.answered(session.call(1), answer(lost=["a"]), 1)
+    assert told == [Abandon("a", "the server took it back")]
+
+
+def test_a_cancelled_execution_is_stopped_once_though_the_server_repeats_itself(
+    session: Session,
+) -> None:
+    running(session, "a")
+    assert session.answered(session.call(1), answer(cancel=["a"]), 1) == [Stop("a", "cancelled")]
+    assert session.answered(session.call(2), answer(cancel=["a"]), 2) == []
+
+
+def test_a_second_call_is_wanted_beside_an_open_one_only_for_reports(session: Session) -> None:
+    running(session, "a")
+    session.call(1)
+    assert not session.wants_call(1)
+    session.ended(report_noop("a", 7))
+    assert session.wants_call(1)
+    session.call(1)
+    assert not session.wants_call(1), "two are open: the older one is about to end"
+
+
+def test_a_call_beside_an_open_one_denies_nothing_and_renews_what_was_named(
+    session: Session,
+) -> None:
+    running(session, "a", "b")
+    open_poll = session.call(1)
+    session.ended(report_noop("a", 7))
+    beside = session.call(3)
+    assert beside.spec.executions is None
+    crossing = session.answered(open_poll, answer(order("c")), 3)
+    assert crossing == [Start(order("c"))]
+    session.answered(beside, answer(), 4)
+    full = session.call(4)
+    assert [one.execution_id for one in full.spec.executions or []] == ["b", "c"]
+
+
+def test_calls_beside_open_ones_end_in_time_for_a_full_one(session: Session) -> None:
+    running(session, "a", "b")
+    session.call(10)
+    session.ended(report_noop("a", 7))
+    beside = session.call(14)
+    assert beside.spec.wait.seconds == pytest.approx(1.0)
+    session.ended(report_noop("b", 7))
+    assert not session.wants_call(15.1)
+
+
+def test_room_counts_what_runs_and_reports_that_are_not_on_their_way(session: Session) -> None:
+    running(session, "a", "b", "c")
+    assert session.call(1).spec.max == 1
+    session.ended(report_noop("a", 7))
+    assert session.call(1).spec.max == 2
+
+
+def test_orders_beyond_the_limit_wait_for_room_and_are_named_meanwhile(session: Session) -> None:
+    orders = [order(name) for name in "abcdef"]
+    started = session.answered(session.call(0), answer(*orders), 0)
+    assert started == [Start(one) for one in orders[:4]]
+    assert len(session.call(1).named) == 6
+    assert session.ended(report_noop("a", 7)) == [Start(orders[4])]
+
+
+def test_an_order_cancelled_while_it_waits_for_room_is_reported_and_never_started(
+    session: Session,
+) -> None:
+    session.answered(session.call(0), answer(*(order(name) for name in "abcde")), 0)
+    assert session.answered(session.call(1), answer(cancel=["e"]), 1) == []
+    (report,) = session.call(1).spec.completed
+    assert (report.execution_id, report.status) == ("e", "cancelled")
+    assert session.ended(report_noop("a", 7)) == []
+
+
+def test_progress_travels_with_the_next_full_call(session: Session) -> None:
+    running(session, "a")
+    session.progressed("a", 0.5, "half")
+    (named,) = session.call(1).spec.executions or []
+    assert not isinstance(named, str)
+    assert (named.progress, named.message, named.fence) == (0.5, "half", 7)
+
+
+def test_a_draining_worker_asks_for_nothing_and_is_done_when_all_is_told(session: Session) -> None:
+    running(session, "a")
+    poll = session.call(1)
+    session.drain()
+    assert session.wants_call(1)
+    told = session.call(1)
+    assert told.spec.max == 0
+    session.answered(poll, answer(), 1)
+    session.ended(report_noop("a", 7))
+    session.answered(told, answer(), 1)
+    assert not session.done
+    last = session.call(2)
+    assert last.carried == ("a",)
+    session.answered(last, answer(), 2)
+    assert session.done
+
+
+def test_a_hurried_worker_stops_what_runs_and_gives_back_what_waits(session: Session) -> None:
+    session.answered(session.call(0), answer(*(order(name) for name in "abcde")), 0)
+    stops = session.hurry()
+    assert stops == [Stop(name, "shutdown") for name in "abcd"]
+    (report,) = session.call(1).spec.completed
+    assert (report.execution_id, report.status, report.retryable) == ("e", "failed", True)
+    assert msgspec.json.decode(report.error) == {"message": "worker was told to stop"}
+
+
+def test_a_forgotten_worker_abandons_everything_and_keeps_its_reports(session: Session) -> None:
+    running(session, "a", "b")
+    session.ended(report_noop("a", 7))
+    old = session.call(1)
+    assert session.forgotten("gone") == [Abandon("b", "gone")]
+    assert session.answered(old, answer(order("c")), 1) == [], "an answer to the old identity"
+    assert session.call(2).carried == ("a",)
+
+
+def test_a_report_that_the_server_cannot_take_is_found_and_replaced(session: Session) -> None:
+    running(session, "a", "b")
+    for name in "ab":
+        report = report_noop(name, 7)
+        report.result = msgspec.Raw(b'"bad"')
+        session.ended(report)
+    assert session.refused(session.call(1), "no good")
+    alone = session.call(2)
+    assert alone.carried == ("a",)
+    assert session.refused(alone, "no good")
+    (mended,) = session.call(3).spec.completed
+    assert mended.status == "failed"
+    assert b"no good" in bytes(mended.error)
+
+
+def test_a_call_without_reports_that_is_refused_cannot_be_mended(session: Session) -> None:
+    assert not session.refused(session.call(1), "no good")
+
+
+def test_large_results_are_spread_over_several_calls(session: Session) -> None:
+    running(session, *"abcd")
+    for name in "abcd":
+        report = report_noop(name, 7)
+        report.result = msgspec.Raw(b'"' + b"x" * 3_000_000 + b'"')
+        session.ended(report)
+    first = session.call(1)
+    assert first.carried == ("a", "b")
+    assert session.call(1).carried == ("c", "d")
+
+
+def test_a_heartbeat_renews_what_the_server_has_heard_of(session: Session) -> None:
+    running(session, "a")
+    beat = session.beat(9)
+    from rota.wire.workers import HeartbeatAnswer
+
+    assert session.beaten(beat, HeartbeatAnswer(cancel=["a"], lost=[])) == [Stop("a", "cancelled")]
+    assert session.next_deadline() == pytest.approx(9 + TTL * (1 - LEASE_MARGIN))

@@ -1,0 +1,121 @@
+"""What holds for the session whatever servers, networks and jobs do."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from rota.worker.instructions import Abandon, Call, Instruction, Start
+from rota.worker.reports import report_noop
+from rota.worker.session import Session
+from tests.worker.orders import TTL, answer, order, registration
+
+NAMES = st.sampled_from([f"e{number}" for number in range(12)])
+
+
+class AnyConversation(RuleBasedStateMachine):
+    """A server that grants, repeats, cancels and takes back; answers that come late or never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.session = Session(concurrency=3)
+        self.session.registered(registration())
+        self.open: list[Call] = []
+        self.started: list[str] = []
+        self.alive: dict[str, float] = {}
+        """Running, with the latest moment until which the server may believe in it."""
+        self.dying: list[str] = []
+        self.unheard: set[str] = set()
+        """Ended and reported, but no call that carried it was answered."""
+
+    def obey(self, instructions: list[Instruction], lease_until: float) -> None:
+        for instruction in instructions:
+            if isinstance(instruction, Start):
+                name = instruction.order.execution_id
+                assert name not in self.started, "started twice"
+                self.started.append(name)
+                self.alive[name] = lease_until
+            elif isinstance(instruction, Abandon):
+                self.dying.append(instruction.execution_id)
+                del self.alive[instruction.execution_id]
+
+    @rule(seconds=st.floats(0, TTL))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.obey(self.session.expire(self.now), 0)
+
+    @rule()
+    def call(self) -> None:
+        if self.session.wants_call(self.now):
+            self.open.append(self.session.call(self.now))
+
+    @rule(
+        data=st.data(),
+        granted=st.lists(NAMES, max_size=3),
+        cancel=st.lists(NAMES, max_size=2),
+        lost=st.lists(NAMES, max_size=1),
+    )
+    def answer(
+        self, data: st.DataObject, granted: list[str], cancel: list[str], lost: list[str]
+    ) -> None:
+        if not self.open:
+            return
+        call = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
+        for name in call.named:
+            if name in self.alive:
+                self.alive[name] = max(self.alive[name], call.sent_at + TTL)
+        self.unheard -= {*call.carried, *lost}
+        held_for = self.now - call.sent_at
+        reply = answer(*map(order, granted), held_for=held_for, cancel=cancel, lost=lost)
+        self.obey(self.session.answered(call, reply, self.now), self.now + TTL)
+
+    @rule(data=st.data())
+    def answer_is_lost(self, data: st.DataObject) -> None:
+        if self.open:
+            self.session.failed(self.open.pop(data.draw(st.integers(0, len(self.open) - 1))))
+
+    @rule(data=st.data())
+    def job_ends(self, data: st.DataObject) -> None:
+        running = [*self.alive, *self.dying]
+        if not running:
+            return
+        name = data.draw(st.sampled_from(running))
+        if name in self.alive:
+            del self.alive[name]
+            self.unheard.add(name)
+        else:
+            self.dying.remove(name)
+        self.obey(self.session.ended(report_noop(name, 7)), self.now + TTL)
+
+    @rule()
+    def server_forgets_the_worker(self) -> None:
+        self.open.clear()
+        self.obey(self.session.forgotten("forgotten"), 0)
+
+    @invariant()
+    def nothing_runs_past_its_lease(self) -> None:
+        assert all(until > self.now for until in self.alive.values())
+
+    @invariant()
+    def never_more_than_the_limit_runs(self) -> None:
+        assert len(self.alive) + len(self.dying) <= 3
+
+    @invariant()
+    def a_report_is_owed_until_it_is_heard(self) -> None:
+        assert self.unheard <= set(self.session._owed)
+
+    def teardown(self) -> None:
+        for call in self.open:
+            self.session.failed(call)
+        carried: set[str] = set()
+        while self.session.owed:
+            call = self.session.call(self.now)
+            carried.update(call.carried)
+            self.session.answered(call, answer(), self.now)
+        assert self.unheard <= carried
+
+
+TestAnyConversation = AnyConversation.TestCase
+TestAnyConversation.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
