@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rota.worker.instructions import Abandon, Call, Instruction, Start
 from rota.worker.reports import report_noop
@@ -26,31 +26,33 @@ class AnyConversation(RuleBasedStateMachine):
         self.started: list[str] = []
         self.alive: dict[str, float] = {}
         """Running, with the latest moment until which the server may believe in it."""
+        self.granted: dict[str, float] = {}
         self.dying: list[str] = []
         self.unheard: set[str] = set()
         """Ended and reported, but no call that carried it was answered."""
 
-    def obey(self, instructions: list[Instruction], lease_until: float) -> None:
+    def obey(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             if isinstance(instruction, Start):
                 name = instruction.order.execution_id
                 assert name not in self.started, "started twice"
                 self.started.append(name)
-                self.alive[name] = lease_until
+                self.alive[name] = self.granted[name]
             elif isinstance(instruction, Abandon):
                 self.dying.append(instruction.execution_id)
                 del self.alive[instruction.execution_id]
 
-    @rule(seconds=st.floats(0, TTL))
+    @rule(seconds=st.sampled_from([0.5, TTL / 3, TTL / 2, TTL]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        self.obey(self.session.expire(self.now), 0)
+        self.obey(self.session.expire(self.now))
 
+    @precondition(lambda self: self.session.wants_call(self.now))
     @rule()
     def call(self) -> None:
-        if self.session.wants_call(self.now):
-            self.open.append(self.session.call(self.now))
+        self.open.append(self.session.call(self.now))
 
+    @precondition(lambda self: self.open)
     @rule(
         data=st.data(),
         granted=st.lists(NAMES, max_size=3),
@@ -60,39 +62,41 @@ class AnyConversation(RuleBasedStateMachine):
     def answer(
         self, data: st.DataObject, granted: list[str], cancel: list[str], lost: list[str]
     ) -> None:
-        if not self.open:
-            return
         call = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
         for name in call.named:
+            until = max(self.granted[name], call.sent_at + TTL)
+            self.granted[name] = until
             if name in self.alive:
-                self.alive[name] = max(self.alive[name], call.sent_at + TTL)
+                self.alive[name] = until
+        for name in granted:
+            self.granted.setdefault(name, self.now + TTL)
         self.unheard -= {*call.carried, *lost}
         held_for = self.now - call.sent_at
         reply = answer(*map(order, granted), held_for=held_for, cancel=cancel, lost=lost)
-        self.obey(self.session.answered(call, reply, self.now), self.now + TTL)
+        self.obey(self.session.answered(call, reply, self.now))
 
+    @precondition(lambda self: self.open)
     @rule(data=st.data())
     def answer_is_lost(self, data: st.DataObject) -> None:
-        if self.open:
-            self.session.failed(self.open.pop(data.draw(st.integers(0, len(self.open) - 1))))
+        self.session.failed(self.open.pop(data.draw(st.integers(0, len(self.open) - 1))))
 
+    @precondition(lambda self: self.alive or self.dying)
     @rule(data=st.data())
     def job_ends(self, data: st.DataObject) -> None:
         running = [*self.alive, *self.dying]
-        if not running:
-            return
         name = data.draw(st.sampled_from(running))
         if name in self.alive:
             del self.alive[name]
             self.unheard.add(name)
         else:
             self.dying.remove(name)
-        self.obey(self.session.ended(report_noop(name, 7)), self.now + TTL)
+        self.obey(self.session.ended(report_noop(name, 7)))
 
+    @precondition(lambda self: len(self.started) > 4)
     @rule()
     def server_forgets_the_worker(self) -> None:
         self.open.clear()
-        self.obey(self.session.forgotten("forgotten"), 0)
+        self.obey(self.session.forgotten("forgotten"))
 
     @invariant()
     def nothing_runs_past_its_lease(self) -> None:
@@ -118,4 +122,4 @@ class AnyConversation(RuleBasedStateMachine):
 
 
 TestAnyConversation = AnyConversation.TestCase
-TestAnyConversation.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAnyConversation.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)

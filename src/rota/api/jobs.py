@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from rota.api.paging import Cursor, Limit, cut, read_id_cursor
+from rota.api.parts import Parts
 from rota.api.problems import invalid, not_found
 from rota.api.recall import (
     expect,
@@ -25,6 +26,7 @@ from rota.core.errors import Invalid
 from rota.core.inputs import AnyInput, Cancel, Delete, Execute, Recall, Retry, Submit
 from rota.core.model import JobId, JobRecord, JobState, WorkerId
 from rota.core.outcome import AnyReceipt, ExecutionAnswer, JobAnswer, JobGone, JobsAccepted
+from rota.engine.ports import Brain
 from rota.store.protocol import Catalog, JobQuery
 from rota.wire.jobs import (
     BatchAnswer,
@@ -102,7 +104,7 @@ async def _submit(
 
 async def show_job(call: Call[None, NoQuery]) -> JobView:
     """One job."""
-    return job_view(await find_job(call.parts.catalog, job_id_in(call)))
+    return _with_progress(call.parts.brain, await find_job(call.parts.catalog, job_id_in(call)))
 
 
 async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
@@ -120,14 +122,24 @@ async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
         before=read_id_cursor(asked.cursor),
         limit=asked.limit + 1,
     )
-    return await job_page(call.parts.catalog, query)
+    return await job_page(call.parts, query)
 
 
-async def job_page(catalog: Catalog, query: JobQuery) -> JobPage:
+async def job_page(parts: Parts, query: JobQuery) -> JobPage:
     """A page; the query asks for one more than is shown, to know whether there is a next."""
-    found = await catalog.find_jobs(query)
+    found = await parts.catalog.find_jobs(query)
     items, next_cursor = cut(found, query.limit - 1, lambda job: job.id)
-    return JobPage([job_view(job) for job in items], next_cursor)
+    return JobPage([_with_progress(parts.brain, job) for job in items], next_cursor)
+
+
+def _with_progress(brain: Brain, job: JobRecord) -> JobView:
+    """A running job tells more often how far it is than that is stored."""
+    view = job_view(job)
+    if job.life.state is JobState.RUNNING and brain.ready:
+        newest = brain.progress_of(job.id)
+        if newest is not None:
+            view.progress, view.message = newest[0], newest[1] or None
+    return view
 
 
 async def delete_job(call: Call[None, DeleteQuery]) -> Reply | None:

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from rota.core.glance import WorkerGlance
-from rota.core.model import Resources, WorkerState
+from rota.core.model import Resources, WorkerId, WorkerState
 from rota.engine.ports import Brain
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -56,7 +56,7 @@ class Figures(Protocol):
 class Usage(Protocol):
     """What workers last said of their machines."""
 
-    def of(self, worker_id: str) -> Mapping[str, float]:
+    def of(self, worker_id: WorkerId) -> Mapping[str, float]:
         """By kind."""
         ...
 
@@ -95,15 +95,16 @@ class ServerCollector(Collector):
     brain: Brain
     figures: Figures
     usage: Usage
-    leads: Callable[[], bool]
     disk_free: Callable[[], int | None]
 
     def collect(self) -> Iterator[Metric]:
         """One family after the other."""
-        yield from self._jobs()
-        yield from self._workers()
+        if self.brain.ready:
+            yield from self._live_jobs()
+            yield from self._workers()
+        yield from self._totals()
         yield from self._histograms()
-        yield _gauge("rota_leader", "1 on the server that decides", float(self.leads()))
+        yield _gauge("rota_leader", "1 on the server that decides", float(self.brain.ready))
         yield _gauge(
             "rota_fold_lag_seconds",
             "How far the tables are behind the journal",
@@ -112,7 +113,7 @@ class ServerCollector(Collector):
         if (free := self.disk_free()) is not None:
             yield _gauge("rota_data_disk_free_bytes", "Free space of the data disk", free)
 
-    def _jobs(self) -> Iterator[Metric]:
+    def _totals(self) -> Iterator[Metric]:
         submitted = CounterMetricFamily("rota_jobs_submitted", "Jobs accepted")
         submitted.add_metric([], self.figures.submitted())
         yield submitted
@@ -122,6 +123,8 @@ class ServerCollector(Collector):
         for (queue, status), count in self.figures.finished().items():
             finished.add_metric([status, queue], count)
         yield finished
+
+    def _live_jobs(self) -> Iterator[Metric]:
         live = GaugeMetricFamily(
             "rota_jobs", "Jobs that have not ended", labels=["status", "queue"]
         )
@@ -173,14 +176,9 @@ def _by_label(name: str, text: str, label: str, values: Mapping[str, float]) -> 
     return family
 
 
-def build_registry(collector: Collector) -> CollectorRegistry:
-    """A registry of this server alone."""
+def expose(collector: Collector) -> bytes:
+    """The text that Prometheus reads, out of a registry of this server alone."""
     registry = CollectorRegistry()
     registry.register(collector)
     ProcessCollector(registry=registry)
-    return registry
-
-
-def expose(registry: CollectorRegistry) -> bytes:
-    """The text that Prometheus reads."""
     return generate_latest(registry)

@@ -24,7 +24,6 @@ from rota.core.model import Instant, WorkerId
 from rota.engine.ports import Brain
 from rota.store.protocol import Artifacts, Catalog, Logs
 from rota.wire.jobs import BulkAnswer
-from rota.wire.service import ClusterView
 
 
 class Feed(Protocol):
@@ -46,9 +45,10 @@ class Parts:
     feed: Feed
     access: Access
     figures: Figures
-    cluster: Callable[[], ClusterView]
-    ready: Callable[[], str]
-    """Empty if it can accept and schedule, else why not."""
+    node: str
+    """This server's name in the cluster."""
+    durability: str
+    """What an answer rests on, in words."""
     version: str
     started_at: Instant
     disk_free: Callable[[], int | None] = lambda: None

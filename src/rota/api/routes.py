@@ -87,10 +87,15 @@ class Operation:
     """The media type of the answer, where that is not JSON."""
     streams_in: bool = False
     """The handler reads the body itself, piece by piece."""
-    body_optional: bool = False
     endless: bool = False
     open: bool = False
     """Needs no sign-in."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Request headers it reads, each with an example."""
+    also: Mapping[int, Any] = field(default_factory=dict)
+    """Other good answers than the usual one."""
+    patch_of: Any = None
+    """What the body, a merge patch, is a patch of."""
     examples: Mapping[str, Any] = field(default_factory=dict)
     """`body` and `answer`; each is shown in the document and tried by a test."""
 
@@ -131,10 +136,9 @@ class Server:
         query = NO_QUERY if self._no_query and not query_string else self._query.read(query_string)
         raw, body = b"", None
         if self._decode is not None:
+            require_json(scope)
             raw = await read_body(scope, receive, BODY_BYTES_MAX)
-            if raw or not self.operation.body_optional:
-                require_json(scope)
-                body = decode_json(self._decode, self.operation.body, raw)
+            body = decode_json(self._decode, self.operation.body, raw)
         elif self.operation.writes and not self.operation.streams_in:
             raw = await read_body(scope, receive, BODY_BYTES_MAX)
         key = read_key(scope, raw) if self.operation.writes else None

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from rota.api.auth import ended_cookie, session_cookie
 from rota.api.jobs import job_page
-from rota.api.metrics import amounts, worker_status
+from rota.api.metrics import CONTENT_TYPE, ServerCollector, amounts, expose, worker_status
 from rota.api.paging import Cursor, Limit, read_id_cursor
 from rota.api.problems import ProblemError
 from rota.api.routes import Call, NoQuery
@@ -41,8 +41,8 @@ async def show_ready(call: Call[None, NoQuery]) -> Health:
     """It can accept and schedule."""
     if call.parts.closing.is_set():
         raise UnavailableError("the server is stopping")
-    if reason := call.parts.ready():
-        raise UnavailableError(reason)
+    if not call.parts.brain.ready:
+        raise UnavailableError(f"not ready: {call.parts.brain.trouble}")
     return Health("ok")
 
 
@@ -78,7 +78,14 @@ async def show_stats(call: Call[None, NoQuery]) -> StatsView:
 
 async def show_cluster(call: Call[None, NoQuery]) -> ClusterView:
     """Who leads, and how durable an answer is."""
-    return call.parts.cluster()
+    parts = call.parts
+    leads = parts.brain.ready
+    return ClusterView(
+        leader=parts.node if leads else None,
+        epoch=parts.brain.epoch,
+        nodes=[{"name": parts.node, "role": "leader" if leads else "starting"}],
+        durability=parts.durability,
+    )
 
 
 async def list_dead_letters(call: Call[None, DeadLettersQuery]) -> JobPage:
@@ -91,7 +98,7 @@ async def list_dead_letters(call: Call[None, DeadLettersQuery]) -> JobPage:
         before=read_id_cursor(call.query.cursor),
         limit=call.query.limit + 1,
     )
-    return await job_page(call.parts.catalog, query)
+    return await job_page(call.parts, query)
 
 
 async def sign_in(call: Call[None, NoQuery]) -> Response:
@@ -110,3 +117,11 @@ async def sign_out(call: Call[None, NoQuery]) -> Response:
     return Response(
         status_code=204, headers={"Set-Cookie": ended_cookie(call.request.headers["host"])}
     )
+
+
+async def show_metrics(call: Call[None, NoQuery]) -> Response:
+    """The text that Prometheus reads."""
+    parts = call.parts
+
+    collector = ServerCollector(parts.brain, parts.figures, call.desk.usage, parts.disk_free)
+    return Response(expose(collector), media_type=CONTENT_TYPE)

@@ -10,7 +10,7 @@ from msgspec import Meta
 from rota.api.ids import mint_session
 from rota.api.metrics import worker_status
 from rota.api.paging import Cursor, Limit, cut, read_cursor
-from rota.api.problems import GoneAwayError, from_refusal, invalid, not_found
+from rota.api.problems import GoneAwayError, invalid, not_found
 from rota.api.recall import expect, post
 from rota.api.routes import Call, NoQuery
 from rota.api.streams import first_of, gone
@@ -90,7 +90,7 @@ async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
 async def lease_work(call: Call[LeaseSpec, NoQuery]) -> LeaseAnswer:
     """Takes reports, then waits for work as long as the worker may and is there."""
     brain, spec = call.parts.brain, call.body
-    arrived = brain.clock.now()
+    arrived = brain.clock.steady()
     wait_ms = min(spec.wait.ms, brain.timing.lease_ttl_ms // 3)
     worker_id = worker_id_in(call)
     poll = Poll(
@@ -98,17 +98,15 @@ async def lease_work(call: Call[LeaseSpec, NoQuery]) -> LeaseAnswer:
         worker_id=worker_id,
         session=spec.session,
         max_orders=spec.max,
-        until=arrived + wait_ms,
+        until=brain.clock.now() + wait_ms,
         completed=completions_of(spec.completed),
         executions=running_of(spec.executions),
     )
     answer = await _wait(call, poll)
     call.desk.usage.note(worker_id, spec.usage)
-    if answer.refusal is not None:
-        raise from_refusal(answer.refusal)
     return LeaseAnswer(
         executions=[order_view(order, brain.timing) for order in answer.orders],
-        held_for=(brain.clock.now() - arrived) / 1000,
+        held_for=(brain.clock.steady() - arrived) / 1000,
         cancel=list(answer.cancel),
         lost=list(answer.lost),
     )

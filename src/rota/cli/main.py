@@ -13,8 +13,7 @@ import click
 from rota import __version__
 
 EXIT_INTERRUPTED = 130
-EXIT_BROKEN_PIPE = 141
-"""As if ended by SIGPIPE, which is what a shell expects of a filter."""
+EXIT_NOBODY_READS = 1
 
 
 class Word(NamedTuple):
@@ -132,7 +131,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Nobody reads any more; without this the interpreter complains when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
+        return EXIT_NOBODY_READS
     except click.ClickException as error:
         return _complain(error)
     return status if isinstance(status, int) else 0

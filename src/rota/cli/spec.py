@@ -87,7 +87,8 @@ def _run_at(options: SubmitOptions, now: datetime) -> datetime | None:
 
 def job_of(options: SubmitOptions, terms: Mapping[str, Any]) -> dict[str, Any]:
     """The whole job."""
-    return {"name": options.name or _name(options), "task": _task(options), **terms}
+    task = _task(options)
+    return {"name": options.name or _name(options), "task": task, **terms}
 
 
 def _name(options: SubmitOptions) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,27 +15,31 @@ PORT_DEFAULT = 7070
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpOptions:
-    """What `rota up` was asked for."""
+class ListenOptions:
+    """What both kinds of server are asked for."""
 
     host: str
     port: int
     data: Path
-    workers: int
     lease_ttl_ms: int
     auth: bool
+    names: Sequence[str] = ()
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    insecure: bool = False
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerOptions:
-    """What `rota server` was asked for."""
+class UpOptions(ListenOptions):
+    """What `rota up` was asked for."""
 
-    host: str
-    port: int
-    data: Path
-    node: str | None
-    lease_ttl_ms: int
-    auth: bool
+    workers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions(ListenOptions):
+    """What `rota server` was asked for."""
 
 
 _HOST = click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -51,6 +56,18 @@ _LEASE = click.option(
     help="A worker silent for so long has lost its work.",
 )  # fmt: skip
 _AUTH = click.option("--no-auth", is_flag=True, help="Let everybody in; on loopback only.")
+_NAMES = click.option(
+    "--public-name", "names", multiple=True, metavar="HOST",
+    help="Another name this server is reached by.",
+)  # fmt: skip
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_CERT = click.option("--tls-cert", type=_FILE, help="Certificate chain in PEM, to serve HTTPS.")
+_KEY = click.option("--tls-key", type=_FILE, help="The certificate's private key in PEM.")
+_INSECURE = click.option(
+    "--insecure",
+    is_flag=True,
+    help="Listen beyond loopback without TLS: something in front does it.",
+)
 _STORE = click.option("--store", metavar="DSN", help="A PostgreSQL to keep everything in.")
 
 
@@ -62,6 +79,10 @@ _STORE = click.option("--store", metavar="DSN", help="A PostgreSQL to keep every
 @click.option("--workers", type=click.IntRange(0, 64), default=1, show_default=True)
 @_LEASE
 @_AUTH
+@_NAMES
+@_CERT
+@_KEY
+@_INSECURE
 @click.pass_context
 def up(
     ctx: click.Context, /, *, store: str | None, lease_ttl: Duration, no_auth: bool, **given: object
@@ -82,6 +103,10 @@ def up(
 @click.option("--node", metavar="NAME", help="What to call this server; else the host's name.")
 @_LEASE
 @_AUTH
+@_NAMES
+@_CERT
+@_KEY
+@_INSECURE
 @click.pass_context
 def server(
     ctx: click.Context, /, *, store: str | None, lease_ttl: Duration, no_auth: bool, **given: object

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,9 @@ import click
 from rota.cli.options import duration, pair, size
 from rota.cli.spec import custom_of
 from rota.sdk import discover
+
+PR_SET_PDEATHSIG = 1
+"""From the kernel's prctl.h."""
 
 
 @click.command()
@@ -31,6 +38,7 @@ from rota.sdk import discover
     "--grace", type=duration, default="5s", show_default=True, metavar="DURATION",
     help="Between asking a job to stop and making it.",
 )  # fmt: skip
+@click.option("--with-parent", is_flag=True, hidden=True, help="Drain when the parent has died.")
 @click.pass_context
 def worker(ctx: click.Context, /, **given: Any) -> None:
     """Start a worker that runs jobs for a server. SIGTERM or Ctrl-C drains it.
@@ -39,6 +47,8 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
     """
     from rota.worker.agent import ResourceOverrides, WorkerConfig, run_worker
 
+    if given["with_parent"]:
+        drain_with_parent()
     endpoint = discover(given["server"][0] if given["server"] else None)
     resources = ResourceOverrides(
         cpu=given["cpu"],
@@ -64,3 +74,15 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
 
 def _bytes(amount: Any) -> int | None:
     return None if amount is None else int(amount.bytes)
+
+
+def drain_with_parent() -> None:
+    """A local worker must not outlive its server for long: the kernel tells it when that dies.
+
+    It then drains, so what runs may end and be reported to a server that comes back.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
+    if os.getppid() == 1:
+        raise click.ClickException("the server that started this worker is gone")

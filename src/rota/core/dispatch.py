@@ -12,13 +12,15 @@ from rota.core.tables import Tables
 def dispatch(t: Tables, now: Instant) -> None:
     """Starts all that can start: the first in order that fits anywhere, where it fits best."""
     lines, fleet = t.lines, t.fleet
+    in_vain = 0  # room only shrinks here, so a class that fits nowhere will not fit later either
     while fleet.open:
-        job_class = lines.first(fleet.hopes() & ~t.parked)
+        job_class = lines.first(fleet.hopes() & ~t.parked & ~in_vain)
         if job_class is None:
             return
         worker = fleet.choose(job_class)
         if worker is None:
             fleet.give_up(job_class)
+            in_vain |= job_class.bit
             continue
         job = t.jobs[lines.head(job_class)[2]]
         hand_over(t, worker, claim(t, job, worker, now))

@@ -26,3 +26,5 @@ EXPLAINED_MAX = 20
 """Upstream jobs, key holders and the like that one explanation names."""
 CLASSES_KEPT = 256
 """Places for classes of alike jobs before those of empty classes are used again."""
+FRESH_MAX = 8
+"""Open workers whose room is looked at one by one for every decision."""

@@ -18,7 +18,17 @@ from rota.core.model import JobId, Needs
 class JobClass:
     """A line of jobs that are alike for scheduling."""
 
-    __slots__ = ("bit", "cursor", "heap", "index", "needs", "offers", "queue", "waiting")
+    __slots__ = (
+        "bit",
+        "cursor",
+        "first",
+        "heap",
+        "index",
+        "needs",
+        "offers",
+        "queue",
+        "waiting",
+    )
 
     def __init__(self, index: int, queue: QueueCell, needs: Needs) -> None:
         self.index = index
@@ -26,6 +36,8 @@ class JobClass:
         self.queue = queue
         self.needs = needs
         self.heap: list[LineKey] = []
+        self.first: LineKey | None = None
+        """The head of the line; None: to be looked up again."""
         self.waiting = 0
         """Jobs in line; the heap may hold more entries than that, stale ones."""
         self.offers: list[tuple[int, int, int, str, int]] = []
@@ -53,8 +65,11 @@ class Lines:
         """The job stands in line."""
         assert cell.class_index == NO_CLASS
         job_class = self._class_of(queue, cell.spec.terms.needs)
-        heappush(job_class.heap, cell.line_key())
+        key = cell.line_key()
+        heappush(job_class.heap, key)
         job_class.waiting += 1
+        if job_class.waiting == 1 or (job_class.first is not None and key < job_class.first):
+            job_class.first = key
         cell.class_index = job_class.index
         if job_class.waiting == 1:
             self._empty.pop(job_class.index, None)
@@ -68,6 +83,8 @@ class Lines:
         job_class = self.classes[cell.class_index]
         cell.class_index = NO_CLASS
         job_class.waiting -= 1
+        if job_class.first is not None and job_class.first[2] == cell.id:
+            job_class.first = None
         if not job_class.waiting:
             job_class.heap.clear()
             self.ready &= ~job_class.bit
@@ -78,10 +95,12 @@ class Lines:
 
     def head(self, job_class: JobClass) -> LineKey:
         """The first entry of a class that has jobs in line."""
-        heap = job_class.heap
-        while not self._stands(heap[0], job_class):
-            heappop(heap)
-        return heap[0]
+        if job_class.first is None:
+            heap = job_class.heap
+            while not self._stands(heap[0], job_class):
+                heappop(heap)
+            job_class.first = heap[0]
+        return job_class.first
 
     def _stands(self, entry: LineKey, job_class: JobClass) -> bool:
         cell = self._jobs.get(entry[2])
@@ -100,7 +119,7 @@ class Lines:
             bit = mask & -mask
             mask ^= bit
             job_class = self.classes[bit.bit_length() - 1]
-            key = (-job_class.queue.queue.priority, self.head(job_class))
+            key = (-job_class.queue.queue.priority, job_class.first or self.head(job_class))
             if best_key is None or key < best_key:
                 best, best_key = job_class, key
         return best

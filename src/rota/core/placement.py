@@ -9,7 +9,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from rota.core.cells import MachineClass, WorkerCell
-from rota.core.limits import FIT_CACHE_MAX
+from rota.core.limits import FIT_CACHE_MAX, FRESH_MAX
 from rota.core.model import Needs, Resources, Worker, WorkerId, WorkerState
 from rota.core.ordering import JobClass, Lines
 from rota.core.resources import Lack, fits, lacks, minus, total
@@ -57,8 +57,11 @@ class Fleet:
         self._reused = lines.reused
         self._ranks = 0
         self._machines_made = 0
-        self.hopeful = 0
-        """Bits of the classes for which an open worker may have room; too many, never too few."""
+        self._fresh: dict[WorkerId, WorkerCell] = {}
+        """Open workers whose room is looked at itself, because they are few."""
+        self._hopeful = 0
+        """Bits of the classes for which one of the other open workers may have room: perhaps too
+        many, never too few."""
 
     def machine_of(self, worker: Worker) -> MachineClass:
         """The class of workers like this one."""
@@ -96,8 +99,8 @@ class Fleet:
         if cell.poll is None or cell.poll.room <= 0 or cell.worker.state is not WorkerState.ONLINE:
             return
         self.open[cell.worker.id] = cell
+        self._fresh[cell.worker.id] = cell
         self._log.append((cell.worker.id, cell.stamp))
-        self.hopeful |= self.fitting(cell)
         if len(self._log) > 1024 + 4 * len(self.open):
             self._log_start += len(self._log)
             self._log.clear()
@@ -105,6 +108,7 @@ class Fleet:
     def withdraw(self, cell: WorkerCell) -> None:
         """The worker waits no longer."""
         self.open.pop(cell.worker.id, None)
+        self._fresh.pop(cell.worker.id, None)
         cell.stamp += 1
 
     def fitting(self, cell: WorkerCell) -> int:
@@ -140,17 +144,29 @@ class Fleet:
             machine.can_mask = machine.seen = 0
 
     def hopes(self) -> int:
-        """Bits of the classes worth trying to place."""
-        self.hopeful |= self._lines.fresh
+        """Bits of the classes worth trying to place.
+
+        In a busy fleet few workers are open at once and the answer is exact; where many are, a
+        class is tried in vain once, and then not again before another worker opens.
+        """
+        self._hopeful |= self._lines.fresh
         self._lines.fresh = 0
-        return self.hopeful
+        mask = 0
+        for cell in self._fresh.values():
+            mask |= self.fitting(cell)
+        if len(self._fresh) > FRESH_MAX:
+            self._hopeful |= mask
+            self._fresh.clear()
+        return self._hopeful | mask
 
     def give_up(self, job_class: JobClass) -> None:
-        """No open worker has room; the next offer that fits brings the hope back."""
-        self.hopeful &= ~job_class.bit
+        """No open worker has room."""
+        self._hopeful &= ~job_class.bit
 
     def choose(self, job_class: JobClass) -> WorkerCell | None:
         """The open worker that fits this class best, or None."""
+        if len(self.open) <= FRESH_MAX:
+            return self._best_of_few(job_class)
         self._read_log(job_class)
         offers = job_class.offers
         while offers:
@@ -160,6 +176,16 @@ class Fleet:
                 return cell
             heappop(offers)
         return None
+
+    def _best_of_few(self, job_class: JobClass) -> WorkerCell | None:
+        best: WorkerCell | None = None
+        best_score = (0, 0, 0)
+        for cell in self.open.values():
+            if self.fitting(cell) & job_class.bit:
+                fit = (*score(job_class.needs.resources, cell.machine, cell.free), cell.rank)
+                if best is None or fit < best_score:
+                    best, best_score = cell, fit
+        return best
 
     def _read_log(self, job_class: JobClass) -> None:
         """Takes note of the workers that were offered since the class was last looked at."""

@@ -17,7 +17,7 @@ import structlog
 from rota.core.errors import Refusal
 from rota.core.glance import Explanation, QueueGlance, WorkerGlance
 from rota.core.inputs import AnyInput, ClockJump, ClosePoll, Poll, Submit, Timing
-from rota.core.model import JobId, PollId, WorkerId
+from rota.core.model import JobId, Millis, PollId, WorkerId
 from rota.core.outcome import Answer, AnyReceipt, Outcome
 from rota.core.scheduler import Scheduler
 from rota.engine.feed import Feed
@@ -47,7 +47,8 @@ class Engine:
         self.feed = Feed()
         self._ledger = ledger
         self._observer = observer
-        self._node = node
+        self.node = node
+        self._unfolded: deque[tuple[Seq, Millis]] = deque()
         self._inbox: deque[Pending] = deque()
         self._polls: dict[PollId, asyncio.Future[Answer]] = {}
         self._poll_ids = count(1)
@@ -64,7 +65,7 @@ class Engine:
 
     async def start(self) -> None:
         """Claims the ledger, loads, and begins to decide."""
-        self._epoch = await self._ledger.claim(self._node)
+        self._epoch = await self._ledger.claim(self.node)
         await self._load()
         self._task = asyncio.create_task(self._run(), name="rota-engine")
 
@@ -78,7 +79,9 @@ class Engine:
         self._fail_everybody(UnavailableError("the server is stopping"))
 
     async def _load(self) -> None:
-        self._scheduler, self._seq = await load_scheduler(self._ledger, self.timing, self.clock)
+        loaded = await load_scheduler(self._ledger, self.timing, self.clock)
+        self._scheduler, self._seq, totals = loaded
+        self._observer.loaded(totals)
         self._clock_offset = self.clock.now() - self.clock.steady()
         self._trouble = ""
         self.feed.publish(self._seq)
@@ -203,6 +206,7 @@ class Engine:
         return batch
 
     async def _turn(self, batch: Sequence[Pending]) -> None:
+        began = self.clock.fine_s()
         now = self.clock.now()
         events = [event for event, _ in batch]
         jump = now - self.clock.steady() - self._clock_offset
@@ -213,14 +217,17 @@ class Engine:
         outcome = self._brain().turn(events, now)
         append_s = 0.0
         if outcome.writes:
-            began = self.clock.fine_s()
+            decided = self.clock.fine_s()
             seq = Seq(self._seq + 1)
             await self._ledger.append(self._epoch, seq, now, outcome.writes)
             self._seq = seq
-            append_s = self.clock.fine_s() - began
-        self._release(batch, outcome, append_s)
+            append_s = self.clock.fine_s() - decided
+            self._unfolded.append((seq, self.clock.steady()))
+            self._forget_folded()
+        self._release(batch, outcome)
+        self._observer.turned(outcome, append_s, self.clock.fine_s() - began)
 
-    def _release(self, batch: Sequence[Pending], outcome: Outcome, append_s: float) -> None:
+    def _release(self, batch: Sequence[Pending], outcome: Outcome) -> None:
         """Only here do decisions leave: they are durable now."""
         replies = outcome.replies[len(outcome.replies) - len(batch) :]
         for (_, future), reply in zip(batch, replies, strict=True):
@@ -236,7 +243,16 @@ class Engine:
                 waiting.set_result(answer)
         if outcome.writes:
             self.feed.publish(self._seq)
-        self._observer.turned(outcome, append_s)
+
+    def fold_lag_s(self) -> float:
+        """How long the oldest record that is not in the tables yet has been durable."""
+        self._forget_folded()
+        return (self.clock.steady() - self._unfolded[0][1]) / 1000 if self._unfolded else 0.0
+
+    def _forget_folded(self) -> None:
+        folded = self._ledger.folded
+        while self._unfolded and self._unfolded[0][0] <= folded:
+            self._unfolded.popleft()
 
     # When it fails
 
@@ -256,7 +272,7 @@ class Engine:
             await asyncio.sleep(delay_s)
             try:
                 # The claim shuts out a writer that took over meanwhile, and finds out if it may.
-                self._epoch = await self._ledger.claim(self._node)
+                self._epoch = await self._ledger.claim(self.node)
                 await self._load()
                 return
             except StoreError as again:

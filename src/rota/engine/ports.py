@@ -9,6 +9,7 @@ from rota.core.glance import Explanation, QueueGlance, WorkerGlance
 from rota.core.inputs import AnyInput, Poll, Timing
 from rota.core.model import Instant, JobId, Millis, PollId, WorkerId
 from rota.core.outcome import Answer, AnyReceipt, Outcome
+from rota.store.protocol import Totals
 
 
 class Clock(Protocol):
@@ -30,8 +31,12 @@ class Clock(Protocol):
 class Observer(Protocol):
     """Hears of every turn, for the figures."""
 
-    def turned(self, outcome: Outcome, append_s: float) -> None:
-        """A turn is durable; `append_s` is what that took (0: there was nothing to write)."""
+    def loaded(self, totals: Totals) -> None:
+        """Memory was read from the store."""
+        ...
+
+    def turned(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
+        """A turn is durable; the append took `append_s`, all of it `turn_s` seconds."""
         ...
 
     def reloaded(self, reason: str) -> None:

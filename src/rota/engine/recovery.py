@@ -8,11 +8,13 @@ from rota.core.inputs import Timing
 from rota.core.restore import Stored
 from rota.core.scheduler import Scheduler
 from rota.engine.ports import Clock
-from rota.store.protocol import Ledger, Seq
+from rota.store.protocol import Ledger, Seq, Totals
 
 
-async def load_scheduler(ledger: Ledger, timing: Timing, clock: Clock) -> tuple[Scheduler, Seq]:
-    """A scheduler that knows all that is durable, and the journal position that is."""
+async def load_scheduler(
+    ledger: Ledger, timing: Timing, clock: Clock
+) -> tuple[Scheduler, Seq, Totals]:
+    """A scheduler that knows all that is durable, the journal's end, and the counts so far."""
     snapshot = await ledger.load()
     now = clock.now()
     scheduler = Scheduler(timing, now)
@@ -32,4 +34,4 @@ async def load_scheduler(ledger: Ledger, timing: Timing, clock: Clock) -> tuple[
         gc.freeze()
     finally:
         gc.enable()
-    return scheduler, snapshot.seq
+    return scheduler, snapshot.seq, snapshot.totals

@@ -132,6 +132,11 @@ class MemoryLedger:
         """The next append's fate is unknown to its caller; in truth it is as `written` says."""
         self._doubt_next = written
 
+    @property
+    def folded(self) -> Seq:
+        """The newest record that is in the tables, which are folded when they are read."""
+        return Seq(len(self._tables.journal))
+
     async def claim(self, holder: str) -> Epoch:
         """Opens a new epoch."""
         self._epoch = Epoch(self._epoch + 1)

@@ -78,6 +78,11 @@ class Snapshot(msgspec.Struct, frozen=True):
 class Ledger(Protocol):
     """The engine's side: the journal."""
 
+    @property
+    def folded(self) -> Seq:
+        """The newest record that is in the tables."""
+        ...
+
     async def claim(self, holder: str) -> Epoch:
         """Opens a new epoch; whoever held an older one can append no more."""
         ...

@@ -56,6 +56,11 @@ class SqliteWriter:
         self._thread = threading.Thread(target=self._run, name="rota-store-writer", daemon=True)
         self._thread.start()
 
+    @property
+    def folded(self) -> Seq:
+        """The newest record that is in the tables."""
+        return self._watermark.folded
+
     async def claim(self, holder: str) -> Epoch:
         """Opens a new epoch; whoever held an older one can append no more."""
         return await asyncio.wrap_future(self.submit(lambda: self._claim(holder)))

@@ -16,8 +16,8 @@ class CompletionSpec(msgspec.Struct, forbid_unknown_fields=True):
 
     status: Literal["succeeded", "failed", "timed_out", "cancelled"]
     fence: Annotated[int, Meta(ge=0, le=2**63 - 1)]
-    result: msgspec.Raw = msgspec.Raw(b"null")
-    error: msgspec.Raw = msgspec.Raw(b"null")
+    result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
+    error: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     exit_code: Annotated[int, Meta(ge=-(2**31), le=2**31)] | None = None
     usage: dict[str, Any] | None = None
     retryable: bool = True

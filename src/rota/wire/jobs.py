@@ -144,7 +144,7 @@ class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
         dict[Name, Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=PLAIN)]],
         Meta(max_length=LABELS_MAX),
     ] = {}
-    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
 
     def __post_init__(self) -> None:
         if self.timeout is not None and self.timeout.ms == 0:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,6 +45,12 @@ class Child:
         self._handle = _watch(process)
         reaper.started(self.pid)
         asyncio.get_running_loop().add_reader(self._handle, self._exited)
+
+    def kill_if_alive(self) -> None:
+        """The last resort of a run that broke off: its group dies at once."""
+        if not self.ended.done():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
 
     def _exited(self) -> None:
         pid, status, usage = os.wait4(self.pid, os.WNOHANG)

@@ -142,6 +142,7 @@ class ProcessRun:
                 report = await self._hand_over(folder, report)
                 await self._flush(tasks[0])
         finally:
+            child.kill_if_alive()
             self._site.warden.release(child.pid)
             for task in tasks:
                 if task is not self.log_left:
@@ -204,7 +205,9 @@ class ProcessRun:
     async def _upload(self, folder: Folder) -> None:
         files, others = folder.kept_files()
         for other in others:
-            self._note(f"{other.name} in ROTA_ARTIFACTS is not kept: it is hidden or not a plain file")
+            self._note(
+                f"{other.name} in ROTA_ARTIFACTS is not kept: it is hidden or not a plain file"
+            )
         for file in files:
             try:
                 await self._upload_one(file)

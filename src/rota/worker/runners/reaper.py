@@ -7,7 +7,7 @@ import ctypes
 import os
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]  # ships no types
+import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
 

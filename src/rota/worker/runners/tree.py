@@ -12,10 +12,10 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
-import psutil  # type: ignore[import-untyped]  # ships no types
+import psutil
 
 from rota.worker.runners.child import Child
 from rota.worker.runners.reaper import Reaper
@@ -102,18 +102,16 @@ class Tree:
             look_s = min(2 * look_s, LOOK_S_MAX)
         return left
 
-    def _signal(self, processes: Iterable[psutil.Process], number: signal.Signals) -> int:
-        count = 0
+    def _signal(self, processes: Sequence[psutil.Process], number: signal.Signals) -> int:
         if not self._collected():
             # The whole group at one stroke: a member that forks meanwhile does not slip through.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._leader, number)
         for process in processes:
-            with contextlib.suppress(psutil.Error):
+            with contextlib.suppress(psutil.Error, ProcessLookupError):
                 if self._collected() or os.getpgid(process.pid) != self._leader:
                     process.send_signal(number)
-                count += 1
-        return count
+        return len(processes)
 
     def _belongs(self, process: psutil.Process, found: set[int]) -> bool:
         if process.pid == self._leader and not self._collected():

@@ -1,32 +1,13 @@
-"""Every call of the API, declared once: served by routes.py, described by openapi.py."""
+"""The calls about jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from rota.api import (
-    amend,
-    bulk,
-    changes,
-    examples,
-    executions,
-    explain,
-    jobs,
-    logs,
-    queues,
-    service,
-    workers,
-)
-from rota.api.paging import PageQuery
+from rota.api import amend, bulk, examples, explain, jobs, logs, service
 from rota.api.routes import Operation
-from rota.wire.executions import (
-    ArtifactView,
-    CompletionSpec,
-    ExecutionPage,
-    ExecutionView,
-    ProgressSpec,
-)
+from rota.wire.executions import ExecutionView
 from rota.wire.jobs import (
     BatchAnswer,
     BatchSpec,
@@ -39,36 +20,8 @@ from rota.wire.jobs import (
     JobView,
     WhyView,
 )
-from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
-from rota.wire.service import ClusterView, Health, StatsView
-from rota.wire.workers import (
-    HeartbeatAnswer,
-    HeartbeatSpec,
-    LeaseAnswer,
-    LeaseSpec,
-    RegisterAnswer,
-    RegisterSpec,
-    WorkerPage,
-    WorkerView,
-)
 
-_FOLLOW = "With `follow` the text goes on until the job has ended; at most 256 streams are open."
-
-# The four that most requests are for come first: paths are tried in this order.
-HOT: Sequence[Operation] = (
-    Operation(
-        method="POST",
-        path="/workers/{worker_id}/lease",
-        summary="Report, and wait for work",
-        handle=workers.lease_work,
-        tag="Workers",
-        body=LeaseSpec,
-        answer=LeaseAnswer,
-        errors=(404, 409),
-        description="Long-polls for a batch and answers as soon as there is any; counts as a "
-        "heartbeat. Refused reports come back in `lost`. Safe to repeat.",
-        examples={"body": examples.LEASE_SPEC, "answer": examples.LEASE},
-    ),
+JOBS: Sequence[Operation] = (
     Operation(
         method="POST",
         path="/jobs",
@@ -92,21 +45,6 @@ HOT: Sequence[Operation] = (
         description="`ref` names a job for others of the batch, which depend on it by `ref:NAME`.",
         examples={"body": examples.BATCH_SPEC, "answer": examples.BATCH},
     ),
-    Operation(
-        method="POST",
-        path="/executions/{execution_id}/complete",
-        summary="Report how an execution ended",
-        handle=executions.complete_execution,
-        tag="Executions",
-        body=CompletionSpec,
-        answer=ExecutionView,
-        errors=(404, 409),
-        description="A repeat is 200 and changes nothing; one that lost its lease is 409.",
-        examples={"body": examples.COMPLETION, "answer": examples.EXECUTION},
-    ),
-)
-
-JOBS: Sequence[Operation] = (
     Operation(
         method="GET",
         path="/jobs",
@@ -231,7 +169,8 @@ JOBS: Sequence[Operation] = (
         gives=logs.TEXT,
         endless=True,
         errors=(404,),
-        description=f"The newest try's text, or that of the one named. {_FOLLOW}",
+        description="The newest try's text, or that of the one named. With `follow` it goes on, "
+        "one try after the other, until the job has ended.",
         examples={"answer": "page 1\npage 2\n"},
     ),
     Operation(
@@ -243,70 +182,5 @@ JOBS: Sequence[Operation] = (
         query=service.DeadLettersQuery,
         answer=JobPage,
         examples={"answer": examples.JOBS},
-    ),
-)
-
-WORKERS: Sequence[Operation] = (
-    Operation(
-        method="POST",
-        path="/workers/register",
-        summary="Register a worker",
-        handle=workers.register_worker,
-        tag="Workers",
-        body=RegisterSpec,
-        answer=RegisterAnswer,
-        status=201,
-        description="Under a known `worker_id` it resumes; the older registration's calls get 409.",
-        examples={"body": examples.REGISTER_SPEC, "answer": examples.REGISTERED},
-    ),
-    Operation(
-        method="GET",
-        path="/workers",
-        summary="List workers, newest first",
-        handle=workers.list_workers,
-        tag="Workers",
-        query=workers.WorkersQuery,
-        answer=WorkerPage,
-        examples={"answer": examples.WORKERS},
-    ),
-    Operation(
-        method="GET",
-        path="/workers/{worker_id}",
-        summary="Show a worker",
-        handle=workers.show_worker,
-        tag="Workers",
-        answer=WorkerView,
-        errors=(404,),
-        examples={"answer": examples.WORKER},
-    ),
-    Operation(
-        method="DELETE",
-        path="/workers/{worker_id}",
-        summary="Say that a worker is gone",
-        handle=workers.remove_worker,
-        tag="Workers",
-        status=204,
-        errors=(404, 409),
-    ),
-    Operation(
-        method="POST",
-        path="/workers/{worker_id}/heartbeat",
-        summary="Renew leases, and learn what to stop",
-        handle=workers.beat_worker,
-        tag="Workers",
-        body=HeartbeatSpec,
-        answer=HeartbeatAnswer,
-        errors=(404, 409),
-        examples={"body": examples.HEARTBEAT, "answer": examples.BEAT},
-    ),
-    Operation(
-        method="POST",
-        path="/workers/{worker_id}/drain",
-        summary="Give a worker no new work",
-        handle=workers.drain_worker,
-        tag="Workers",
-        answer=WorkerView,
-        errors=(404, 409),
-        examples={"answer": examples.WORKER},
     ),
 )

@@ -1,0 +1,1 @@
+"""Measurements: ratios within one run, kept in RESULTS.md with their commit."""

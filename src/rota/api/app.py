@@ -1,0 +1,56 @@
+"""Puts the api together: the gate, the calls, their description and the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from rota.api.auth import Gate
+from rota.api.openapi import build_document
+from rota.api.operations import OPERATIONS
+from rota.api.pages import PageServer, document_page, load_pages
+from rota.api.parts import Desk, Parts
+from rota.api.problems import ProblemError, respond
+from rota.api.routes import Operation, PathServer, Server
+from rota.wire.units import encode
+
+__all__ = ["Parts", "create_app"]
+
+
+def create_app(parts: Parts) -> Starlette:
+    """The whole HTTP side of a server, as an ASGI application."""
+    desk = Desk()
+    document = encode(build_document(OPERATIONS, parts.version))
+    pages = [*load_pages(), document_page(document)]
+    app = Starlette(
+        routes=[
+            *_call_routes(OPERATIONS, parts, desk),
+            *(Route(page.path, PageServer(page, parts)) for page in pages),
+        ],
+        middleware=[Middleware(Gate, access=parts.access, clock=parts.brain.clock)],
+        exception_handlers={HTTPException: _unrouted},
+    )
+    # A slash at the end is another path: a redirect would turn a POST into two.
+    app.router.redirect_slashes = False
+    return app
+
+
+def _call_routes(operations: Sequence[Operation], parts: Parts, desk: Desk) -> list[Route]:
+    by_path: dict[str, list[Server]] = {}
+    for operation in operations:
+        by_path.setdefault(operation.path, []).append(Server(operation, parts, desk))
+    return [Route(path, PathServer(servers)) for path, servers in by_path.items()]
+
+
+async def _unrouted(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    detail = f"there is nothing at {request.url.path[:200]}; /docs lists every call"
+    if error.status_code != 404:
+        detail = error.detail
+    return respond(ProblemError(error.status_code, "not_found", detail))

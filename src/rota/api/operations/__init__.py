@@ -1,0 +1,11 @@
+"""Every call of the API, declared once: served by routes.py, described by openapi.py."""
+
+from __future__ import annotations
+
+from rota.api.operations.jobs import JOBS
+from rota.api.operations.service import QUEUES, SERVICE
+from rota.api.operations.workers import EXECUTIONS, WORKERS
+
+OPERATIONS = (*JOBS, *WORKERS, *EXECUTIONS, *QUEUES, *SERVICE)
+
+__all__ = ["OPERATIONS"]

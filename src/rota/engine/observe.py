@@ -1,0 +1,95 @@
+"""Counts what the engine does, for `/metrics` and `/stats`: plain numbers, no library."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from rota.core.outcome import Outcome
+from rota.store.protocol import Totals
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+LONG_SECONDS = (*SECONDS, 300, 900, 3600, 4 * 3600, 24 * 3600)
+SIZES = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 25000)
+
+
+class Histogram:
+    """How many measurements were at or below each bound."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+
+    def note(self, value: float, times: int = 1) -> None:
+        """Measured `times` times."""
+        self._counts[bisect_left(self._bounds, value)] += times
+        self._total += value * times
+
+    def buckets(self) -> Sequence[tuple[float, int]]:
+        """(upper bound, how many were at or below it), rising; the last bound is infinity."""
+        bounds = (*self._bounds, float("inf"))
+        return list(zip(bounds, accumulate(self._counts), strict=True))
+
+    def total(self) -> float:
+        """The sum of everything measured."""
+        return self._total
+
+
+class Counts:
+    """The engine's observer. Totals go on from what the store has, so a restart loses none."""
+
+    def __init__(self) -> None:
+        self._submitted = 0
+        self._finished: dict[tuple[str, str], int] = {}
+        self.reloads: dict[str, int] = {}
+        self._waits = Histogram(LONG_SECONDS)
+        self._runs = Histogram(LONG_SECONDS)
+        self._dispatch = Histogram(SECONDS)
+        self._appends = Histogram(SECONDS)
+        self._append_jobs = Histogram(SIZES)
+
+    def loaded(self, totals: Totals) -> None:
+        """Memory was read from the store, and with it what was counted before."""
+        self._submitted = totals.submitted
+        self._finished = {(queue, state): count for queue, state, count in totals.finished}
+
+    def reloaded(self, reason: str) -> None:
+        """Memory was thrown away."""
+        self.reloads[reason] = self.reloads.get(reason, 0) + 1
+
+    def turned(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
+        """A turn is durable and its effects are leaving."""
+        self._submitted += outcome.submitted
+        for wait_ms in outcome.waits:
+            self._waits.note(wait_ms / 1000)
+        for end in outcome.ends:
+            key = (end.queue, end.state.value)
+            self._finished[key] = self._finished.get(key, 0) + 1
+            if end.ran_ms is not None:
+                self._runs.note(end.ran_ms / 1000)
+        orders = sum(len(answer.orders) for answer in outcome.answers)
+        if orders:
+            self._dispatch.note(turn_s, orders)
+        if outcome.writes:
+            self._appends.note(append_s)
+            self._append_jobs.note(outcome.submitted + len(outcome.waits) + len(outcome.ends))
+
+    def submitted(self) -> int:
+        """Jobs accepted since the beginning."""
+        return self._submitted
+
+    def finished(self) -> Mapping[tuple[str, str], int]:
+        """Jobs ended since the beginning, by (queue, state)."""
+        return self._finished
+
+    def histograms(self) -> Mapping[str, Histogram]:
+        """By the name of their metric, without the product's."""
+        return {
+            "job_wait_seconds": self._waits,
+            "job_run_seconds": self._runs,
+            "dispatch_latency_seconds": self._dispatch,
+            "append_seconds": self._appends,
+            "append_jobs": self._append_jobs,
+        }

@@ -1,0 +1,195 @@
+"""A whole server without sockets: the real engine on the forgetful store, behind the real app."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from starlette.applications import Starlette
+
+from rota.api.app import Parts, create_app
+from rota.api.auth import Access, digest
+from rota.core.inputs import Timing
+from rota.engine.clock import SystemClock
+from rota.engine.loop import Engine
+from rota.engine.observe import Counts
+from rota.store.memory import MemoryStore
+
+TOKEN = "a-token-for-tests"
+HOST = "127.0.0.1:7070"
+NOOP = {"kind": "noop"}
+
+
+@dataclass
+class House:
+    """Everything a test may want to look at."""
+
+    app: Starlette
+    parts: Parts
+    engine: Engine
+    store: MemoryStore
+    http: httpx2.AsyncClient
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, expect: int | None = None, **more: Any
+    ) -> Any:
+        """One call; the JSON it answers."""
+        answer = await self.http.request(method, path, json=body, **more)
+        if expect is not None:
+            assert answer.status_code == expect, answer.text
+        return answer.json() if answer.content else None
+
+    async def submit(self, name: str = "j", **fields: Any) -> dict[str, Any]:
+        """A noop job."""
+        job: dict[str, Any] = await self.ask(
+            "POST", "/jobs", {"name": name, "task": NOOP, **fields}, expect=201
+        )
+        return job
+
+    async def register(self, name: str = "box", cpu: float = 8, **fields: Any) -> str:
+        """A worker."""
+        body = {"name": name, "resources": {"cpu": cpu, "memory": "8GiB"}, **fields}
+        answer = await self.ask("POST", "/workers/register", body, expect=201)
+        return str(answer["worker_id"])
+
+    async def lease(self, worker_id: str, **fields: Any) -> dict[str, Any]:
+        """One poll."""
+        body = {"max": 10, "wait": 0.5, **fields}
+        answer: dict[str, Any] = await self.ask(
+            "POST", f"/workers/{worker_id}/lease", body, expect=200
+        )
+        return answer
+
+    async def start(self, worker_id: str, **fields: Any) -> dict[str, Any]:
+        """Submits a job and has a worker take it; the order."""
+        await self.submit(**fields)
+        (order,) = (await self.lease(worker_id))["executions"]
+        return dict(order)
+
+    async def finish(
+        self, order: Mapping[str, Any], status: str = "succeeded", **fields: Any
+    ) -> dict[str, Any]:
+        """Completes an execution."""
+        body = {"status": status, "fence": order["fence"], **fields}
+        path = f"/executions/{order['execution_id']}/complete"
+        answer: dict[str, Any] = await self.ask("POST", path, body, expect=200)
+        return answer
+
+
+@asynccontextmanager
+async def open_house(
+    access: Access | None = None, timing: Timing | None = None
+) -> AsyncIterator[House]:
+    """Starts it, and stops it whatever happens."""
+    store, clock = MemoryStore(), SystemClock()
+    figures = Counts(lambda: 0.0)
+    engine = Engine(store.ledger, clock, timing or Timing(), figures, "node-a")
+    await engine.start()
+    parts = Parts(
+        brain=engine,
+        catalog=store.catalog,
+        logs=store.logs,
+        artifacts=store.artifacts,
+        feed=engine.feed,
+        access=access or Access(token_digests=[digest(TOKEN)]),
+        figures=figures,
+        node="node-a",
+        durability="none: memory",
+        version="0.0.0",
+        started_at=clock.now(),
+        disk_free=lambda: 1234,
+    )
+    app = create_app(parts)
+    transport = httpx2.ASGITransport(app=app)
+    headers = {"Authorization": f"Bearer {TOKEN}", "Host": HOST}
+    async with httpx2.AsyncClient(
+        transport=transport, base_url=f"http://{HOST}", headers=headers
+    ) as http:
+        try:
+            yield House(app, parts, engine, store, http)
+        finally:
+            parts.closing.set()
+            await engine.stop()
+            await store.close()
+
+
+class Tap:
+    """A request whose answer is read as it comes, and which can be left in the middle."""
+
+    def __init__(self, house: House, path: str, headers: Mapping[str, str] | None = None) -> None:
+        bare, _, query = path.partition("?")
+        named = {"host": HOST, "authorization": f"Bearer {TOKEN}", **(headers or {})}
+        self._scope = {
+            "type": "http",
+            "method": "GET",
+            "path": bare,
+            "raw_path": bare.encode(),
+            "query_string": query.encode(),
+            "headers": [(k.lower().encode(), v.encode()) for k, v in named.items()],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 7070),
+            "scheme": "http",
+            "http_version": "1.1",
+            "root_path": "",
+        }
+        self._app = house.app
+        self._sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue(1)
+        self._leave = asyncio.Event()
+        self.text = ""
+        self.status = 0
+        self.ended = False
+
+    async def __aenter__(self) -> Tap:
+        self._task = asyncio.create_task(self._app(self._scope, self._receive, self._sent.put))  # type: ignore[arg-type]
+        start = await self._next()
+        self.status = start["status"]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.leave()
+
+    async def leave(self) -> None:
+        """The client goes away; returns when the server has noticed."""
+        self._leave.set()
+        while not self._task.done():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._sent.get(), 0.01)
+        await self._task
+
+    async def _receive(self) -> dict[str, Any]:
+        if not self._leave.is_set() and not hasattr(self, "_asked"):
+            self._asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self._leave.wait()
+        return {"type": "http.disconnect"}
+
+    async def _next(self) -> dict[str, Any]:
+        return await asyncio.wait_for(self._sent.get(), 10)
+
+    async def read_until(self, wanted: str) -> str:
+        """All text so far, once it holds `wanted`."""
+        while wanted not in self.text:
+            await self._piece()
+            assert wanted in self.text or not self.ended, f"ended without {wanted!r}: {self.text!r}"
+        return self.text
+
+    async def read_all(self) -> str:
+        """All text, once the server has ended it."""
+        while not self.ended:
+            await self._piece()
+        return self.text
+
+    async def _piece(self) -> None:
+        message = await self._next()
+        self.text += message.get("body", b"").decode()
+        self.ended = not message.get("more_body", False)
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    """The data of server-sent events."""
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.api.house import House, Tap
+
+NOBODY = "019a85c2-7d40-7b11-8a2c-90f1c3d2e4a5"
+
+
+async def test_an_execution_is_shown_and_listed(house: House) -> None:
+    worker = await house.register()
+    order = await house.start(worker)
+    shown = await house.ask("GET", f"/executions/{order['execution_id']}", expect=200)
+    assert (shown["job_id"], shown["worker_id"], shown["status"]) == (
+        order["job_id"],
+        worker,
+        "claimed",
+    )
+    for query in (f"job_id={order['job_id']}", f"worker_id={worker}", "status=claimed,running", ""):
+        page = await house.ask("GET", f"/executions?{query}", expect=200)
+        assert [one["execution_id"] for one in page["items"]] == [order["execution_id"]]
+    assert (await house.ask("GET", "/executions?status=failed"))["items"] == []
+    await house.ask("GET", "/executions?status=dead", expect=422)
+    await house.ask("GET", f"/executions/{NOBODY}", expect=404)
+    await house.ask("GET", "/executions/nonsense", expect=404)
+
+
+async def test_a_completion_may_be_repeated_but_not_changed(house: House) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/complete"
+    done = {"status": "succeeded", "fence": order["fence"], "exit_code": 0, "usage": {"cpu_s": 1}}
+    first = await house.ask("POST", path, done, expect=200)
+    assert (first["status"], first["job_id"]) == ("succeeded", order["job_id"])
+    shown = await house.ask("GET", f"/executions/{order['execution_id']}")
+    assert (shown["status"], shown["exit_code"], shown["usage"]) == ("succeeded", 0, {"cpu_s": 1})
+    again = await house.ask("POST", path, done, expect=200)
+    assert (again["status"], again["end_time"]) == (first["status"], first["end_time"])
+    await house.ask("POST", path, {**done, "status": "failed"}, expect=409)
+    await house.ask("POST", path, {**done, "fence": 99}, expect=409)
+    await house.ask("POST", f"/executions/{NOBODY}/complete", done, expect=404)
+    await house.ask("POST", path, {"status": "succeeded"}, expect=422)
+
+
+async def test_progress_is_visible_at_once(house: House) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/progress"
+    for number in range(1, 4):
+        body = {"progress": number / 10, "message": f"page\n{number}", "fence": order["fence"]}
+        await house.ask("POST", path, body, expect=200)
+        job = await house.ask("GET", f"/jobs/{order['job_id']}")
+        assert (job["progress"], job["message"]) == (number / 10, f"page {number}")
+    await house.ask("POST", path, {"progress": 2}, expect=422)
+    await house.ask("POST", path, {"progress": 0.5, "fence": 99}, expect=409)
+    await house.ask("POST", f"/executions/{NOBODY}/progress", {"progress": 0.1}, expect=404)
+    await house.finish(order)
+    await house.ask("POST", path, {"progress": 0.9, "fence": order["fence"]}, expect=409)
+
+
+async def test_progress_says_when_to_stop(house: House) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/progress"
+    assert (await house.ask("POST", path, {"progress": 0.1}))["cancel"] == []
+    await house.ask("PUT", f"/jobs/{order['job_id']}/cancel", expect=200)
+    answer = await house.ask("POST", path, {"progress": 0.2}, expect=200)
+    assert answer["cancel"] == [order["execution_id"]]
+
+
+async def test_logs_are_kept_once_however_often_they_are_sent(house: House) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/logs"
+    for _ in range(2):
+        answer = await house.http.post(f"{path}?offset=0&fence=1", content=b"one\n")
+        assert (answer.status_code, answer.json()) == (200, {"size": 4})
+    assert (await house.http.post(f"{path}?offset=4", content=b"two\n")).json() == {"size": 8}
+    assert (await house.http.post(path, content=b"three\n")).json() == {"size": 14}
+    for where in (path, f"/jobs/{order['job_id']}/logs"):
+        answer = await house.http.get(where)
+        assert answer.text == "one\ntwo\nthree\n"
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert (await house.http.get(f"{path}?offset=4")).text == "two\nthree\n"
+    named = f"/jobs/{order['job_id']}/logs?execution_id={order['execution_id']}"
+    assert (await house.http.get(named)).text == "one\ntwo\nthree\n"
+
+
+async def test_logs_of_nobody_a_wrong_fence_and_too_much_are_refused(house: House) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/logs"
+    assert (await house.http.post(f"{path}?fence=9", content=b"x")).status_code == 409
+    assert (await house.http.post(f"{path}?offset=-1", content=b"x")).status_code == 422
+    assert (await house.http.post(path, content=b"x" * (1024**2 + 1))).status_code == 413
+    nobody = f"/executions/{NOBODY}/logs"
+    assert (await house.http.post(nobody, content=b"x")).status_code == 404
+    assert (await house.http.get(nobody)).status_code == 404
+    assert (await house.http.get(f"/jobs/{NOBODY}/logs")).status_code == 404
+    other = f"/jobs/{order['job_id']}/logs?execution_id={NOBODY}"
+    assert (await house.http.get(other)).status_code == 404
+
+
+async def test_a_job_that_has_not_run_has_an_empty_log(house: House) -> None:
+    job = await house.submit()
+    answer = await house.http.get(f"/jobs/{job['job_id']}/logs")
+    assert (answer.status_code, answer.text) == (200, "")
+
+
+async def test_a_followed_log_goes_on_through_retries_until_the_job_ends(house: House) -> None:
+    worker = await house.register()
+    retry = {"max_attempts": 2, "delay": 0, "jitter": 0}
+    first = await house.start(worker, retry=retry)
+    async with Tap(house, f"/jobs/{first['job_id']}/logs?follow=true") as tap:
+        path = f"/executions/{first['execution_id']}/logs"
+        await house.http.post(path, content=b"try one\n")
+        await tap.read_until("try one\n")
+        await house.finish(first, "failed")
+        (second,) = (await house.lease(worker, wait="5s"))["executions"]
+        await house.http.post(f"/executions/{second['execution_id']}/logs", content=b"try two\n")
+        await tap.read_until("try two\n")
+        await house.finish(second)
+        assert await tap.read_all() == "try one\ntry two\n"
+
+
+async def test_a_shutdown_ends_a_followed_log_properly(house: House) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/logs"
+    await house.http.post(path, content=b"so far\n")
+    async with Tap(house, f"{path}?follow=true") as tap:
+        await tap.read_until("so far\n")
+        house.parts.closing.set()
+        assert await tap.read_all() == "so far\n"
+
+
+async def test_artifacts_are_kept_listed_and_fetched(house: House) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/artifacts"
+
+    async def pieces():  # type: ignore[no-untyped-def]
+        for _ in range(3):
+            yield b"x" * 1000
+
+    kept = await house.http.put(f"{path}/r%C3%A9port.pdf", content=pieces())
+    assert (kept.status_code, kept.json()) == (200, {"name": "r\u00e9port.pdf", "size": 3000})
+    assert (await house.ask("GET", path))["items"] == [kept.json()]
+    shown = await house.ask("GET", f"/executions/{order['execution_id']}")
+    assert shown["artifacts"] == [kept.json()]
+    fetched = await house.http.get(f"{path}/r%C3%A9port.pdf")
+    assert fetched.content == b"x" * 3000
+    assert fetched.headers["content-disposition"].startswith("attachment;")
+    assert fetched.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("name", [".hidden", "a%00b", "..", "%2e%2e%2fetc", "a%0Ab"])
+async def test_artifact_names_cannot_lead_elsewhere(house: House, name: str) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/artifacts/{name}"
+    answer = await house.http.put(path, content=b"x")
+    assert answer.status_code in (404, 405, 422)
+    assert (await house.ask("GET", f"/executions/{order['execution_id']}"))["artifacts"] == []
+
+
+async def test_missing_artifacts_are_not_found(house: House) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/artifacts/no.txt"
+    assert (await house.http.get(path)).status_code == 404
+    nobody = f"/executions/{NOBODY}/artifacts"
+    assert (await house.http.get(nobody)).status_code == 404
+    assert (await house.http.put(f"{nobody}/a.txt", content=b"x")).status_code == 404

@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import asyncio
+
+from tests.api.house import NOOP, House
+
+NOBODY = "019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"
+FULL = {
+    "name": "invoice",
+    "queue": "billing",
+    "tenant": "acme",
+    "priority": 7,
+    "task": {"kind": "command", "argv": ["python3", "bill.py"], "env": {"A": "b"}, "cwd": "/tmp"},
+    "requirements": {
+        "cpu": 1.5,
+        "memory": "256MiB",
+        "storage": "1GiB",
+        "gpu": 0,
+        "custom": {"licence": 1},
+        "capabilities": ["linux", "gpu"],
+    },
+    "run_at": "2100-01-01T02:00:00+02:00",
+    "expires_at": "2100-01-02T00:00:00Z",
+    "timeout": "10m",
+    "expected_runtime": 30,
+    "retry": {"max_attempts": 4, "backoff": "linear", "delay": "2s", "jitter": 0},
+    "semantics": "at_most_once",
+    "concurrency": {"key": "customer-42", "limit": 2},
+    "preemptible": True,
+    "labels": {"team": "billing"},
+    "payload": {"deep": [1, {"x": None}], "big": 123456789012345678901234567890},
+}
+
+
+async def test_a_submitted_job_is_answered_with_all_that_was_sent(house: House) -> None:
+    answer = await house.http.post("/jobs", json=FULL)
+    job = answer.json()
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"/jobs/{job['job_id']}"
+    assert job["requirements"]["memory"] == 256 * 1024**2
+    assert job["requirements"]["capabilities"] == ["gpu", "linux"]
+    assert job["run_at"] == job["scheduled_at"] == "2100-01-01T00:00:00.000Z"
+    assert (job["timeout"], job["expected_runtime"], job["retry"]["delay"]) == (600, 30, 2)
+    assert job["payload"] == FULL["payload"]
+    assert job["task"] == FULL["task"]
+    assert job["status"] == "pending"
+    assert await house.ask("GET", f"/jobs/{job['job_id']}", expect=200) == job
+
+
+async def test_only_name_and_task_are_needed(house: House) -> None:
+    job = await house.submit("small")
+    assert (job["status"], job["queue"], job["priority"]) == ("queued", "default", 0)
+    assert (job["requirements"]["cpu"], job["requirements"]["memory"]) == (1, 0)
+    assert (job["retry"]["max_attempts"], job["payload"], job["labels"]) == (1, {}, {})
+    assert job["scheduled_at"] == job["created_at"]
+
+
+async def test_a_batch_resolves_its_refs_and_keeps_the_order(house: House) -> None:
+    body = {
+        "jobs": [
+            {"name": "load", "task": NOOP, "dependencies": [{"job_id": "ref:a", "when": "failed"}]},
+            {"name": "extract", "task": NOOP, "ref": "a"},
+        ]
+    }
+    load, extract = (await house.ask("POST", "/jobs/batch", body, expect=201))["job_ids"]
+    job = await house.ask("GET", f"/jobs/{load}")
+    assert job["name"] == "load"
+    assert job["dependencies"] == [{"job_id": extract, "when": "failed"}]
+
+
+async def test_a_cycle_is_refused_in_the_senders_words(house: House) -> None:
+    body = {
+        "jobs": [
+            {"name": "a", "task": NOOP, "ref": "first", "dependencies": ["ref:second"]},
+            {"name": "b", "task": NOOP, "ref": "second", "dependencies": ["ref:first"]},
+        ]
+    }
+    problem = await house.ask("POST", "/jobs/batch", body, expect=422)
+    assert "first" in problem["detail"]
+    assert "second" in problem["detail"]
+    assert problem["type"].endswith("dependency_cycle")
+    assert (await house.ask("GET", "/jobs"))["items"] == []
+
+
+async def test_refs_that_are_doubled_or_unknown_are_named(house: House) -> None:
+    twice = {"jobs": [{"name": "a", "task": NOOP, "ref": "x"}] * 2}
+    problem = await house.ask("POST", "/jobs/batch", twice, expect=422)
+    assert problem["errors"][0]["field"] == "jobs[1].ref"
+    unknown = {"jobs": [{"name": "a", "task": NOOP, "dependencies": ["ref:ghost"]}]}
+    problem = await house.ask("POST", "/jobs/batch", unknown, expect=422)
+    assert problem["errors"][0]["field"] == "jobs[0].dependencies[0]"
+    assert "ghost" in problem["detail"]
+
+
+async def test_an_unknown_dependency_is_named(house: House) -> None:
+    body = {"name": "a", "task": NOOP, "dependencies": [NOBODY]}
+    problem = await house.ask("POST", "/jobs", body, expect=422)
+    assert NOBODY in problem["detail"]
+    assert problem["errors"][0]["field"] == "dependencies[0]"
+    body["dependencies"] = ["not-an-id"]
+    problem = await house.ask("POST", "/jobs", body, expect=422)
+    assert "not-an-id" in problem["detail"]
+
+
+async def test_a_job_may_depend_on_one_that_ended_long_ago(house: House) -> None:
+    worker = await house.register()
+    order = await house.start(worker)
+    await house.finish(order)
+    after = await house.submit("after", dependencies=[order["job_id"]])
+    assert after["status"] == "queued"
+    never = await house.submit(
+        "never", dependencies=[{"job_id": order["job_id"], "when": "failed"}]
+    )
+    assert never["status"] == "skipped"
+
+
+async def test_a_repeat_with_the_same_key_gets_the_first_answer(house: House) -> None:
+    keyed = {"headers": {"Idempotency-Key": "k-1"}}
+    body = {"name": "once", "task": NOOP}
+    first = await house.ask("POST", "/jobs", body, expect=201, **keyed)
+    again = await house.ask("POST", "/jobs", body, expect=201, **keyed)
+    assert again == first
+    assert len((await house.ask("GET", "/jobs"))["items"]) == 1
+    other = await house.ask("POST", "/jobs", {**body, "name": "twice"}, expect=409, **keyed)
+    assert other["type"].endswith("idempotency_key_reused")
+
+
+async def test_a_key_makes_every_verb_repeatable(house: House) -> None:
+    job = await house.submit()
+    path = f"/jobs/{job['job_id']}"
+    for method, where in (("PUT", f"{path}/cancel"), ("POST", f"{path}/retry"), ("DELETE", path)):
+        headers = {"Idempotency-Key": f"{method} {where}"}
+        params = {"force": "true"} if method == "DELETE" else {}
+        first = await house.http.request(method, where, headers=headers, params=params)
+        again = await house.http.request(method, where, headers=headers, params=params)
+        assert first.status_code in (200, 204)
+        assert (again.status_code, again.content) == (first.status_code, first.content)
+    await house.ask("GET", path, expect=404)
+
+
+async def test_a_key_must_be_printable(house: House) -> None:
+    for key in ("", "x" * 256, "caf\u00e9"):
+        answer = await house.http.post(
+            "/jobs",
+            json={"name": "a", "task": NOOP},
+            headers=[(b"Idempotency-Key", key.encode("latin-1"))],
+        )
+        assert answer.status_code == 422, key
+
+
+async def test_lists_are_newest_first_and_go_on_by_cursor(house: House) -> None:
+    made = [(await house.submit(f"j{n}"))["job_id"] for n in range(5)]
+    first = await house.ask("GET", "/jobs?limit=2")
+    second = await house.ask("GET", "/jobs", params={"limit": 2, "cursor": first["next_cursor"]})
+    third = await house.ask("GET", "/jobs", params={"limit": 2, "cursor": second["next_cursor"]})
+    seen = [job["job_id"] for page in (first, second, third) for job in page["items"]]
+    assert seen == made[::-1]
+    assert third["next_cursor"] is None
+
+
+async def test_lists_take_filters(house: House) -> None:
+    await house.submit("a", queue="q1", labels={"team": "x", "env": "prod"}, priority=3)
+    await house.submit("b", queue="q2", labels={"team": "x"}, tenant="acme")
+    await house.submit("c", queue="q2", run_at="2100-01-01T00:00:00Z")
+
+    async def names(query: str) -> str:
+        page = await house.ask("GET", f"/jobs?{query}", expect=200)
+        return "".join(job["name"] for job in page["items"])
+
+    assert await names("queue=q2") == "cb"
+    assert await names("status=pending") == "c"
+    assert await names("status=pending,queued") == "cba"
+    assert await names("label=team:x") == "ba"
+    assert await names("label=team:x&label=env:prod") == "a"
+    assert await names("priority=3") == "a"
+    assert await names("tenant=acme") == "b"
+    assert await names("name=c") == "c"
+    assert await names("created_after=2099-01-01T00:00:00%2B02:00") == ""
+    assert await names("created_before=2099-01-01T00:00:00+02:00") == "cba"
+    assert await names("status=&queue=") == "cba"
+
+
+async def test_bad_filters_are_refused_by_name(house: House) -> None:
+    for query, field in (
+        ("status=qeued", "status"),
+        ("label=nocolon", "label"),
+        ("limit=0", "limit"),
+        ("limit=1001", "limit"),
+        ("cursor=!!", "cursor"),
+        ("cursor=aGVsbG8", "cursor"),
+        ("quue=x", "quue"),
+        ("queue=a&queue=b", "queue"),
+        ("created_after=yesterday", "created_after"),
+    ):
+        problem = await house.ask("GET", f"/jobs?{query}", expect=422)
+        assert problem["errors"][0]["field"] == field, query
+    problem = await house.ask("GET", "/jobs?quue=x")
+    assert "did you mean `queue`" in problem["detail"]
+
+
+async def test_a_waiting_job_is_cancelled_at_once_and_an_ended_one_is_409(house: House) -> None:
+    path = f"/jobs/{(await house.submit())['job_id']}"
+    job = await house.ask("PUT", f"{path}/cancel", expect=200)
+    assert job["status"] == "cancelled"
+    await house.ask("PUT", f"{path}/cancel", expect=409)
+    await house.ask("PUT", f"/jobs/{NOBODY}/cancel", expect=404)
+    await house.ask("PUT", "/jobs/nonsense/cancel", expect=404)
+
+
+async def test_a_running_job_is_told_to_stop(house: House) -> None:
+    worker = await house.register()
+    order = await house.start(worker)
+    job = await house.ask("PUT", f"/jobs/{order['job_id']}/cancel", expect=200)
+    assert job["status"] == "cancelling"
+    held = [{"execution_id": order["execution_id"]}]
+    beat = await house.ask("POST", f"/workers/{worker}/heartbeat", {"executions": held}, expect=200)
+    assert beat["cancel"] == [order["execution_id"]]
+
+
+async def test_a_retry_brings_back_what_was_skipped_below(house: House) -> None:
+    worker = await house.register()
+    body = {
+        "jobs": [
+            {"name": "a", "task": NOOP, "ref": "a"},
+            {"name": "b", "task": NOOP, "ref": "b", "dependencies": ["ref:a"]},
+            {"name": "c", "task": NOOP, "dependencies": ["ref:b"]},
+        ]
+    }
+    a, b, c = (await house.ask("POST", "/jobs/batch", body, expect=201))["job_ids"]
+    (order,) = (await house.lease(worker))["executions"]
+    await house.finish(order, "failed")
+    assert [(await house.ask("GET", f"/jobs/{one}"))["status"] for one in (a, b, c)] == [
+        "failed",
+        "skipped",
+        "skipped",
+    ]
+    await house.ask("POST", f"/jobs/{a}/retry", expect=200)
+    assert (await house.ask("GET", f"/jobs/{b}"))["status"] == "pending"
+    assert (await house.ask("GET", f"/jobs/{c}"))["status"] == "pending"
+    await house.ask("POST", f"/jobs/{b}/retry", expect=409)
+    await house.ask("POST", f"/jobs/{NOBODY}/retry", expect=404)
+
+
+async def test_a_succeeded_job_cannot_be_retried(house: House) -> None:
+    order = await house.start(await house.register())
+    await house.finish(order, result={"total": 1})
+    job = await house.ask("GET", f"/jobs/{order['job_id']}")
+    assert (job["status"], job["result"], job["attempt"]) == ("succeeded", {"total": 1}, 1)
+    await house.ask("POST", f"/jobs/{order['job_id']}/retry", expect=409)
+
+
+async def test_only_an_ended_job_is_deleted_unless_forced(house: House) -> None:
+    path = f"/jobs/{(await house.submit())['job_id']}"
+    await house.ask("DELETE", path, expect=409)
+    await house.ask("PUT", f"{path}/cancel", expect=200)
+    await house.ask("DELETE", path, expect=204)
+    await house.ask("GET", path, expect=404)
+    await house.ask("DELETE", path, expect=404)
+
+
+async def test_a_running_job_that_is_deleted_by_force_goes_when_it_has_stopped(
+    house: House,
+) -> None:
+    order = await house.start(await house.register())
+    path = f"/jobs/{order['job_id']}"
+    job = await house.ask("DELETE", f"{path}?force=true", expect=202)
+    assert job["status"] == "cancelling"
+    await house.finish(order, "cancelled")
+    await house.ask("GET", path, expect=404)
+
+
+async def test_a_job_can_be_run_on_a_named_worker_past_a_pause(house: House) -> None:
+    worker = await house.register()
+    job = await house.submit(run_at="2100-01-01T00:00:00Z")
+    path = f"/jobs/{job['job_id']}/execute"
+    execution = await house.ask("POST", path, {"worker_id": worker}, expect=201)
+    assert (execution["status"], execution["worker_id"]) == ("claimed", worker)
+    (order,) = (await house.lease(worker))["executions"]
+    assert order["execution_id"] == execution["execution_id"]
+    await house.ask("POST", path, {"worker_id": worker}, expect=409)
+    await house.ask("POST", path, {"worker_id": "nobody"}, expect=409)
+    other = await house.submit()
+    ghost = f"/jobs/{other['job_id']}/execute"
+    await house.ask("POST", ghost, {"worker_id": "nobody"}, expect=404)
+
+
+async def test_dead_letters_are_the_failed_jobs(house: House) -> None:
+    order = await house.start(await house.register(), name="dead")
+    await house.finish(order, "failed", error={"message": "no"})
+    await house.submit("alive")
+    (dead,) = (await house.ask("GET", "/dead-letters", expect=200))["items"]
+    assert (dead["name"], dead["error"]) == ("dead", {"message": "no"})
+    assert (await house.ask("GET", "/dead-letters?queue=other"))["items"] == []
+
+
+async def test_many_submitters_at_once_each_get_their_own_job(house: House) -> None:
+    jobs = await asyncio.gather(*(house.submit(f"j{n}") for n in range(50)))
+    assert [job["name"] for job in jobs] == [f"j{n}" for n in range(50)]
+    assert len({job["job_id"] for job in jobs}) == 50

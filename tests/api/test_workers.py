@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from rota.core.inputs import Timing
+from tests.api.house import HOST, TOKEN, House, open_house
+
+
+async def test_a_worker_registers_and_is_shown(house: House) -> None:
+    body = {
+        "name": "box-1",
+        "capabilities": ["linux", "gpu"],
+        "resources": {"cpu": 4, "memory": "8GiB", "gpu": 0.5, "custom": {"licence": 2}},
+        "queues": ["default", "billing"],
+    }
+    told = await house.ask("POST", "/workers/register", body, expect=201)
+    assert (told["lease_ttl"], told["heartbeat_interval"], told["poll_wait_max"]) == (15, 5, 5)
+    worker = await house.ask("GET", f"/workers/{told['worker_id']}", expect=200)
+    assert worker["status"] == "online"
+    assert worker["capabilities"] == ["gpu", "linux"]
+    assert worker["queues"] == ["billing", "default"]
+    assert worker["resources"]["cpu"] == {"capacity": 4, "used": 0}
+    assert worker["resources"]["custom"] == {"licence": {"capacity": 2, "used": 0}}
+    assert worker["resources"]["gpu"]["capacity"] == 0.5
+
+
+async def test_a_lease_hands_out_work_with_all_that_is_needed_to_run_it(house: House) -> None:
+    worker = await house.register()
+    job = await house.submit("w", payload={"n": 1}, timeout="1m")
+    answer = await house.lease(worker)
+    (order,) = answer["executions"]
+    assert order["job_id"] == job["job_id"]
+    assert (order["payload"], order["task"]["kind"], order["timeout"]) == ({"n": 1}, "noop", 60)
+    assert (order["attempt"], order["fence"], order["lease_expires_in"]) == (1, 1, 15)
+    assert 0 <= answer["held_for"] < 5
+    shown = await house.ask("GET", f"/workers/{worker}")
+    assert shown["executions"] == [order["execution_id"]]
+    assert shown["resources"]["cpu"]["used"] == 1
+
+
+async def test_a_waiting_lease_is_answered_as_soon_as_there_is_work(house: House) -> None:
+    worker = await house.register()
+    waiting = asyncio.create_task(house.lease(worker, wait="5s"))
+    await asyncio.sleep(0)
+    await house.submit()
+    assert len((await waiting)["executions"]) == 1
+
+
+async def test_a_lease_reports_what_ended_and_names_what_was_refused(house: House) -> None:
+    worker = await house.register()
+    order = await house.start(worker)
+    done = {
+        "execution_id": order["execution_id"],
+        "status": "succeeded",
+        "fence": order["fence"],
+        "result": [1],
+    }
+    ghost = {**done, "execution_id": "019a85c2-7d40-7b11-8a2c-90f1c3d2e4a5"}
+    answer = await house.lease(worker, wait=0, completed=[done, ghost], executions=[])
+    assert answer["lost"] == [ghost["execution_id"]]
+    job = await house.ask("GET", f"/jobs/{order['job_id']}")
+    assert (job["status"], job["result"]) == ("succeeded", [1])
+
+
+async def test_a_worker_that_hangs_up_gets_no_work(house: House) -> None:
+    worker = await house.register()
+    left, watching = asyncio.Event(), asyncio.Event()
+    sent: list[Any] = []
+    body = [{"type": "http.request", "body": b'{"wait": "5s"}', "more_body": False}]
+
+    async def receive() -> Any:
+        if body:
+            return body.pop()
+        watching.set()
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": f"/workers/{worker}/lease",
+        "query_string": b"",
+        "headers": [(b"host", HOST.encode()), (b"authorization", f"Bearer {TOKEN}".encode())],
+        "client": None,
+    }
+    call = asyncio.create_task(house.app(scope, receive, send))
+    await asyncio.wait_for(watching.wait(), 5)
+    left.set()
+    await asyncio.wait_for(call, 5)
+    assert sent == []
+    job = await house.submit()
+    assert job["status"] == "queued"
+    assert (await house.ask("GET", f"/jobs/{job['job_id']}"))["status"] == "queued"
+
+
+async def test_a_shutdown_ends_waiting_leases_and_keeps_no_report_back(house: House) -> None:
+    worker = await house.register()
+    waiting = asyncio.create_task(house.lease(worker, wait="5s"))
+    await asyncio.sleep(0.01)
+    house.parts.closing.set()
+    answer = await asyncio.wait_for(waiting, 2)
+    assert answer["executions"] == []
+    done = {
+        "execution_id": "019a85c2-7d40-7b11-8a2c-90f1c3d2e4a5",
+        "status": "succeeded",
+        "fence": 1,
+    }
+    late = await house.http.post(f"/workers/{worker}/lease", json={"completed": [done]})
+    assert late.status_code == 503
+    assert int(late.headers["retry-after"]) >= 1
+
+
+async def test_the_wait_is_capped_at_a_third_of_the_lease() -> None:
+    async with open_house(timing=Timing(lease_ttl_ms=150)) as house:
+        worker = await house.register()
+        answer = await asyncio.wait_for(house.lease(worker, wait="1h"), 5)
+        assert answer["executions"] == []
+
+
+async def test_a_newer_registration_wins(house: House) -> None:
+    first = await house.ask(
+        "POST", "/workers/register", {"name": "a", "worker_id": "box"}, expect=201
+    )
+    second = await house.ask(
+        "POST", "/workers/register", {"name": "a", "worker_id": "box"}, expect=201
+    )
+    assert first["worker_id"] == second["worker_id"] == "box"
+    old = {"session": first["session"]}
+    await house.ask("POST", "/workers/box/heartbeat", old, expect=409)
+    await house.ask("POST", "/workers/box/lease", {**old, "wait": 0}, expect=409)
+    await house.ask("POST", "/workers/box/heartbeat", {"session": second["session"]}, expect=200)
+
+
+async def test_unknown_workers_are_not_found(house: House) -> None:
+    await house.ask("GET", "/workers/ghost", expect=404)
+    await house.ask("POST", "/workers/ghost/heartbeat", {}, expect=404)
+    await house.ask("POST", "/workers/ghost/lease", {"wait": 0}, expect=404)
+    await house.ask("POST", "/workers/ghost/drain", expect=404)
+    await house.ask("DELETE", "/workers/ghost", expect=404)
+
+
+async def test_a_heartbeats_usage_is_shown(house: House) -> None:
+    worker = await house.register()
+    usage = {"cpu": 1.5, "memory": 100, "note": "ignored"}
+    await house.ask("POST", f"/workers/{worker}/heartbeat", {"usage": usage}, expect=200)
+    shown = await house.ask("GET", f"/workers/{worker}")
+    assert shown["usage"] == {"cpu": 1.5, "memory": 100}
+    assert shown["last_heartbeat"] is not None
+    metrics = (await house.http.get("/metrics")).text
+    assert 'rota_worker_usage{kind="cpu"} 1.5' in metrics
+
+
+async def test_a_draining_worker_gets_nothing_and_a_removed_one_loses_its_work(
+    house: House,
+) -> None:
+    worker = await house.register()
+    order = await house.start(worker)
+    drained = await house.ask("POST", f"/workers/{worker}/drain", expect=200)
+    assert drained["status"] == "draining"
+    await house.submit()
+    assert (await house.lease(worker, wait=0))["executions"] == []
+    await house.ask("DELETE", f"/workers/{worker}", expect=204)
+    job = await house.ask("GET", f"/jobs/{order['job_id']}")
+    assert job["status"] in ("pending", "queued")
+    assert job["losses"] == 1
+
+
+async def test_workers_are_listed_by_status_and_capability(house: House) -> None:
+    a = await house.register("a", capabilities=["linux"])
+    b = await house.register("b", capabilities=["linux", "gpu"])
+    await house.ask("POST", f"/workers/{a}/drain", expect=200)
+
+    async def ids(query: str) -> list[str]:
+        page = await house.ask("GET", f"/workers?{query}", expect=200)
+        return [one["worker_id"] for one in page["items"]]
+
+    assert await ids("capabilities=linux,gpu") == [b]
+    assert await ids("status=draining") == [a]
+    assert sorted(await ids("status=online,draining")) == sorted([a, b])
+    first = await house.ask("GET", "/workers?limit=1")
+    rest = await ids(f"limit=1&cursor={first['next_cursor']}")
+    assert sorted([first["items"][0]["worker_id"], *rest]) == sorted([a, b])
+    await house.ask("GET", "/workers?status=asleep", expect=422)

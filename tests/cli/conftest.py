@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from rota.cli.main import run
+from tests.sdk.small_server import TOKEN, SmallServer
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its output as the one document that it is."""
+        return json.loads(self.out)
+
+
+Rota = Callable[..., Ran]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallServer]:
+    small = SmallServer()
+    monkeypatch.setenv("ROTA_URL", small.url)
+    monkeypatch.setenv("ROTA_TOKEN", TOKEN)
+    yield small
+    small.close()
+
+
+@pytest.fixture
+def rota(capsys: pytest.CaptureFixture[str]) -> Rota:
+    def command(*args: str) -> Ran:
+        capsys.readouterr()
+        status = run(args)
+        out, err = capsys.readouterr()
+        return Ran(status, out, err)
+
+    return command

@@ -1,0 +1,277 @@
+"""Commands that change something."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.wire.jobs import JobSpec
+from rota.wire.problems import FieldError
+from tests.cli.conftest import Rota
+from tests.sdk.small_cell import RefusedError
+from tests.sdk.small_server import SmallServer
+
+
+def submitted(server: SmallServer) -> Any:
+    """The last job as the server read it."""
+    return json.loads(server.writes()[-1].body)
+
+
+def test_a_submitted_command_prints_its_id_alone_into_a_pipe(
+    server: SmallServer, rota: Rota
+) -> None:
+    ran = rota("submit", "--", "python3", "bill.py", "--verbose")
+    (job,) = server.jobs.values()
+    assert (ran.status, ran.out) == (0, f"{job.job_id}\n")
+    assert job.name == "python3"
+    assert submitted(server)["task"]["argv"] == ["python3", "bill.py", "--verbose"]
+
+
+def test_every_option_finds_its_place_in_the_job(
+    server: SmallServer, rota: Rota, tmp_path: Path
+) -> None:
+    upstream = server.add_job("up")
+    (tmp_path / "data.json").write_text('{"n": [1, 2]}')
+    ran = rota(
+        *("submit", "-n", "train", "-q", "gpu", "--tenant", "lab", "-p", "5", "--cpu", "2.5"),
+        *("-m", "2GiB", "--storage", "1GB", "--gpu", "1", "--custom", "licence=1", "-c", "cuda"),
+        *("--after", f"{upstream.job_id[-8:]}:finished", "--at", "2030-01-01T00:00:00Z"),
+        *(
+            "--expires",
+            "2031-01-01T00:00:00Z",
+            "-t",
+            "10m",
+            "--retries",
+            "3",
+            "--backoff",
+            "linear",
+        ),
+        *("--delay", "2s", "--at-most-once", "--concurrency-key", "k", "--concurrency-limit", "2"),
+        *("-l", "team=a=b", "--payload", f"@{tmp_path}/data.json", "-e", "X=1"),
+        *("--cwd", str(tmp_path), "--json", "--", "./train.sh"),
+    )
+    assert ran.status == 0, ran.err
+    spec: JobSpec = server.writes()[-1].as_(JobSpec)
+    assert submitted(server) == {
+        "name": "train",
+        "task": {
+            "kind": "command",
+            "argv": ["./train.sh"],
+            "env": {"X": "1"},
+            "cwd": str(tmp_path),
+        },
+        "queue": "gpu",
+        "tenant": "lab",
+        "priority": 5,
+        "requirements": {
+            "cpu": 2.5,
+            "memory": 2 << 30,
+            "storage": 10**9,
+            "gpu": 1.0,
+            "custom": {"licence": 1.0},
+            "capabilities": ["cuda"],
+        },
+        "dependencies": [{"job_id": upstream.job_id, "when": "finished"}],
+        "run_at": "2030-01-01T00:00:00Z",
+        "expires_at": "2031-01-01T00:00:00Z",
+        "timeout": 600,
+        "retry": {"max_attempts": 4, "backoff": "linear", "delay": 2},
+        "semantics": "at_most_once",
+        "concurrency": {"key": "k", "limit": 2},
+        "labels": {"team": "a=b"},
+        "payload": {"n": [1, 2]},
+    }
+    assert spec.name == "train"
+    assert ran.json["status"] == "queued"
+
+
+def test_what_is_not_said_is_left_to_the_server(server: SmallServer, rota: Rota) -> None:
+    rota("submit", "--noop")
+    assert submitted(server) == {"name": "noop", "task": {"kind": "noop"}}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("submit",),
+        ("submit", "--noop", "--", "ls"),
+        ("submit", "--at", "tomorrow", "--", "ls"),
+        ("submit", "--at", "2030-01-01", "--in", "1h", "--", "ls"),
+        ("submit", "--memory", "lots", "--", "ls"),
+        ("submit", "--label", "team", "--", "ls"),
+        ("submit", "--payload", "{", "--", "ls"),
+        ("submit", "--custom", "x=many", "--", "ls"),
+        ("submit", "--concurrency-limit", "2", "--", "ls"),
+        ("submit", "--from", "x.jsonl", "--", "ls"),
+        ("submit", "--follow", "--count", "2", "--", "ls"),
+    ],
+)
+def test_options_that_make_no_sense_are_usage_errors(
+    server: SmallServer, rota: Rota, args: tuple[str, ...]
+) -> None:
+    ran = rota(*args)
+    assert ran.status == 2, ran
+    assert server.jobs == {}
+
+
+def test_following_a_job_prints_its_log_and_exits_as_it_did(
+    server: SmallServer, rota: Rota
+) -> None:
+    server.on_submit = lambda job_id: server.run(job_id, b"oh no\n", exit_code=7)
+    ran = rota("submit", "--follow", "--", "false")
+    assert (ran.status, ran.out) == (7, "oh no\n")
+
+
+def test_a_job_ended_by_a_signal_exits_as_a_shell_would_say_it(
+    server: SmallServer, rota: Rota
+) -> None:
+    server.on_submit = lambda job_id: server.run(job_id, exit_code=-9)
+    assert rota("submit", "--follow", "--", "sleep", "60").status == 137
+
+
+def test_waiting_for_what_was_submitted_exits_by_how_it_ended(
+    server: SmallServer, rota: Rota
+) -> None:
+    server.on_submit = lambda job_id: server.move(job_id, "failed")
+    assert rota("submit", "--wait", "--", "false").status == 1
+    server.on_submit = lambda job_id: server.move(job_id, "succeeded")
+    ran = rota("submit", "--wait", "--json", "--", "true")
+    assert (ran.status, ran.json["status"]) == (0, "succeeded")
+
+
+def test_copies_go_in_batches(server: SmallServer, rota: Rota) -> None:
+    ran = rota("submit", "--noop", "--count", "2500")
+    assert len(ran.out.splitlines()) == len(server.jobs) == 2500
+    assert [one.path for one in server.writes()] == ["/jobs/batch"] * 3
+
+
+def test_a_file_of_jobs_may_refer_across_batches(
+    server: SmallServer, rota: Rota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.cli.many.BATCH_JOBS", 2)
+    job = {"task": {"kind": "noop"}}
+    lines = [
+        {**job, "name": "a", "ref": "a"},
+        {**job, "name": "b", "ref": "b", "dependencies": ["ref:a"]},
+        {**job, "name": "c", "dependencies": ["ref:a", {"job_id": "ref:b", "when": "finished"}]},
+    ]
+    path = tmp_path / "jobs.jsonl"
+    path.write_text("\n\n".join(json.dumps(line) for line in lines))
+    ran = rota("submit", "--from", str(path), "-q", "mail", "--json")
+    a, b, c = ran.json["job_ids"]
+    assert [need.job_id for need in server.jobs[c].dependencies] == [a, b]
+    assert [need.job_id for need in server.jobs[b].dependencies] == ["ref:a"]
+    assert server.jobs[a].queue == "mail"
+
+
+def test_a_bad_line_is_named(server: SmallServer, rota: Rota, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.jsonl"
+    path.write_text('{"name": "a"}\n\nnonsense\n')
+    ran = rota("submit", "--from", str(path))
+    assert ran.status == 1
+    assert f"{path}:3: not a JSON object" in ran.err
+
+
+def test_a_job_that_the_server_refuses_is_named_by_its_line(
+    server: SmallServer, rota: Rota, tmp_path: Path
+) -> None:
+    path = tmp_path / "jobs.jsonl"
+    path.write_text('{"name": "a"}\n\n{"name": "b"}\n')
+    server.batch_refusal = RefusedError(422, "bad", [FieldError("jobs[1].task", "is missing")])
+    ran = rota("submit", "--from", str(path))
+    assert ran.err == f"rota: {path}:3: task: is missing\n"
+
+
+def test_a_missing_file_is_one_line(server: SmallServer, rota: Rota) -> None:
+    ran = rota("submit", "--from", "nowhere.jsonl")
+    assert (ran.status, ran.err) == (1, "rota: nowhere.jsonl: No such file or directory\n")
+
+
+def test_waiting_says_how_it_ended_by_its_exit_status(server: SmallServer, rota: Rota) -> None:
+    good, bad = server.add_job(status="succeeded"), server.add_job(status="failed")
+    assert rota("wait", good.job_id).status == 0
+    both = rota("wait", good.job_id, bad.job_id)
+    assert both.status == 1
+    assert both.out.splitlines() == [f"{good.job_id[-8:]} succeeded", f"{bad.job_id[-8:]} failed"]
+
+
+def test_waiting_gives_up_in_time(server: SmallServer, rota: Rota) -> None:
+    live = server.add_job()
+    ran = rota("wait", live.job_id, "--timeout", "100ms")
+    assert ran.status == 1
+    assert ran.err == f"rota: 1 job had not ended in time: {live.job_id[-8:]}\n"
+
+
+def test_one_refusal_does_not_keep_the_others_from_their_turn(
+    server: SmallServer, rota: Rota
+) -> None:
+    ended, live = server.add_job(status="succeeded"), server.add_job()
+    ran = rota("cancel", ended.job_id, live.job_id)
+    assert server.jobs[live.job_id].status == "cancelled"
+    assert ran.status == 1
+    assert "has ended" in ran.err
+    assert ran.out == f"{live.job_id[-8:]} cancelled\n"
+
+
+def test_jobs_are_retried_updated_executed_and_deleted(server: SmallServer, rota: Rota) -> None:
+    job = server.add_job(status="failed")
+    worker = server.add_worker("box-1")
+    assert rota("retry", job.job_id, "--json").json["status"] == "queued"
+    assert rota("update", job.job_id, "--priority", "9", "--json").json["priority"] == 9
+    assert rota("update", job.job_id).status == 2
+    rota("execute", job.job_id, "--worker", "box-1")
+    assert submitted(server) == {"worker_id": worker.worker_id}
+    assert rota("delete", job.job_id).status == 1
+    assert rota("delete", job.job_id, "--force").status == 0
+    assert server.jobs == {}
+
+
+def test_an_update_is_a_merge_patch_of_what_was_said(server: SmallServer, rota: Rota) -> None:
+    job = server.add_job()
+    rota("update", job.job_id, "--cpu", "2", "--retries", "1", "--patch", '{"run_at": null}')
+    assert submitted(server) == {
+        "requirements": {"cpu": 2.0},
+        "retry": {"max_attempts": 2},
+        "run_at": None,
+    }
+
+
+def test_a_bulk_action_wants_a_filter_and_a_yes(server: SmallServer, rota: Rota) -> None:
+    server.add_job()
+    assert rota("bulk", "cancel").status == 2
+    unasked = rota("bulk", "cancel", "--status", "queued")
+    assert (unasked.status, "say --yes" in unasked.err) == (1, True)
+    counted = rota("bulk", "cancel", "--status", "queued", "--dry-run")
+    assert counted.out == "would cancel: 1 job\n"
+    assert {job.status for job in server.jobs.values()} == {"queued"}
+    assert rota("bulk", "cancel", "--status", "queued", "--yes").out == "cancel: 1 job\n"
+    assert {job.status for job in server.jobs.values()} == {"cancelled"}
+    assert rota("bulk", "reprioritise", "--all", "--yes").status == 2
+
+
+def test_a_queue_is_set_paused_and_purged(server: SmallServer, rota: Rota) -> None:
+    rota("queues", "set", "mail", "--max-workers", "none", "--rate", "100/m", "--priority", "2")
+    assert submitted(server) == {
+        "max_workers": None,
+        "rate_limit": {"count": 100, "per": 60},
+        "priority": 2,
+    }
+    assert server.writes()[-1].method == "PATCH"
+    rota("queues", "set", "mail", "--reset")
+    assert server.writes()[-1].method == "PUT"
+    assert rota("queues", "set", "mail").status == 2
+    assert rota("queues", "set", "mail", "--rate", "fast").status == 2
+    assert rota("queues", "pause", "mail", "--json").json["paused"] is True
+    assert rota("queues", "resume", "mail", "--json").json["paused"] is False
+    assert rota("queues", "purge", "mail").status == 1
+    assert rota("queues", "purge", "mail", "--yes").out == "cancelled 3 jobs\n"
+
+
+def test_a_worker_is_drained_and_removed_by_name(server: SmallServer, rota: Rota) -> None:
+    worker = server.add_worker("box-1")
+    assert rota("workers", "drain", "box-1").out == "box-1 is draining\n"
+    assert rota("workers", "remove", worker.worker_id[-8:]).status == 0
+    assert server.workers == {}

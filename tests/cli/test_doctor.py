@@ -1,0 +1,77 @@
+"""The doctor's findings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rota.cli.doctor import clock_checks, disk_checks, token_checks, version_check
+from rota.sdk.discover import Endpoint, discover
+from tests.cli.conftest import Rota
+from tests.sdk.small_server import TOKEN, SmallServer
+
+
+def verdicts(found: list[dict[str, str]]) -> dict[str, str]:
+    return {check["name"]: check["verdict"] for check in found}
+
+
+def test_all_is_well_with_a_server_and_a_worker(server: SmallServer, rota: Rota) -> None:
+    server.add_worker("box-1")
+    ran = rota("doctor", "--json")
+    assert ran.status == 0
+    assert set(verdicts(ran.json["checks"]).values()) == {"ok"}
+    assert set(verdicts(ran.json["checks"])) >= {"server", "ready", "token", "clock", "workers"}
+
+
+def test_a_server_without_workers_is_told_how_to_get_one(server: SmallServer, rota: Rota) -> None:
+    ran = rota("doctor")
+    assert ran.status == 0
+    assert f"Fix: rota worker --server {server.url}" in ran.out
+
+
+def test_a_missing_server_is_a_failure_with_a_fix(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_URL", "http://127.0.0.1:9")
+    ran = rota("doctor")
+    assert ran.status == 1
+    assert "Fix: rota up" in ran.out
+
+
+def test_a_refused_token_is_a_failure(
+    server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_TOKEN", "wrong")
+    ran = rota("doctor", "--json")
+    assert ran.status == 1
+    assert verdicts(ran.json["checks"])["access"] == "fail"
+
+
+def test_a_token_that_others_can_read_is_a_failure(tmp_path: Path) -> None:
+    path = tmp_path / ".rota/local.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"url": "http://127.0.0.1:7070", "token": TOKEN}))
+    for mode, worst in ((0o600, "ok"), (0o644, "fail")):
+        path.chmod(mode)
+        checks = list(token_checks(discover(environ={"HOME": str(tmp_path)}, folder=tmp_path)))
+        assert checks[-1].verdict == worst
+
+
+def test_clocks_that_disagree_are_told() -> None:
+    date = {"date": "Thu, 09 Oct 2025 08:53:20 GMT"}
+    assert [check.verdict for check in clock_checks(date, 1_760_000_000_900)] == ["ok"]
+    assert [check.verdict for check in clock_checks(date, 1_760_000_090_000)] == ["warn"]
+    assert list(clock_checks({}, 0)) == []
+
+
+def test_versions_that_differ_are_told() -> None:
+    assert version_check("99.0").verdict == "warn"
+
+
+def test_room_on_the_disk_is_told_where_the_data_is_here(tmp_path: Path) -> None:
+    here = Endpoint("http://127.0.0.1:7070", None, "", None, (), str(tmp_path))
+    assert [check.name for check in disk_checks(here)] == ["disk"]
+    away = Endpoint("http://127.0.0.1:7070", None, "", None, (), None)
+    assert list(disk_checks(away)) == []

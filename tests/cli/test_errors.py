@@ -1,0 +1,129 @@
+"""What goes wrong, in one line each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Rota
+from tests.sdk.small_server import TOKEN, SmallServer
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """An address where nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROTA_URL", url)
+    return url
+
+
+def test_a_server_that_is_down_is_said_with_how_to_start_one(nobody: str, rota: Rota) -> None:
+    ran = rota("jobs")
+    assert ran.status == 1
+    assert ran.out == ""
+    expected = f"rota: no server at {nobody} (connection refused). Start one with: rota up\n"
+    assert ran.err == expected
+
+
+def test_a_missing_token_is_said_with_where_it_was_looked_for(
+    server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("ROTA_TOKEN")
+    monkeypatch.chdir(tmp_path)
+    ran = rota("jobs")
+    assert ran.status == 1
+    assert ran.err.count("\n") == 1
+    for place in ("ROTA_TOKEN", str(tmp_path / ".rota/local.json"), "rota/local.json"):
+        assert place in ran.err
+
+
+def test_a_wrong_token_is_said_with_where_it_came_from(
+    server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_TOKEN", "wrong")
+    assert "does not accept the token from ROTA_TOKEN" in rota("jobs").err
+
+
+def test_a_local_server_is_found_by_itself(
+    server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("ROTA_URL")
+    monkeypatch.delenv("ROTA_TOKEN")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".rota").mkdir()
+    known = {"url": server.url, "token": TOKEN, "data": str(tmp_path), "pid": 1}
+    (tmp_path / ".rota/local.json").write_text(json.dumps(known))
+    assert rota("stats").status == 0
+
+
+def test_a_refusal_is_the_servers_own_words(server: SmallServer, rota: Rota) -> None:
+    job = server.add_job(status="succeeded")
+    ran = rota("cancel", job.job_id)
+    assert ran.err == f"rota: job {job.job_id} has ended: it cannot be cancelled\n"
+
+
+def test_an_id_that_fits_several_jobs_names_them(server: SmallServer, rota: Rota) -> None:
+    one, other = server.add_job(), server.add_job()
+    ran = rota("show", one.job_id[:8])
+    assert ran.status == 1
+    assert one.job_id in ran.err
+    assert other.job_id in ran.err
+
+
+@pytest.mark.parametrize("typed", ["abc", "not-an-id", "ffffffffff"])
+def test_an_id_that_means_nothing_is_said(server: SmallServer, rota: Rota, typed: str) -> None:
+    server.add_job()
+    ran = rota("show", typed)
+    assert ran.status == 1
+    assert ran.err.count("\n") == 1
+    assert typed in ran.err
+
+
+def test_an_unknown_word_gets_a_guess(rota: Rota) -> None:
+    ran = rota("job")
+    assert ran.status == 2
+    assert "Did you mean 'jobs'?" in ran.err
+
+
+def test_a_store_that_is_not_built_yet_is_said(rota: Rota) -> None:
+    ran = rota("server", "--store", "postgresql://db/rota")
+    assert ran.status == 1
+    assert "leave --store out" in ran.err
+
+
+def rota_process(*args: str, server: SmallServer, **pipes: int) -> subprocess.Popen[bytes]:
+    environ = {**os.environ, "ROTA_URL": server.url, "ROTA_TOKEN": TOKEN}
+    return subprocess.Popen([sys.executable, "-m", "rota", *args], env=environ, **pipes)
+
+
+def test_ctrl_c_leaves_quietly(server: SmallServer) -> None:
+    process = rota_process("stream", server=server, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    server.on_stream = lambda: process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert (out, err.strip()) == (b"", b"")
+
+
+def test_a_reader_that_leaves_is_no_error(server: SmallServer) -> None:
+    for i in range(300):
+        server.add_job(f"job-{i}")
+    process = rota_process(
+        "jobs", "--all", "--json", server=server, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(30) == 1
+    process.stderr.close()

@@ -1,0 +1,75 @@
+"""The tree of commands itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+from rota import __version__
+from rota.cli.main import SECTIONS, tree
+from tests.cli.conftest import Rota
+from tests.sdk.small_server import TOKEN, SmallServer
+
+
+def modules_after(*args: str, **environ: str) -> list[str]:
+    """What a fresh interpreter has loaded after a command."""
+    script = (
+        "import json, sys\nfrom rota.cli.main import run\n"
+        f"run({list(args)!r})\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environ
+    )
+    loaded: list[str] = json.loads(ran.stderr.splitlines()[-1])
+    return loaded
+
+
+@pytest.mark.parametrize("args", [("--help",), ("--version",)])
+def test_help_and_version_load_next_to_nothing(args: tuple[str, ...]) -> None:
+    loaded = modules_after(*args)
+    for heavy in ("rich", "httpx2", "msgspec", "starlette", "apsw", "asyncio"):
+        assert heavy not in loaded
+
+
+def test_json_needs_no_drawing(server: SmallServer) -> None:
+    job = server.add_job()
+    for args in (("jobs",), ("show", job.job_id), ("stats",), ("queues",), ("top",), ("doctor",)):
+        loaded = modules_after(*args, "--json", ROTA_URL=server.url, ROTA_TOKEN=TOKEN)
+        assert "rich" not in loaded, args
+        assert "starlette" not in loaded
+
+
+def test_the_version_is_told(rota: Rota) -> None:
+    assert rota("--version").out == f"rota {__version__}\n"
+
+
+@pytest.mark.parametrize("name", [name for words in SECTIONS.values() for name in words])
+def test_every_word_loads_and_explains_itself(rota: Rota, name: str) -> None:
+    command = tree.get_command(click.Context(tree), name)
+    assert command is not None
+    assert command.name == name
+    told = rota(name, "--help")
+    assert told.status == 0
+    assert "Usage: rota " + name in told.out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(rota: Rota, shell: str) -> None:
+    script = rota("completion", shell)
+    assert script.status == 0
+    assert "_ROTA_COMPLETE" in script.out
+
+
+def test_completion_knows_the_words() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", "from rota.cli.main import main; main()"],
+        env={"_ROTA_COMPLETE": "bash_complete", "COMP_WORDS": "rota su", "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout.split() == ["plain,submit"]

@@ -1,0 +1,167 @@
+"""Commands that look: lists, one job, why, logs, graph, figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from rota.cli.main import run
+from tests.cli.conftest import Rota
+from tests.sdk.small_server import SmallServer
+
+
+def test_a_list_shows_ids_that_can_be_given_back(server: SmallServer, rota: Rota) -> None:
+    job = server.add_job("invoice", "failed", queue="mail")
+    listed = rota("jobs")
+    assert listed.status == 0
+    row = listed.out.splitlines()[1].split()
+    assert row[1:4] == ["invoice", "failed", "mail"]
+    assert rota("show", row[0], "--json").json["job_id"] == job.job_id
+
+
+def test_an_empty_list_says_so_beside_the_output(server: SmallServer, rota: Rota) -> None:
+    listed = rota("jobs")
+    assert (listed.status, listed.out, listed.err) == (0, "", "no jobs\n")
+
+
+def test_filters_reach_the_server(server: SmallServer, rota: Rota) -> None:
+    rota(
+        "jobs",
+        "-s",
+        "failed,expired",
+        "-q",
+        "mail",
+        "-l",
+        "team=a",
+        "--after",
+        "2h",
+        "--limit",
+        "5",
+    )
+    query = server.seen[-1].query
+    assert query["status"] == ["failed,expired"]
+    assert query["queue"] == ["mail"]
+    assert query["label"] == ["team:a"]
+    assert query["limit"] == ["5"]
+    assert "T" in query["created_after"][0]
+
+
+def test_an_unknown_status_is_a_usage_error(server: SmallServer, rota: Rota) -> None:
+    listed = rota("jobs", "-s", "done")
+    assert listed.status == 2
+    assert "succeeded" in listed.err
+
+
+def test_all_pages_come_as_one_document(server: SmallServer, rota: Rota) -> None:
+    server.page_max = 2
+    for i in range(5):
+        server.add_job(f"job-{i}")
+    assert len(rota("jobs", "--all", "--json").json["items"]) == 5
+
+
+def test_one_page_is_the_servers_own_answer(server: SmallServer, rota: Rota) -> None:
+    server.page_max = 2
+    for i in range(5):
+        server.add_job(f"job-{i}")
+    page = rota("jobs", "--json").json
+    assert len(page["items"]) == 2
+    assert page["next_cursor"]
+    rest = rota("jobs", "--json", "--cursor", page["next_cursor"]).json
+    assert rest["items"][0]["job_id"] < page["items"][-1]["job_id"]
+
+
+def test_a_job_is_shown_with_its_command_and_its_tries(server: SmallServer, rota: Rota) -> None:
+    task = {"kind": "command", "argv": ["echo", "a b"], "env": {"X": "1"}}
+    job = server.add_job("greet", task=task, requirements={"cpu": 2, "memory": "512MiB"})
+    server.run(job.job_id, exit_code=3)
+    shown = rota("show", job.job_id).out
+    assert "X=1 echo 'a b'" in shown
+    assert "2 cpu, 512 MiB memory" in shown
+    assert "EXIT" in shown
+
+
+def test_why_puts_the_blocking_cause_first(server: SmallServer, rota: Rota) -> None:
+    job = server.add_job()
+    lines = rota("why", job.job_id).out.splitlines()
+    assert lines[0] == "queued asks 64 cpu, the largest worker has 8"
+    assert "asks = 64" in lines[1]
+    assert lines[2] == "and queue default is paused"
+
+
+def test_a_piped_log_keeps_every_byte(
+    server: SmallServer, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    job = server.add_job()
+    log = b"\x1b[31mred\x1b[0m\r\nhalf \xff\x00 line"
+    server.run(job.job_id, log, exit_code=0)
+    for args in (["logs", job.job_id], ["logs", "-f", job.job_id]):
+        assert run(args) == 0
+        assert capsysbinary.readouterr().out == log
+
+
+def test_a_log_can_be_one_document(server: SmallServer, rota: Rota) -> None:
+    job = server.add_job()
+    server.run(job.job_id, b"hello\n", exit_code=0)
+    assert rota("logs", job.job_id, "--json").json == {"job_id": job.job_id, "log": "hello\n"}
+    assert rota("logs", "-f", job.job_id, "--json").status == 2
+
+
+def test_a_graph_is_drawn_as_a_tree(server: SmallServer, rota: Rota) -> None:
+    top = server.add_job("top", "succeeded")
+    left = server.add_job("left", dependencies=[top.job_id])
+    server.add_job("right", dependencies=[{"job_id": top.job_id, "when": "failed"}])
+    drawn = rota("graph", left.job_id).out.splitlines()
+    assert [line.split()[-2 if "<-" in line else -1] for line in drawn[:2]] == [
+        "succeeded",
+        "queued",
+    ]
+    assert drawn[1].startswith("├─ ")
+    assert drawn[1].endswith("<-")
+    assert drawn[2].startswith("└─ ")
+    assert "when failed" in drawn[2]
+
+
+def test_queues_workers_and_executions_are_listed(server: SmallServer, rota: Rota) -> None:
+    worker = server.add_worker("box-1")
+    job = server.add_job()
+    execution_id = server.run(job.job_id)
+    rota("queues", "set", "mail", "--max-workers", "2")
+    assert "mail" in rota("queues").out
+    assert "1 GiB / 8 GiB" in rota("workers").out
+    assert rota("workers", "--json").json["items"][0]["worker_id"] == worker.worker_id
+    assert "box-1" in rota("workers", "show", "box-1").out
+    assert execution_id[-8:] in rota("executions", "--job", job.job_id).out
+    assert rota("executions", "show", execution_id[-8:], "--json").json["fence"] == 1
+
+
+def test_figures_are_told(server: SmallServer, rota: Rota) -> None:
+    server.add_job("a", "failed")
+    assert "failed" in rota("stats").out
+    assert rota("stats", "--json").json["jobs"] == {"failed": 1}
+    assert "here" in rota("cluster").out
+    assert rota("dead-letters", "--json").json["items"][0]["name"] == "a"
+
+
+def test_the_live_view_draws_one_frame_where_nobody_watches(
+    server: SmallServer, rota: Rota
+) -> None:
+    server.add_worker("box-1")
+    server.run(server.add_job("busy").job_id)
+    frame = rota("top", "--once").out
+    assert "box-1" in frame
+    assert "busy" in frame
+    assert "1 running" in frame
+    assert rota("top", "--json").json["running"][0]["name"] == "busy"
+
+
+def test_the_stream_prints_a_document_a_line(server: SmallServer, rota: Rota) -> None:
+    job = server.add_job()
+
+    def change_and_stop() -> None:
+        server.move(job.job_id, "running")
+        server.faults += [401]
+        server.end_streams()
+
+    server.on_stream = change_and_stop
+    streamed = rota("stream", "--json")
+    assert streamed.json["status"] == "running"
+    assert streamed.status == 1

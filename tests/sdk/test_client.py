@@ -1,0 +1,191 @@
+"""The client against a server on a socket."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from rota.sdk import (
+    Client,
+    ConflictError,
+    JobSearch,
+    NotFoundError,
+    Patience,
+    UnauthenticatedError,
+    UnavailableError,
+    UnreachableError,
+    WaitTimeoutError,
+)
+from tests.sdk.small_server import TOKEN, SmallServer
+
+JOB = {"name": "hello", "task": {"kind": "command", "argv": ["true"]}}
+
+
+def test_a_submitted_job_can_be_read_back(client: Client) -> None:
+    job = client.submit({**JOB, "queue": "q", "labels": {"a": "b"}})
+    again = client.job(job.job_id)
+    assert (again.name, again.queue, again.labels) == ("hello", "q", {"a": "b"})
+
+
+def test_a_write_is_repeated_under_one_key_and_happens_once(
+    server: SmallServer, client: Client
+) -> None:
+    server.faults += [503, 0, 429]
+    client.submit(JOB)
+    keys = {one.headers["idempotency-key"] for one in server.writes()}
+    assert len(server.writes()) == 4
+    assert len(keys) == 1
+    assert len(server.jobs) == 1
+
+
+def test_two_writes_have_two_keys(server: SmallServer, client: Client) -> None:
+    client.submit(JOB)
+    client.submit(JOB)
+    assert len({one.headers["idempotency-key"] for one in server.writes()}) == 2
+    assert len(server.jobs) == 2
+
+
+def test_a_key_of_the_callers_own_survives_his_restart(server: SmallServer) -> None:
+    for _ in range(2):
+        with Client(server.url, TOKEN) as client:
+            client.submit(JOB, idempotency_key="invoice-42")
+    assert len(server.jobs) == 1
+
+
+def test_patience_ends(server: SmallServer) -> None:
+    server.faults += [503] * 50
+    with (
+        Client(server.url, TOKEN, patience=Patience(retry_for_s=0.3)) as client,
+        pytest.raises(UnavailableError),
+    ):
+        client.submit(JOB)
+    assert 2 <= len(server.seen) < 50
+
+
+def test_what_cannot_pass_is_not_tried_again(server: SmallServer, client: Client) -> None:
+    server.faults += [409]
+    with pytest.raises(ConflictError):
+        client.submit(JOB)
+    assert len(server.seen) == 1
+
+
+def test_a_server_that_is_not_there_is_said_at_once_if_asked_so() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        patience = Patience(retry_for_s=60, first_contact_s=0)
+        with Client(url, patience=patience) as client, pytest.raises(UnreachableError) as caught:
+            client.stats()
+    assert caught.value.refused
+    assert caught.value.cause == "connection refused"
+
+
+def test_a_wrong_token_is_refused(server: SmallServer) -> None:
+    with Client(server.url, "wrong") as client, pytest.raises(UnauthenticatedError):
+        client.stats()
+
+
+def test_an_unknown_job_is_not_found(client: Client) -> None:
+    with pytest.raises(NotFoundError, match="no job"):
+        client.job("00000000-0000-7000-8000-000000000000")
+
+
+def test_all_pages_are_walked_newest_first(server: SmallServer, client: Client) -> None:
+    server.page_max = 3
+    made = [server.add_job(f"job-{i}").job_id for i in range(10)]
+    assert [job.job_id for job in client.jobs()] == sorted(made, reverse=True)
+    assert len(server.seen) == 4
+
+
+def test_a_search_narrows_the_list(server: SmallServer, client: Client) -> None:
+    server.add_job("a", "failed")
+    server.add_job("b", "queued")
+    assert [job.name for job in client.jobs(JobSearch(status=("failed",)))] == ["a"]
+
+
+def test_a_log_is_followed_through_a_lost_connection_without_a_gap_or_a_repeat(
+    server: SmallServer, client: Client
+) -> None:
+    job = server.add_job()
+    log = b"".join(b"line %d\n" % i for i in range(500))
+    server.run(job.job_id, log, exit_code=0)
+    server.log_cut = 1000
+    # The stream of a server that stops ends early, while the execution goes on.
+    execution = server.jobs[job.job_id].execution_id or ""
+    ended = server.executions[execution].end_time
+    server.executions[execution].end_time = None
+    got = b""
+    for chunk in client.follow_logs(job.job_id):
+        got += chunk
+        if len(got) == len(log):
+            server.executions[execution].end_time = ended
+    assert got == log
+
+
+def test_following_a_job_that_never_started_ends_when_it_is_cancelled(
+    server: SmallServer, client: Client
+) -> None:
+    job = server.add_job(status="cancelled")
+    assert list(client.follow_logs(job.job_id)) == []
+
+
+def test_waiting_ends_when_the_stream_says_so(server: SmallServer, client: Client) -> None:
+    job = server.add_job()
+    server.on_stream = lambda: server.move(job.job_id, "failed")
+    assert client.wait(job.job_id, timeout_s=30).status == "failed"
+
+
+def test_waiting_for_many_asks_by_pages_not_one_by_one(server: SmallServer, client: Client) -> None:
+    ids = [server.add_job(status="succeeded").job_id for _ in range(200)]
+    ended = client.wait_all(ids, timeout_s=30)
+    assert ended == dict.fromkeys(ids, "succeeded")
+    assert len(server.seen) < 10
+
+
+def test_waiting_says_of_each_end_as_it_comes(server: SmallServer, client: Client) -> None:
+    done, live = server.add_job(status="succeeded"), server.add_job()
+    heard: list[tuple[str, str]] = []
+
+    def on_end(job_id: str, status: str) -> None:
+        heard.append((job_id, status))
+        if job_id == done.job_id:
+            server.move(live.job_id, "failed")
+
+    client.wait_all([done.job_id, live.job_id], timeout_s=30, on_end=on_end)
+    assert heard == [(done.job_id, "succeeded"), (live.job_id, "failed")]
+
+
+def test_waiting_gives_up_in_time_and_names_what_is_left(
+    server: SmallServer, client: Client
+) -> None:
+    done, live = server.add_job(status="succeeded"), server.add_job()
+    with pytest.raises(WaitTimeoutError) as caught:
+        client.wait_all([done.job_id, live.job_id], timeout_s=0.2)
+    assert caught.value.job_ids == (live.job_id,)
+
+
+def test_the_stream_goes_on_where_it_broke_off(server: SmallServer, client: Client) -> None:
+    job = server.add_job()
+    server.on_stream = lambda: server.move(job.job_id, "running")
+    changes = client.stream()
+    assert next(changes).change.status == "running"
+    changes.close()  # type: ignore[attr-defined]  # a generator
+    server.move(job.job_id, "succeeded")
+    last = str(len(server.changes) - 2)
+    assert next(client.stream(after=last)).change.status == "succeeded"
+
+
+def test_queues_and_workers_answer_by_their_calls(server: SmallServer, client: Client) -> None:
+    worker = server.add_worker("box")
+    assert client.set_queue("mail", {"max_workers": 3}).max_workers == 3
+    assert client.pause_queue("mail").paused
+    assert not client.resume_queue("mail").paused
+    assert client.purge_queue("mail") == 3
+    assert [queue.name for queue in client.queues()] == ["mail"]
+    assert [one.name for one in client.workers()] == ["box"]
+    assert client.drain_worker(worker.worker_id).status == "draining"
+    client.remove_worker(worker.worker_id)
+    assert client.workers() == []
+    assert client.cluster().leader == "here"
+    assert client.ready().status == "ok"

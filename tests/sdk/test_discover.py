@@ -1,0 +1,105 @@
+"""Where the server is and who asks."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rota.sdk.discover import Endpoint, discover, is_loopback
+
+
+def write_local(path: Path, url: str, token: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"url": url, "token": token, "data": str(path.parent), "pid": 1}))
+
+
+def find(folder: Path, url: str | None = None, **environ: str) -> Endpoint:
+    environ.setdefault("XDG_STATE_HOME", str(folder / "state"))
+    return discover(url, environ=environ, folder=folder)
+
+
+def test_without_anything_the_usual_place_is_tried(tmp_path: Path) -> None:
+    found = find(tmp_path)
+    assert (found.url, found.token) == ("http://127.0.0.1:7070", None)
+    assert found.url_from == "the default"
+
+
+def test_the_environment_wins_over_files(tmp_path: Path) -> None:
+    write_local(tmp_path / ".rota/local.json", "http://127.0.0.1:7071", "file")
+    found = find(tmp_path, ROTA_URL="https://rota.example/", ROTA_TOKEN="env")
+    assert (found.url, found.token) == ("https://rota.example", "env")
+    assert (found.url_from, found.token_from) == ("ROTA_URL", "ROTA_TOKEN")
+
+
+def test_a_server_started_in_this_folder_comes_before_the_users_other_one(tmp_path: Path) -> None:
+    write_local(tmp_path / "state/rota/local.json", "http://127.0.0.1:7072", "other")
+    assert find(tmp_path).token == "other"
+    write_local(tmp_path / ".rota/local.json", "http://127.0.0.1:7071", "here")
+    found = find(tmp_path)
+    assert (found.url, found.token) == ("http://127.0.0.1:7071", "here")
+    assert found.data == str(tmp_path / ".rota")
+
+
+def test_a_bare_token_file_goes_with_the_usual_place(tmp_path: Path) -> None:
+    (tmp_path / ".rota").mkdir()
+    (tmp_path / ".rota/token").write_text("bare\n")
+    found = find(tmp_path)
+    assert (found.url, found.token) == ("http://127.0.0.1:7070", "bare")
+
+
+def test_another_server_never_gets_the_local_ones_token(tmp_path: Path) -> None:
+    write_local(tmp_path / ".rota/local.json", "http://127.0.0.1:7070", "secret")
+    assert find(tmp_path, ROTA_URL="http://127.0.0.1:7071").token is None
+    assert find(tmp_path, url="https://elsewhere.example").token is None
+    assert find(tmp_path, url="http://localhost:7070/").token == "secret"
+
+
+def test_a_token_is_found_for_the_second_local_server_too(tmp_path: Path) -> None:
+    write_local(tmp_path / ".rota/local.json", "http://127.0.0.1:7071", "here")
+    write_local(tmp_path / "state/rota/local.json", "http://127.0.0.1:7072", "other")
+    assert find(tmp_path, url="http://127.0.0.1:7072").token == "other"
+
+
+def test_the_state_folder_has_a_default_in_the_home(tmp_path: Path) -> None:
+    write_local(tmp_path / ".local/state/rota/local.json", "http://127.0.0.1:7073", "home")
+    found = discover(environ={"HOME": str(tmp_path)}, folder=tmp_path)
+    assert found.token == "home"
+
+
+def test_a_broken_file_is_passed_over_and_said(tmp_path: Path) -> None:
+    (tmp_path / ".rota").mkdir()
+    (tmp_path / ".rota/local.json").write_text("{not json")
+    write_local(tmp_path / "state/rota/local.json", "http://127.0.0.1:7072", "other")
+    found = find(tmp_path)
+    assert found.token == "other"
+    assert any("not readable as JSON" in place for place in found.looked_in)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_a_file_that_somebody_else_owns_is_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / ".rota/local.json"
+    write_local(path, "http://127.0.0.1:6666", "trap")
+    os.chown(path, 65534, 65534)
+    found = find(tmp_path)
+    assert (found.url, found.token) == ("http://127.0.0.1:7070", None)
+    assert any("owned by another user" in place for place in found.looked_in)
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [
+        ("http://127.0.0.1:7070", True),
+        ("http://[::1]:7070", True),
+        ("http://LOCALHOST", True),
+        ("https://rota.example", False),
+    ],
+)
+def test_loopback_is_known(url: str, here: bool) -> None:
+    assert is_loopback(url) is here
+
+
+def test_an_address_without_a_scheme_is_http(tmp_path: Path) -> None:
+    assert find(tmp_path, url="rota.example:7070").url == "http://rota.example:7070"

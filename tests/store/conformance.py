@@ -1,0 +1,316 @@
+"""The store's definition: whatever passes this is a store. A store bug gets its test here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rota.core.model import (
+    Dependency,
+    Execution,
+    ExecutionId,
+    ExecutionState,
+    Instant,
+    JobId,
+    JobState,
+    KeyRecord,
+    Life,
+    WorkerId,
+)
+from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutExecution, PutJob, PutKey
+from rota.store.protocol import (
+    Direction,
+    Epoch,
+    ExecutionQuery,
+    FencedError,
+    JobQuery,
+    Ledger,
+    Seq,
+    Store,
+    StoreError,
+)
+from tests.store.naive import (
+    QUEUED,
+    NaiveStore,
+    assert_same,
+    execution_queries,
+    histories,
+    job_queries,
+    spec,
+    terms,
+)
+
+StoreMaker: TypeAlias = Callable[[], AbstractAsyncContextManager[Store]]
+
+doubted = settings(
+    max_examples=30,
+    deadline=None,
+    # The maker is the same for all examples by design: each makes its own store with it.
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+)
+
+
+class Appender:
+    """A leader that only appends."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.epoch = Epoch(0)
+        self.seq = Seq(0)
+
+    async def start(self) -> Appender:
+        self.seq = (await self._ledger.load()).seq
+        self.epoch = await self._ledger.claim("test")
+        return self
+
+    async def append(self, *writes: AnyWrite, at: Instant = 1) -> None:
+        await self._ledger.append(self.epoch, Seq(self.seq + 1), at, writes)
+        self.seq = Seq(self.seq + 1)
+
+
+async def leading(store: Store) -> Appender:
+    return await Appender(store.ledger).start()
+
+
+def put(number: int, life: Life = QUEUED, **given: object) -> PutJob:
+    return PutJob(JobId(f"job-{number:04}"), spec(number, **given), life)
+
+
+def run_of(number: int, state: ExecutionState = ExecutionState.RUNNING) -> PutExecution:
+    name = f"execution-{number:04}"
+    job_id, worker_id = JobId(f"job-{number:04}"), WorkerId("worker")
+    return PutExecution(Execution(ExecutionId(name), job_id, worker_id, 1, 1, state, 1))
+
+
+class JournalConformance:
+    """Appending, loading, fencing."""
+
+    async def test_what_was_appended_is_loaded(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(put(1), put(2), run_of(1))
+            snapshot = await store.ledger.load()
+        assert snapshot.seq == 1
+        assert [job.id for job in snapshot.jobs] == ["job-0001", "job-0002"]
+        assert [execution.id for execution in snapshot.executions] == ["execution-0001"]
+
+    async def test_an_empty_store_begins_at_nothing(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            snapshot = await store.ledger.load()
+            assert (snapshot.seq, snapshot.order_next, list(snapshot.jobs)) == (0, 0, [])
+            assert await store.catalog.head() == (0, 0)
+
+    async def test_a_taken_place_is_refused_and_changes_nothing(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(put(1))
+            with pytest.raises(FencedError):
+                await store.ledger.append(leader.epoch, Seq(1), 1, [put(2)])
+            assert [job.id for job in await store.catalog.find_jobs(JobQuery())] == ["job-0001"]
+            await leader.append(put(3))
+
+    async def test_an_old_epoch_is_refused_after_a_claim(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            old = await leading(store)
+            await old.append(put(1))
+            new = await leading(store)
+            with pytest.raises(FencedError):
+                await old.append(put(2))
+            await new.append(put(3))
+            found = await store.catalog.find_jobs(JobQuery())
+        assert new.epoch > old.epoch
+        assert [job.id for job in found] == ["job-0003", "job-0001"]
+
+    async def test_a_gap_in_the_journal_is_refused(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            with pytest.raises(StoreError, match="gap"):
+                await store.ledger.append(leader.epoch, Seq(2), 1, [put(1)])
+
+    async def test_the_place_in_line_survives_the_newest_job(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(put(1), put(7))
+            await leader.append(DropJob(JobId("job-0007")))
+            assert (await store.ledger.load()).order_next == 8
+
+    async def test_changes_can_be_resumed_after_any_record(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            for number in range(1, 6):
+                await leader.append(put(number), run_of(number), at=number)
+            whole = await store.catalog.changes_after(Seq(0), 100)
+            assert [(c.seq, c.index, c.at) for c in whole] == [
+                (seq, index, seq) for seq in range(1, 6) for index in (0, 1)
+            ]
+            assert whole[0].write == put(1)
+            for seen in range(6):
+                page = await store.catalog.changes_after(Seq(seen), 2)
+                assert page == [c for c in whole if seen < c.seq <= seen + 2]
+            assert await store.catalog.head() == (1, 5)
+
+
+class FoldConformance:
+    """The tables equal the fold of the journal."""
+
+    @doubted
+    @given(history=histories)
+    async def test_the_tables_equal_the_fold_of_the_journal(
+        self, make_store: StoreMaker, history: Sequence[Sequence[AnyWrite]]
+    ) -> None:
+        naive = NaiveStore(write for record in history for write in record)
+        async with make_store() as store:
+            leader = await leading(store)
+            for record in history:
+                await leader.append(*record)
+            await assert_same(store, naive)
+            await assert_same(store, naive)
+
+    @doubted
+    @given(history=histories)
+    async def test_folding_one_by_one_equals_folding_a_window(
+        self, make_store: StoreMaker, history: Sequence[Sequence[AnyWrite]]
+    ) -> None:
+        naive = NaiveStore()
+        async with make_store() as store:
+            leader = await leading(store)
+            for record in history:
+                await leader.append(*record)
+                for write in record:
+                    naive.apply(write)
+                await store.ledger.load()
+            await assert_same(store, naive)
+
+    async def test_an_ending_is_counted_once_a_life(self, make_store: StoreMaker) -> None:
+        failed = Life(JobState.FAILED, lives=1, finished_at=5)
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(put(1))
+            await leader.append(MoveJob(JobId("job-0001"), failed))
+            await store.ledger.load()
+            await leader.append(MoveJob(JobId("job-0001"), failed))
+            await store.ledger.load()
+            await leader.append(put(1, Life(JobState.QUEUED, lives=2)))
+            await leader.append(MoveJob(JobId("job-0001"), Life(JobState.FAILED, lives=2)))
+            totals = (await store.ledger.load()).totals
+        assert totals.submitted == 1
+        assert totals.finished == (("default", "failed", 2),)
+
+    async def test_a_deleted_job_takes_everything_of_its_own_along(
+        self, make_store: StoreMaker
+    ) -> None:
+        first, second = JobId("job-0001"), JobId("job-0002")
+        labels = (("team", "billing"),)
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(put(1, labels=labels), run_of(1, ExecutionState.SUCCEEDED))
+            await leader.append(put(2, labels=labels, dependencies=(Dependency(first),)))
+            await store.ledger.load()
+            await leader.append(DropJob(second), DropJob(first))
+            catalog = store.catalog
+            assert await catalog.jobs([first, second]) == []
+            assert await catalog.find_executions(ExecutionQuery()) == []
+            assert await catalog.find_jobs(JobQuery(labels=labels)) == []
+            for direction in Direction:
+                assert await catalog.edges([first, second], direction) == []
+
+    async def test_a_child_keeps_its_dependency_on_a_deleted_parent(
+        self, make_store: StoreMaker
+    ) -> None:
+        parent, child = JobId("job-0001"), JobId("job-0002")
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(put(1), put(2, dependencies=(Dependency(parent),)))
+            await leader.append(DropJob(parent))
+            edges = await store.catalog.edges([child], Direction.UPSTREAM)
+            assert [(edge.parent, edge.child) for edge in edges] == [(parent, child)]
+
+
+class ReadingConformance:
+    """Lists, keys, and reading what was just written."""
+
+    async def test_readers_see_their_own_writes_while_others_write(
+        self, make_store: StoreMaker
+    ) -> None:
+        newest = 0
+        async with make_store() as store:
+            leader = await leading(store)
+
+            async def write() -> None:
+                nonlocal newest
+                for number in range(1, 101):
+                    await leader.append(put(number))
+                    newest = number
+                    await asyncio.sleep(0)
+
+            async def read() -> None:
+                while newest < 100:
+                    written = newest
+                    wanted = [JobId(f"job-{number:04}") for number in range(1, written + 1)]
+                    assert len(await store.catalog.jobs(wanted)) == written
+                    await asyncio.sleep(0)
+
+            await asyncio.gather(write(), read(), read(), read())
+            assert len(await store.catalog.find_jobs(JobQuery(limit=1000))) == 100
+
+    @doubted
+    @given(history=histories, query=job_queries)
+    async def test_pages_of_jobs_are_what_a_plain_filter_finds(
+        self, make_store: StoreMaker, history: Sequence[Sequence[AnyWrite]], query: JobQuery
+    ) -> None:
+        naive = NaiveStore(write for record in history for write in record)
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(*(write for record in history for write in record))
+            for before in (None, "job-3", "job-0"):
+                page = _with_before(query, before)
+                assert await store.catalog.find_jobs(page) == naive.find_jobs(page)
+
+    @doubted
+    @given(history=histories, query=execution_queries)
+    async def test_pages_of_executions_are_what_a_plain_filter_finds(
+        self, make_store: StoreMaker, history: Sequence[Sequence[AnyWrite]], query: ExecutionQuery
+    ) -> None:
+        naive = NaiveStore(write for record in history for write in record)
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(*(write for record in history for write in record))
+            assert await store.catalog.find_executions(query) == naive.find_executions(query)
+
+    @settings(doubted, max_examples=8)
+    @given(size=st.integers(1, 9), wanted=st.sampled_from([(), ("bulk",)]))
+    async def test_paging_to_the_end_shows_every_match_once(
+        self, make_store: StoreMaker, size: int, wanted: tuple[str, ...]
+    ) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            queues = [terms(queue="bulk" if n % 3 == 0 else "default") for n in range(40)]
+            await leader.append(*(put(n, terms=queues[n]) for n in range(40)))
+            seen: list[str] = []
+            queue = wanted[0] if wanted else None
+            while page := await store.catalog.find_jobs(
+                JobQuery(queue=queue, before=seen[-1] if seen else None, limit=size)
+            ):
+                seen += [job.id for job in page]
+        expected = [n for n in range(40) if not wanted or n % 3 == 0]
+        assert seen == [f"job-{n:04}" for n in reversed(expected)]
+
+    async def test_a_key_answers_with_its_newest_record(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            assert await store.catalog.key("k") is None
+            await leader.append(PutKey(KeyRecord("k", "print", b"receipt", 1)))
+            assert await store.catalog.key("k") == KeyRecord("k", "print", b"receipt", 1)
+
+
+def _with_before(query: JobQuery, before: str | None) -> JobQuery:
+    given = {field: getattr(query, field) for field in query.__struct_fields__}
+    return JobQuery(**(given | {"before": before}))

@@ -1,0 +1,284 @@
+"""The store as a child would write it: every write applied at once, nothing clever."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from hypothesis import strategies as st
+
+from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
+from rota.core.model import (
+    Dependency,
+    Execution,
+    ExecutionId,
+    ExecutionState,
+    JobId,
+    JobRecord,
+    JobState,
+    KeyRecord,
+    Life,
+    Needs,
+    Queue,
+    Resources,
+    RetryPolicy,
+    Spec,
+    Terms,
+    When,
+    Worker,
+    WorkerId,
+)
+from rota.core.outcome import (
+    AnyWrite,
+    DropJob,
+    DropWorker,
+    MoveJob,
+    PutExecution,
+    PutJob,
+    PutKey,
+    PutQueue,
+    PutWorker,
+)
+from rota.store.protocol import Direction, Edge, ExecutionQuery, JobQuery, Store
+
+JOB_IDS = [JobId(f"job-{n}") for n in range(5)]
+EXECUTION_IDS = [ExecutionId(f"execution-{n}") for n in range(6)]
+WORKER_IDS = [WorkerId(f"worker-{n}") for n in range(3)]
+LABELS = [("team", "billing"), ("team", "search"), ("tier", "1")]
+
+
+def terms(**given: object) -> Terms:
+    usual: dict[str, object] = {
+        "name": "invoice",
+        "queue": "default",
+        "tenant": "default",
+        "priority": 0,
+        "needs": Needs(Resources(cpu_milli=1000)),
+        "retry": RetryPolicy(),
+    }
+    return Terms(**(usual | given))  # type: ignore[arg-type]
+
+
+def spec(order: int = 0, **given: object) -> Spec:
+    usual: dict[str, object] = {"terms": terms(), "task": b"{}", "created_at": 1, "order": order}
+    return Spec(**(usual | given))  # type: ignore[arg-type]
+
+
+QUEUED = Life(JobState.QUEUED)
+
+
+class NaiveStore:
+    """What the tables must be after the writes."""
+
+    def __init__(self, writes: Iterable[AnyWrite] = ()) -> None:
+        self.jobs: dict[JobId, JobRecord] = {}
+        self.executions: dict[ExecutionId, Execution] = {}
+        self.workers: dict[WorkerId, Worker] = {}
+        self.queues: dict[str, Queue] = {}
+        self.keys: dict[str, KeyRecord] = {}
+        self.submitted = 0
+        self.finished: Counter[tuple[str, str]] = Counter()
+        self.order_next = 0
+        for write in writes:
+            self.apply(write)
+
+    def apply(self, write: AnyWrite) -> None:
+        match write:
+            case PutJob(job_id, job_spec, life):
+                self.submitted += job_id not in self.jobs
+                self.order_next = max(self.order_next, job_spec.order + 1)
+                self._set(JobRecord(job_id, job_spec, life))
+            case MoveJob(job_id, life):
+                self._move(job_id, life)
+            case DropJob(job_id):
+                self._drop(job_id)
+            case PutExecution(execution):
+                self.executions[execution.id] = execution
+            case PutWorker(worker):
+                self.workers[worker.id] = worker
+            case DropWorker(worker_id):
+                self.workers.pop(worker_id, None)
+            case PutQueue(queue):
+                self.queues[queue.name] = queue
+            case PutKey(record):
+                self.keys[record.key] = record
+
+    def _move(self, job_id: JobId, life: Life) -> None:
+        if job_id in self.jobs:
+            self._set(JobRecord(job_id, self.jobs[job_id].spec, life))
+
+    def _drop(self, job_id: JobId) -> None:
+        self.jobs.pop(job_id, None)
+        for gone in [x for x in self.executions.values() if x.job_id == job_id]:
+            del self.executions[gone.id]
+
+    def _set(self, job: JobRecord) -> None:
+        before = self.jobs.get(job.id)
+        new_end = (
+            before is None
+            or before.life.state not in JOB_FINAL
+            or job.life.lives > before.life.lives
+        )
+        if job.life.state in JOB_FINAL and new_end:
+            self.finished[job.spec.terms.queue, job.life.state.value] += 1
+        self.jobs[job.id] = job
+
+    def find_jobs(self, query: JobQuery) -> list[JobRecord]:
+        found = []
+        for job in sorted(self.jobs.values(), key=lambda job: job.id, reverse=True):
+            asked, had = job.spec.terms, job.spec
+            wrong = [
+                query.before is not None and not job.id < query.before,
+                bool(query.states) and job.life.state not in query.states,
+                query.priority is not None and asked.priority != query.priority,
+                query.queue is not None and asked.queue != query.queue,
+                query.tenant is not None and asked.tenant != query.tenant,
+                query.name is not None and asked.name != query.name,
+                any(label not in had.labels for label in query.labels),
+                query.created_after is not None and had.created_at <= query.created_after,
+                query.created_before is not None and had.created_at >= query.created_before,
+            ]
+            if not any(wrong):
+                found.append(job)
+        return found[: query.limit]
+
+    def find_executions(self, query: ExecutionQuery) -> list[Execution]:
+        found = sorted(self.executions.values(), key=lambda x: x.id, reverse=True)
+        found = [x for x in found if query.before is None or x.id < query.before]
+        found = [x for x in found if query.job_id is None or x.job_id == query.job_id]
+        found = [x for x in found if query.worker_id is None or x.worker_id == query.worker_id]
+        found = [x for x in found if not query.states or x.state in query.states]
+        return found[: query.limit]
+
+    @property
+    def edges(self) -> list[Edge]:
+        found = {
+            (needed.job_id, job.id, needed.when)
+            for job in self.jobs.values()
+            for needed in job.spec.dependencies
+        }
+        return [Edge(*edge) for edge in sorted(found)]
+
+
+async def assert_same(store: Store, naive: NaiveStore) -> None:
+    """The store's tables and its snapshot are what the naive one says."""
+    catalog = store.catalog
+    all_jobs = await catalog.find_jobs(JobQuery(limit=1000))
+    assert all_jobs == naive.find_jobs(JobQuery(limit=1000))
+    everything = ExecutionQuery(limit=1000)
+    assert await catalog.find_executions(everything) == naive.find_executions(everything)
+    for label in LABELS:
+        query = JobQuery(labels=(label,), limit=1000)
+        assert await catalog.find_jobs(query) == naive.find_jobs(query)
+    ids = JOB_IDS + [job.id for job in all_jobs if job.id not in JOB_IDS]
+    for direction in Direction:
+        edges = await catalog.edges(ids, direction)
+        wanted = [e for e in naive.edges if direction is Direction.UPSTREAM or e.parent in ids]
+        assert sorted(edges, key=_edge_order) == wanted
+    for key in ("key-0", "key-1"):
+        assert await catalog.key(key) == naive.keys.get(key)
+    await _assert_same_snapshot(store, naive)
+
+
+async def _assert_same_snapshot(store: Store, naive: NaiveStore) -> None:
+    snapshot = await store.ledger.load()
+    live = [job for job in naive.jobs.values() if job.life.state not in JOB_FINAL]
+    assert sorted(snapshot.jobs, key=lambda job: job.id) == sorted(live, key=lambda job: job.id)
+    orders = [job.spec.order for job in snapshot.jobs]
+    assert orders == sorted(orders)
+    held = {x.id: x for x in naive.executions.values() if x.state not in EXECUTION_FINAL}
+    assert {x.id: x for x in snapshot.executions} == held
+    assert {worker.id: worker for worker in snapshot.workers} == naive.workers
+    assert {queue.name: queue for queue in snapshot.queues} == naive.queues
+    assert snapshot.order_next == naive.order_next
+    assert snapshot.totals.submitted == naive.submitted
+    assert {(q, s): n for q, s, n in snapshot.totals.finished} == dict(naive.finished)
+
+
+def _edge_order(edge: Edge) -> tuple[str, str, str]:
+    return (edge.parent, edge.child, edge.when)
+
+
+_job_ids = st.sampled_from(JOB_IDS)
+_lives = st.builds(
+    Life,
+    state=st.sampled_from(JobState),
+    reason=st.sampled_from(["", "because"]),
+    lives=st.integers(1, 3),
+    finished_at=st.none() | st.integers(0, 9),
+    result=st.none() | st.binary(max_size=4),
+)
+_terms = st.builds(
+    terms,
+    name=st.sampled_from(["invoice", "report"]),
+    queue=st.sampled_from(["default", "bulk"]),
+    tenant=st.sampled_from(["default", "acme"]),
+    priority=st.integers(-1, 1),
+)
+_specs = st.builds(
+    spec,
+    order=st.integers(0, 50),
+    terms=_terms,
+    created_at=st.integers(0, 9),
+    labels=st.lists(st.sampled_from(LABELS), unique=True).map(tuple),
+    dependencies=st.lists(
+        st.builds(Dependency, job_id=_job_ids, when=st.sampled_from(When)), max_size=3
+    ).map(tuple),
+    revision=st.integers(0, 2),
+)
+_executions = st.builds(
+    Execution,
+    id=st.sampled_from(EXECUTION_IDS),
+    job_id=_job_ids,
+    worker_id=st.sampled_from(WORKER_IDS),
+    attempt=st.integers(1, 2),
+    fence=st.integers(1, 3),
+    state=st.sampled_from(ExecutionState),
+    claimed_at=st.integers(0, 9),
+)
+_workers = st.builds(
+    Worker,
+    id=st.sampled_from(WORKER_IDS),
+    name=st.just("host"),
+    session=st.sampled_from(["a", "b"]),
+    capacity=st.just(Resources(cpu_milli=4000)),
+)
+_keys = st.builds(
+    KeyRecord,
+    key=st.sampled_from(["key-0", "key-1"]),
+    fingerprint=st.sampled_from(["f", "g"]),
+    receipt=st.binary(max_size=3),
+    at=st.integers(0, 9),
+)
+writes = st.one_of(
+    st.builds(PutJob, id=_job_ids, spec=_specs, life=_lives),
+    st.builds(MoveJob, id=_job_ids, life=_lives),
+    st.builds(DropJob, id=_job_ids),
+    st.builds(PutExecution, execution=_executions),
+    st.builds(PutWorker, worker=_workers),
+    st.builds(DropWorker, id=st.sampled_from(WORKER_IDS)),
+    st.builds(PutQueue, queue=st.builds(Queue, name=st.just("bulk"), priority=st.integers(0, 2))),
+    st.builds(PutKey, record=_keys),
+)
+"""Anything, also what no scheduler would write: moves of unknown jobs, endings twice, new puts."""
+histories = st.lists(st.lists(writes, max_size=6), max_size=8)
+"""Journal records."""
+job_queries = st.builds(
+    JobQuery,
+    states=st.lists(st.sampled_from(JobState), max_size=3).map(tuple),
+    priority=st.none() | st.integers(-1, 1),
+    queue=st.sampled_from([None, "default", "bulk", "unheard"]),
+    tenant=st.sampled_from([None, "default", "acme"]),
+    name=st.sampled_from([None, "invoice", "report"]),
+    labels=st.lists(st.sampled_from(LABELS), max_size=2).map(tuple),
+    created_after=st.none() | st.integers(0, 9),
+    created_before=st.none() | st.integers(0, 9),
+    limit=st.integers(1, 7),
+)
+execution_queries = st.builds(
+    ExecutionQuery,
+    job_id=st.none() | _job_ids,
+    worker_id=st.none() | st.sampled_from(WORKER_IDS),
+    states=st.lists(st.sampled_from(ExecutionState), max_size=3).map(tuple),
+    limit=st.integers(1, 4),
+)

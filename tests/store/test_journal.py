@@ -1,0 +1,154 @@
+"""The journal's encoding: what was written once can be read for ever."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from rota.core.model import (
+    Dependency,
+    Execution,
+    ExecutionId,
+    ExecutionState,
+    JobId,
+    JobState,
+    KeyRecord,
+    Life,
+    Needs,
+    Queue,
+    RateLimit,
+    Resources,
+    RetryPolicy,
+    Spec,
+    Terms,
+    When,
+    Worker,
+    WorkerId,
+    WorkerState,
+)
+from rota.core.outcome import (
+    AnyWrite,
+    DropJob,
+    DropWorker,
+    MoveJob,
+    PutExecution,
+    PutJob,
+    PutKey,
+    PutQueue,
+    PutWorker,
+)
+from rota.store.journal import VERSION, decode_record, encode_record
+from rota.store.protocol import StoreError
+from tests.store.naive import histories
+
+VERSION_1 = bytes.fromhex(
+    "019894a16aa56a6f622d319b9aa7696e766f696365a764656661756c74a461636d65059295cd05dccd040000"
+    "009192a76c6963656e6365cd03e891a56c696e75789603ab6578706f6e656e7469616ccd03e8cb4000000000"
+    "000000ce000493e0cb3fb999999999999aad61745f6c656173745f6f6e6365c0c0c2c40f7b226b696e64223a"
+    "226e6f6f70227dcd03e807c4027b7d9192a56a6f622d30a866696e6973686564c0c0c09192a47465616da762"
+    "696c6c696e6700dc0011a6717565756564a000000001c0c0c0c0c0c0a0c0c0c2c093a16da56a6f622d31dc00"
+    "11a772756e6e696e67a001020001c0c0c0a3782d31a3772d31cb3fe0000000000000a0c0c0c2c092a2646aa5"
+    "6a6f622d3092a165dc0010a3782d31a56a6f622d31a3772d310102a7636c61696d6564cd03e9c0c0c0c0c0c0"
+    "c0c0a092a17799a3772d31a4686f7374a3732d3195cd0fa00000009091a56c696e7578c0a66f6e6c696e65cd"
+    "03e7c092a26477a3772d3092a17197a764656661756c7400cb3ff000000000000004920acd03e8c20092a16b"
+    "94a36b6579a57072696e74c40492a16e01cd03ea"
+)
+"""Written by the first version of the program. Never to be made anew: old journals look so."""
+
+TERMS = Terms(
+    "invoice",
+    "default",
+    "acme",
+    5,
+    Needs(Resources(1500, 1024, 0, 0, (("licence", 1000),)), ("linux",)),
+    RetryPolicy(max_attempts=3),
+)
+MEANT: list[AnyWrite] = [
+    PutJob(
+        JobId("job-1"),
+        Spec(
+            TERMS,
+            b'{"kind":"noop"}',
+            1000,
+            7,
+            b"{}",
+            (Dependency(JobId("job-0"), When.FINISHED),),
+            labels=(("team", "billing"),),
+        ),
+        Life(JobState.QUEUED),
+    ),
+    MoveJob(
+        JobId("job-1"),
+        Life(
+            JobState.RUNNING,
+            attempt=1,
+            fence=2,
+            execution_id=ExecutionId("x-1"),
+            worker_id=WorkerId("w-1"),
+            progress=0.5,
+        ),
+    ),
+    DropJob(JobId("job-0")),
+    PutExecution(
+        Execution(
+            ExecutionId("x-1"),
+            JobId("job-1"),
+            WorkerId("w-1"),
+            1,
+            2,
+            ExecutionState.CLAIMED,
+            1001,
+        )
+    ),
+    PutWorker(
+        Worker(
+            WorkerId("w-1"),
+            "host",
+            "s-1",
+            Resources(4000),
+            ("linux",),
+            None,
+            WorkerState.ONLINE,
+            999,
+        )
+    ),
+    DropWorker(WorkerId("w-0")),
+    PutQueue(Queue("default", max_workers=4, rate_limit=RateLimit(10, 1000))),
+    PutKey(KeyRecord("key", "print", b"\x92\xa1n\x01", 1002)),
+]
+
+
+def test_a_record_of_the_first_version_is_still_read() -> None:
+    assert decode_record(VERSION_1) == MEANT
+
+
+def test_a_record_with_fewer_fields_than_today_gets_their_defaults() -> None:
+    life = ["queued", "", 1]
+    body = bytes([1]) + msgspec.msgpack.encode([["m", "job-1", life], ["q", ["bulk", 3]]])
+    assert decode_record(body) == [
+        MoveJob(JobId("job-1"), Life(JobState.QUEUED, attempt=1)),
+        PutQueue(Queue("bulk", priority=3)),
+    ]
+
+
+def test_a_record_with_more_fields_than_today_is_read_without_them() -> None:
+    body = bytes([1]) + msgspec.msgpack.encode([["dj", "job-1", "something new"]])
+    assert decode_record(body) == [DropJob(JobId("job-1"))]
+
+
+@given(history=histories)
+def test_what_is_written_is_what_is_read(history: list[list[AnyWrite]]) -> None:
+    for writes in history:
+        assert decode_record(encode_record(writes)) == writes
+
+
+def test_a_record_of_a_later_version_names_the_cure() -> None:
+    with pytest.raises(StoreError, match=f"version {VERSION + 1}.*start the newer program"):
+        decode_record(bytes([VERSION + 1]) + b"\x90")
+
+
+@pytest.mark.parametrize("body", [b"", VERSION_1[:-1], b"\x01\xc1", b"\x01\x91\x92\xa2zz\x01"])
+def test_a_damaged_record_is_no_riddle(body: bytes) -> None:
+    with pytest.raises(StoreError, match="damaged"):
+        decode_record(body)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rota.store.memory import MemoryStore
+from rota.store.protocol import JobQuery, Store, StoreFullError, UnknownFateError
+from tests.store.conformance import (
+    FoldConformance,
+    JournalConformance,
+    ReadingConformance,
+    StoreMaker,
+    leading,
+    put,
+)
+from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
+
+
+@asynccontextmanager
+async def memory_store() -> AsyncIterator[Store]:
+    store = MemoryStore(log_bytes_max=LOG_CAP)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def make_store() -> StoreMaker:
+    return memory_store
+
+
+class TestJournal(JournalConformance):
+    pass
+
+
+class TestFold(FoldConformance):
+    pass
+
+
+class TestReading(ReadingConformance):
+    pass
+
+
+class TestLogs(LogsConformance):
+    pass
+
+
+class TestArtifacts(ArtifactsConformance):
+    pass
+
+
+async def test_a_refused_append_writes_nothing_and_the_next_one_goes_on() -> None:
+    store = MemoryStore()
+    leader = await leading(store)
+    store.ledger.refuse_next_append()
+    with pytest.raises(StoreFullError):
+        await leader.append(put(1))
+    await leader.append(put(2))
+    assert [job.id for job in await store.catalog.find_jobs(JobQuery())] == ["job-0002"]
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_after_a_doubtful_append_loading_tells_the_truth(*, written: bool) -> None:
+    store = MemoryStore()
+    leader = await leading(store)
+    store.ledger.doubt_next_append(written=written)
+    with pytest.raises(UnknownFateError):
+        await leader.append(put(1))
+    snapshot = await store.ledger.load()
+    assert (snapshot.seq, len(snapshot.jobs)) == (int(written), int(written))
+    await (await leading(store)).append(put(2))

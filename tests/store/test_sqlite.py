@@ -1,0 +1,239 @@
+"""What is true of SQLite beyond the definition of a store."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from rota.core.model import ExecutionState, JobId, KeyRecord
+from rota.core.outcome import DropJob, PutKey
+from rota.store import limits
+from rota.store.protocol import (
+    JobQuery,
+    SchemaError,
+    Seq,
+    Store,
+    StoreError,
+    StoreFullError,
+    StoreLockedError,
+    UnknownFateError,
+)
+from rota.store.sqlite import SqliteStore, open_sqlite
+from rota.store.sqlite_writer import SqliteWriter
+from tests.store.conformance import (
+    Appender,
+    FoldConformance,
+    JournalConformance,
+    ReadingConformance,
+    StoreMaker,
+    leading,
+    put,
+    run_of,
+)
+from tests.store.conformance_bulk import (
+    LOG_CAP,
+    RUN,
+    ArtifactsConformance,
+    LogsConformance,
+    eventually,
+)
+from tests.store.faulty_disk import FaultyDisk
+
+
+@asynccontextmanager
+async def opened(data_dir: Path) -> AsyncIterator[SqliteStore]:
+    store = open_sqlite(data_dir, log_bytes_max=LOG_CAP)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+def make_store(tmp_path_factory: pytest.TempPathFactory) -> StoreMaker:
+    @asynccontextmanager
+    async def sqlite_store() -> AsyncIterator[Store]:
+        async with opened(tmp_path_factory.mktemp("data")) as store:
+            yield store
+
+    return sqlite_store
+
+
+class TestJournal(JournalConformance):
+    pass
+
+
+class TestFold(FoldConformance):
+    pass
+
+
+class TestReading(ReadingConformance):
+    pass
+
+
+class TestLogs(LogsConformance):
+    pass
+
+
+class TestArtifacts(ArtifactsConformance):
+    pass
+
+
+async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        leader = await leading(store)
+        await leader.append(put(1), run_of(1))
+        await store.logs.append(RUN, 0, b"text")
+        before = await store.ledger.load()
+    async with opened(tmp_path) as store:
+        assert await store.ledger.load() == before
+        assert (await store.logs.read(RUN, 0, 9)).data == b"text"
+        assert (await leading(store)).epoch > leader.epoch
+
+
+async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
+    data_dir = tmp_path / "new"
+    async with opened(data_dir) as store:
+        await (await leading(store)).append(put(1))
+        assert stat.S_IMODE(data_dir.stat().st_mode) == 0o700
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in data_dir.iterdir()}
+    assert {"rota.db", "rota.db-wal", "logs.db", "lock"} <= set(modes)
+    assert set(modes.values()) == {0o600}
+
+
+async def test_a_second_server_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        with pytest.raises(StoreLockedError, match=f"process {os.getpid()} is using"):
+            open_sqlite(tmp_path)
+    async with opened(tmp_path):
+        pass
+
+
+async def test_a_schema_of_a_newer_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await (await leading(store)).append(put(1))
+    connection = apsw.Connection(str(tmp_path / "rota.db"))
+    connection.execute("INSERT INTO migrations (number, name, checksum) VALUES (9999, 'x', 'y')")
+    with pytest.raises(SchemaError, match="schema 9999"):
+        open_sqlite(tmp_path)
+    connection.execute("DELETE FROM migrations WHERE number = 9999")
+    connection.close()
+    async with opened(tmp_path) as store:
+        assert len(await store.catalog.find_jobs(JobQuery())) == 1
+
+
+async def test_a_file_that_is_no_database_is_refused_and_the_directory_let_go(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "rota.db").write_bytes(b"not a database, but something somebody wrote " * 100)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"rota\.db"):
+            open_sqlite(tmp_path)
+
+
+async def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        pass
+    with pytest.raises(StoreError, match="closed"):
+        await store.ledger.claim("late")
+    with pytest.raises(StoreError, match="closed"):
+        await store.catalog.head()
+
+
+async def test_logs_of_deleted_jobs_are_swept_after_a_crash_in_between(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        leader = await leading(store)
+        await leader.append(put(1), run_of(1, ExecutionState.SUCCEEDED))
+        await store.logs.append(RUN, 0, b"text")
+    # The fold that dropped the job was the last thing the process did.
+    writer = SqliteWriter(tmp_path / "rota.db")
+    epoch = await writer.claim("test")
+    await writer.append(epoch, Seq(2), 1, [DropJob(JobId("job-0001"))])
+    await writer.close()
+    async with opened(tmp_path) as store:
+
+        async def gone() -> bool:
+            return (await store.logs.read(RUN, 0, 9)).size == 0
+
+        await eventually(gone)
+
+
+async def test_old_journal_and_keys_leave_and_what_is_needed_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.store.sqlite_fold.JOURNAL_RECORDS_MAX", 5)
+    async with opened(tmp_path) as store:
+        leader = await leading(store)
+        await leader.append(PutKey(KeyRecord("old", "f", b"", 1)), at=1)
+        later = 2 + limits.KEY_AGE_MS
+        for number in range(40):
+            await leader.append(put(number), at=later)
+            await store.ledger.load()
+        assert await store.catalog.key("old") is None
+        assert await store.catalog.head() == (37, 41)
+        assert len(await store.catalog.find_jobs(JobQuery(limit=100))) == 40
+    async with opened(tmp_path) as store:
+        assert (await store.ledger.load()).seq == 41
+
+
+@asynccontextmanager
+async def on_faulty_disk(tmp_path: Path) -> AsyncIterator[tuple[FaultyDisk, SqliteWriter]]:
+    disk = FaultyDisk()
+    ledger = SqliteWriter(tmp_path / "rota.db", vfs=disk.name)
+    try:
+        yield disk, ledger
+    finally:
+        await ledger.close()
+        disk.unregister()
+
+
+async def started(ledger: SqliteWriter) -> Appender:
+    leader = Appender(ledger)
+    return await leader.start()
+
+
+async def test_a_failed_sync_leaves_an_append_in_doubt_until_it_is_loaded(tmp_path: Path) -> None:
+    async with on_faulty_disk(tmp_path) as (disk, ledger):
+        leader = await started(ledger)
+        await leader.append(put(1))
+        await ledger.load()
+        disk.fail_next_sync()
+        with pytest.raises(UnknownFateError):
+            await leader.append(put(2))
+        snapshot = await ledger.load()
+        assert len(snapshot.jobs) == snapshot.seq
+        again = await started(ledger)
+        await again.append(put(3))
+        assert len((await ledger.load()).jobs) == again.seq
+
+
+async def test_a_full_disk_refuses_the_append_and_it_works_again_later(tmp_path: Path) -> None:
+    async with on_faulty_disk(tmp_path) as (disk, ledger):
+        leader = await started(ledger)
+        await leader.append(put(1))
+        await ledger.load()
+        with disk.full():
+            for _ in range(3):
+                with pytest.raises(StoreFullError):
+                    await leader.append(put(2))
+        await leader.append(put(3))
+        assert [job.spec.order for job in (await ledger.load()).jobs] == [1, 3]
+
+
+async def test_readers_hear_that_the_tables_cannot_follow_and_later_they_can(
+    tmp_path: Path,
+) -> None:
+    async with on_faulty_disk(tmp_path) as (disk, ledger):
+        leader = await started(ledger)
+        with disk.full_after_next_write_transaction():
+            await leader.append(put(1))
+            with pytest.raises(StoreFullError, match="cannot follow"):
+                await ledger.caught_up()
+        await ledger.caught_up()
+        assert len((await ledger.load()).jobs) == 1

@@ -1,0 +1,261 @@
+"""Commands as real processes: what they find, what they leave, how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rota.wire.executions import CompletedReport
+from rota.wire.jobs import Command, RequirementsView, Task
+from rota.wire.workers import OrderView
+from rota.worker.link import AwayError, RefusedError
+from rota.worker.runners.process import ProcessRun
+from tests.worker.orders import order, python, shell
+from tests.worker.site import Sink, site, until
+
+
+@pytest.fixture
+def sink() -> Sink:
+    return Sink()
+
+
+def run_of(view: OrderView, where: Path, sink: Sink, grace_s: float = 5.0) -> ProcessRun:
+    command = msgspec.json.decode(view.task, type=Task)
+    assert isinstance(command, Command)
+    return ProcessRun(view, command, site(where, sink, grace_s))
+
+
+async def ran(
+    task: dict[str, object], where: Path, sink: Sink, **changes: object
+) -> CompletedReport:
+    return await run_of(order("e1", task, **changes), where, sink).run()
+
+
+def left_in(folder: Path) -> list[str]:
+    return os.listdir(folder)
+
+
+def error(report: CompletedReport) -> dict[str, object]:
+    found = msgspec.json.decode(report.error)
+    assert isinstance(found, dict)
+    return found
+
+
+async def test_a_program_that_exits_with_zero_succeeds(tmp_path: Path, sink: Sink) -> None:
+    report = await ran(shell("echo out; echo err >&2; echo again"), tmp_path, sink)
+    assert (report.status, report.exit_code, report.fence) == ("succeeded", 0, 7)
+    assert bytes(sink.log) == b"out\nerr\nagain\n", "both streams, in the order of writing"
+    assert report.usage is not None
+    assert report.usage["memory_peak"] > 0
+    assert left_in(tmp_path) == [], "its folder is gone"
+
+
+@pytest.mark.parametrize(("code", "retryable"), [(3, True), (75, True), (78, False)])
+async def test_another_exit_code_fails_and_says_so(
+    tmp_path: Path, sink: Sink, code: int, retryable: bool
+) -> None:
+    report = await ran(shell(f"echo broken; exit {code}"), tmp_path, sink)
+    assert (report.status, report.exit_code, report.retryable) == ("failed", code, retryable)
+    assert error(report) == {"message": f"exit code {code}", "exit_code": code, "tail": "broken"}
+
+
+async def test_death_by_signal_is_named(tmp_path: Path, sink: Sink) -> None:
+    report = await ran(shell("kill -9 $$"), tmp_path, sink)
+    assert report.exit_code == 137
+    assert error(report)["message"] == "killed by SIGKILL"
+
+
+async def test_a_job_finds_the_variables_it_was_promised_and_none_of_the_agents(
+    tmp_path: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_TOKEN", "secret")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("LC_TIME", "C")
+    task = python("import json, os; print(json.dumps(dict(os.environ)))")
+    task["env"] = {"MINE": "yes", "ROTA_FENCE": "999"}
+    await ran(task, tmp_path, sink, traceparent="00-aa-bb-01")
+    env = json.loads(sink.log)
+    assert "secret" not in env.values()
+    assert env["MINE"] == "yes"
+    assert env["LC_TIME"] == "C"
+    assert (env["ROTA_FENCE"], env["ROTA_ATTEMPT"], env["ROTA_WORKER"]) == ("7", "1", "tester")
+    assert (env["ROTA_EXECUTION_ID"], env["ROTA_JOB_ID"]) == ("e1", "job-of-e1")
+    assert env["ROTA_SCHEDULED_AT"].startswith("2026-01-01")
+    assert env["TRACEPARENT"] == "00-aa-bb-01"
+    assert env["TMPDIR"].startswith(str(tmp_path))
+    assert "CUDA_VISIBLE_DEVICES" not in env
+
+
+async def test_a_job_that_asked_for_gpus_is_told_which(tmp_path: Path, sink: Sink) -> None:
+    wanted = RequirementsView(1, 0, 0, 2, {}, [])
+    await ran(shell("echo $CUDA_VISIBLE_DEVICES"), tmp_path, sink, requirements=wanted)
+    assert bytes(sink.log) == b"0,1\n"
+
+
+async def test_a_job_has_a_private_folder_and_inherits_no_descriptors(
+    tmp_path: Path, sink: Sink
+) -> None:
+    code = (
+        "import os, stat; open('made', 'w').close();"
+        "mode = lambda path: oct(stat.S_IMODE(os.stat(path).st_mode));"
+        "print(mode('..'), mode('made'),"
+        "os.getsid(0) == os.getpid() == os.getpgid(0), os.read(0, 1),"
+        "os.path.exists('/proc/self/fd/%d'))"
+    )
+    inherited = os.open(os.devnull, os.O_RDONLY)
+    os.set_inheritable(inherited, True)  # noqa: FBT003  (it takes no names)
+    await ran(python(code % inherited), tmp_path, sink)
+    os.close(inherited)
+    assert bytes(sink.log).split() == [b"0o700", b"0o600", b"True", b"b''", b"False"]
+
+
+async def test_payload_result_and_files_travel(tmp_path: Path, sink: Sink) -> None:
+    script = (
+        'sed s/in/out/ "$ROTA_PAYLOAD" > "$ROTA_RESULT"; echo data > "$ROTA_ARTIFACTS/a.txt";'
+        'mkdir "$ROTA_ARTIFACTS/sub"'
+    )
+    report = await ran(shell(script), tmp_path, sink, payload=msgspec.Raw(b'{"v": "in"}'))
+    assert msgspec.json.decode(report.result) == {"v": "out"}
+    assert sink.files == {"a.txt": b"data\n"}
+    assert b"sub in ROTA_ARTIFACTS is not kept" in sink.log
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ('echo "{" > "$ROTA_RESULT"', "not JSON"),
+        ('echo NaN > "$ROTA_RESULT"', "not JSON"),
+        ('printf "\\"\\377\\"" > "$ROTA_RESULT"', "not JSON"),
+        ('head -c 2000000 /dev/zero > "$ROTA_RESULT"', "larger than"),
+        ('mkfifo "$ROTA_RESULT"', "not a plain file"),
+        ('ln -s /etc/passwd "$ROTA_RESULT"', "cannot be read"),
+    ],
+)
+async def test_a_result_that_cannot_be_one_fails_the_job(
+    tmp_path: Path, sink: Sink, script: str, why: str
+) -> None:
+    report = await ran(shell(script), tmp_path, sink)
+    assert report.status == "failed"
+    assert why in str(error(report)["message"])
+
+
+async def test_progress_lines_are_told_while_the_job_runs(tmp_path: Path, sink: Sink) -> None:
+    go_on = tmp_path / "go-on"
+    script = (
+        'echo "nonsense\n0.4 half way" > "$ROTA_PROGRESS";'
+        f"until [ -e {go_on} ]; do sleep 0.02; done;"
+        'echo 0.9 >> "$ROTA_PROGRESS"'
+    )
+    where = tmp_path / "w"
+    where.mkdir()
+    running = asyncio.create_task(ran(shell(script), where, sink))
+    await until(lambda: bool(sink.progress))
+    go_on.touch()
+    await running
+    assert sink.progress == [(0.4, "half way"), (0.9, None)]
+
+
+async def test_output_is_sent_while_the_job_runs(tmp_path: Path, sink: Sink) -> None:
+    run = run_of(order("e1", shell("echo early; sleep 600")), tmp_path, sink)
+    running = asyncio.create_task(run.run())
+    await until(lambda: bytes(sink.log) == b"early\n")
+    run.stop("cancelled")
+    await running
+
+
+async def test_a_missing_program_is_named(tmp_path: Path, sink: Sink) -> None:
+    report = await ran({"kind": "command", "argv": ["no-such-program"]}, tmp_path, sink)
+    assert report.status == "failed"
+    assert "program 'no-such-program' was not found" in str(error(report)["message"])
+    assert left_in(tmp_path) == []
+
+
+async def test_a_missing_folder_is_named(tmp_path: Path, sink: Sink) -> None:
+    task = {"kind": "command", "argv": ["true"], "cwd": "/no/such/folder"}
+    report = await ran(task, tmp_path, sink)
+    assert "working folder '/no/such/folder' does not exist" in str(error(report)["message"])
+
+
+async def test_a_file_that_is_no_program_is_named(tmp_path: Path, sink: Sink) -> None:
+    script = tmp_path / "script"
+    script.write_text("echo hello\n")
+    report = await ran({"kind": "command", "argv": [str(script)]}, tmp_path, sink)
+    assert "may not be executed" in str(error(report)["message"])
+    script.chmod(stat.S_IRWXU)
+    report = await ran({"kind": "command", "argv": [str(script)]}, tmp_path, sink)
+    assert "first line such as #!/bin/sh" in str(error(report)["message"])
+
+
+async def test_a_folder_the_job_locked_is_removed_all_the_same(tmp_path: Path, sink: Sink) -> None:
+    await ran(shell("mkdir -p a/b; touch a/b/c; chmod 500 a/b; chmod 000 a"), tmp_path, sink)
+    assert left_in(tmp_path) == []
+
+
+async def test_bytes_that_are_no_text_arrive_as_they_are(tmp_path: Path, sink: Sink) -> None:
+    report = await ran(shell(r"printf '\377\000\376'; exit 1"), tmp_path, sink)
+    assert bytes(sink.log) == b"\xff\x00\xfe"
+    assert "�" in str(error(report)["tail"])
+
+
+async def test_a_flood_of_output_stays_bounded_when_the_server_is_slow(
+    tmp_path: Path, sink: Sink
+) -> None:
+    sink.open.clear()
+    code = "import sys; sys.stdout.buffer.write(b'x' * 5_000_000 + b'the end')"
+    run = run_of(order("e1", python(code)), tmp_path, sink)
+    running = asyncio.create_task(run.run())
+    await until(lambda: run._log.buffer.tail().endswith("the end"))
+    sink.open.set()
+    await running
+    assert len(sink.log) < 2_000_000
+    assert sink.log.count(b"[rota: ") == 1
+    assert b"bytes left out here: output came faster" in sink.log
+    assert sink.log.endswith(b"the end")
+
+
+async def test_a_chunk_whose_answer_was_lost_lands_once(tmp_path: Path, sink: Sink) -> None:
+    sink.failures = 2
+    await ran(shell("echo once"), tmp_path, sink)
+    assert bytes(sink.log) == b"once\n"
+
+
+async def test_a_file_that_the_server_will_not_keep_fails_the_job(
+    tmp_path: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise RefusedError(413, "too large")
+
+    monkeypatch.setattr(sink, "send_artifact", refuse)
+    report = await ran(shell('echo x > "$ROTA_ARTIFACTS/big"'), tmp_path, sink)
+    assert report.status == "failed"
+    assert "big could not be kept: too large" in str(error(report)["message"])
+
+
+async def test_files_wait_for_a_server_that_is_away(
+    tmp_path: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep, tries = sink.send_artifact, []
+
+    async def sometimes(execution_id: str, file: Path) -> None:
+        tries.append(file)
+        if len(tries) < 3:
+            raise AwayError("restarting")
+        await keep(execution_id, file)
+
+    monkeypatch.setattr(sink, "send_artifact", sometimes)
+    report = await ran(shell('echo x > "$ROTA_ARTIFACTS/kept"'), tmp_path, sink)
+    assert report.status == "succeeded"
+    assert sink.files == {"kept": b"x\n"}
+
+
+async def test_a_program_may_be_given_by_its_path(tmp_path: Path, sink: Sink) -> None:
+    task = {"kind": "command", "argv": [sys.executable, "-V"], "cwd": str(tmp_path)}
+    report = await ran(task, tmp_path, sink)
+    assert report.status == "succeeded"
