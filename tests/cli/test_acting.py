@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from rota.wire.jobs import JobSpec
 from rota.wire.problems import FieldError
 from tests.cli.conftest import Rota
 from tests.sdk.small_cell import RefusedError
@@ -30,50 +29,47 @@ def test_a_submitted_command_prints_its_id_alone_into_a_pipe(
     assert submitted(server)["task"]["argv"] == ["python3", "bill.py", "--verbose"]
 
 
-def test_every_option_finds_its_place_in_the_job(
+def test_what_a_job_runs_and_needs_finds_its_place(
+    server: SmallServer, rota: Rota, tmp_path: Path
+) -> None:
+    ran = rota(
+        *("submit", "-n", "train", "--cpu", "2.5", "-m", "2GiB", "--storage", "1GB", "--gpu", "1"),
+        *("--custom", "licence=1", "-c", "cuda", "-e", "X=1", "--cwd", str(tmp_path), "--json"),
+        *("--", "./train.sh"),
+    )
+    assert ran.status == 0, ran.err
+    assert ran.json["status"] == "queued"
+    needs = {
+        "cpu": 2.5,
+        "memory": 2 << 30,
+        "storage": 10**9,
+        "gpu": 1.0,
+        "custom": {"licence": 1.0},
+        "capabilities": ["cuda"],
+    }
+    task = {"kind": "command", "argv": ["./train.sh"], "env": {"X": "1"}, "cwd": str(tmp_path)}
+    assert submitted(server) == {"name": "train", "task": task, "requirements": needs}
+
+
+def test_the_terms_of_a_job_find_their_place(
     server: SmallServer, rota: Rota, tmp_path: Path
 ) -> None:
     upstream = server.add_job("up")
     (tmp_path / "data.json").write_text('{"n": [1, 2]}')
     ran = rota(
-        *("submit", "-n", "train", "-q", "gpu", "--tenant", "lab", "-p", "5", "--cpu", "2.5"),
-        *("-m", "2GiB", "--storage", "1GB", "--gpu", "1", "--custom", "licence=1", "-c", "cuda"),
-        *("--after", f"{upstream.job_id[-8:]}:finished", "--at", "2030-01-01T00:00:00Z"),
-        *(
-            "--expires",
-            "2031-01-01T00:00:00Z",
-            "-t",
-            "10m",
-            "--retries",
-            "3",
-            "--backoff",
-            "linear",
-        ),
-        *("--delay", "2s", "--at-most-once", "--concurrency-key", "k", "--concurrency-limit", "2"),
-        *("-l", "team=a=b", "--payload", f"@{tmp_path}/data.json", "-e", "X=1"),
-        *("--cwd", str(tmp_path), "--json", "--", "./train.sh"),
+        *("submit", "-q", "gpu", "--tenant", "lab", "-p", "5", "--at", "2030-01-01T00:00:00Z"),
+        *("--after", f"{upstream.job_id[-8:]}:finished", "--expires", "2031-01-01T00:00:00Z"),
+        *("-t", "10m", "--retries", "3", "--backoff", "linear", "--delay", "2s", "--at-most-once"),
+        *("--concurrency-key", "k", "--concurrency-limit", "2", "-l", "team=a=b"),
+        *("--payload", f"@{tmp_path}/data.json", "--noop"),
     )
     assert ran.status == 0, ran.err
-    spec: JobSpec = server.writes()[-1].as_(JobSpec)
     assert submitted(server) == {
-        "name": "train",
-        "task": {
-            "kind": "command",
-            "argv": ["./train.sh"],
-            "env": {"X": "1"},
-            "cwd": str(tmp_path),
-        },
+        "name": "noop",
+        "task": {"kind": "noop"},
         "queue": "gpu",
         "tenant": "lab",
         "priority": 5,
-        "requirements": {
-            "cpu": 2.5,
-            "memory": 2 << 30,
-            "storage": 10**9,
-            "gpu": 1.0,
-            "custom": {"licence": 1.0},
-            "capabilities": ["cuda"],
-        },
         "dependencies": [{"job_id": upstream.job_id, "when": "finished"}],
         "run_at": "2030-01-01T00:00:00Z",
         "expires_at": "2031-01-01T00:00:00Z",
@@ -84,8 +80,6 @@ def test_every_option_finds_its_place_in_the_job(
         "labels": {"team": "a=b"},
         "payload": {"n": [1, 2]},
     }
-    assert spec.name == "train"
-    assert ran.json["status"] == "queued"
 
 
 def test_what_is_not_said_is_left_to_the_server(server: SmallServer, rota: Rota) -> None:

@@ -103,6 +103,8 @@ def test_a_store_that_is_not_built_yet_is_said(rota: Rota) -> None:
 
 def rota_process(*args: str, server: SmallServer, **pipes: int) -> subprocess.Popen[bytes]:
     environ = {**os.environ, "ROTA_URL": server.url, "ROTA_TOKEN": TOKEN}
+    # Without a buffer Python does not notice that the rest of a large write was not taken.
+    environ.pop("PYTHONUNBUFFERED", None)
     return subprocess.Popen([sys.executable, "-m", "rota", *args], env=environ, **pipes)
 
 
@@ -120,10 +122,10 @@ def test_a_reader_that_leaves_is_no_error(server: SmallServer) -> None:
     process = rota_process(
         "jobs", "--all", "--json", server=server, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.readline()
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    assert process.wait(30) == 1
-    process.stderr.close()
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1

@@ -64,12 +64,31 @@ def test_completion_scripts_are_printed(rota: Rota, shell: str) -> None:
     assert "_ROTA_COMPLETE" in script.out
 
 
-def test_completion_knows_the_words() -> None:
+def completed(line: str, **environ: str) -> list[str]:
+    """What a shell is offered for the last word of a line."""
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     ran = subprocess.run(
         [sys.executable, "-c", "from rota.cli.main import main; main()"],
-        env={"_ROTA_COMPLETE": "bash_complete", "COMP_WORDS": "rota su", "COMP_CWORD": "1"},
+        env={"_ROTA_COMPLETE": "bash_complete", **asked, **environ},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ran.stdout.split() == ["plain,submit"]
+    assert ran.stderr == ""
+    return [offer.removeprefix("plain,") for offer in ran.stdout.split()]
+
+
+def test_completion_knows_the_words() -> None:
+    assert completed("rota su") == ["submit"]
+
+
+def test_completion_offers_jobs_workers_and_queues(server: SmallServer) -> None:
+    job, who = server.add_job(), {"ROTA_URL": server.url, "ROTA_TOKEN": TOKEN}
+    server.add_worker("box-1")
+    assert completed("rota show ", **who) == [job.job_id[-8:]]
+    assert completed("rota show zz", **who) == []
+    assert completed("rota workers drain b", **who) == ["box-1"]
+
+
+def test_completion_without_a_server_offers_nothing() -> None:
+    assert completed("rota show ", ROTA_URL="http://127.0.0.1:9") == []

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rota.core.model import (
@@ -88,6 +88,20 @@ def run_of(number: int, state: ExecutionState = ExecutionState.RUNNING) -> PutEx
     return PutExecution(Execution(ExecutionId(name), job_id, worker_id, 1, 1, state, 1))
 
 
+_ADOPTED = PutExecution(
+    Execution(
+        ExecutionId("execution-0001"),
+        JobId("job-0002"),
+        WorkerId("worker"),
+        1,
+        1,
+        ExecutionState.RUNNING,
+        1,
+    )
+)
+"""The execution of job 1 given to another job, which then must not lose it with job 1."""
+
+
 class JournalConformance:
     """Appending, loading, fencing."""
 
@@ -163,6 +177,7 @@ class FoldConformance:
 
     @doubted
     @given(history=histories)
+    @example(history=[[put(1), run_of(1)], [_ADOPTED], [DropJob(JobId("job-0001"))]])
     async def test_the_tables_equal_the_fold_of_the_journal(
         self, make_store: StoreMaker, history: Sequence[Sequence[AnyWrite]]
     ) -> None:

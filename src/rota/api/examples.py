@@ -236,8 +236,8 @@ STATS: dict[str, Any] = {
 CLUSTER: dict[str, Any] = {
     "leader": "node-a",
     "epoch": 3,
-    "nodes": [{"name": "node-a", "role": "leader"}],
-    "durability": "sqlite, synchronous=FULL",
+    "nodes": [{"node": "node-a", "leads": True, "version": "0.1.0"}],
+    "durability": "single",
 }
 EVENTS = (
     f"id: {EVENT_ID}\n"

@@ -16,8 +16,8 @@ from rota.api.recall import (
     post,
     post_about,
     post_recalling,
+    post_start_over,
     read_jobs,
-    read_with_skipped,
 )
 from rota.api.routes import Call, NoQuery, Reply
 from rota.api.translate import UUID, Batch
@@ -176,10 +176,7 @@ async def post_retry(call: Call[Any, Any], job_id: JobId) -> AnyReceipt:
     def build(recall: Recall | None) -> AnyInput:
         return Retry(job_id=job_id, key=call.key, recall=recall)
 
-    async def read() -> Sequence[JobRecord]:
-        return await read_with_skipped(call.parts.catalog, job_id)
-
-    return await post_recalling(call, read, build)
+    return await post_start_over(call, job_id, build)
 
 
 async def execute_job(call: Call[ExecuteSpec, NoQuery]) -> Reply:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from rota.api.limits import RECALL_JOBS_MAX, RECALL_PAUSE_S, RECALL_TRIES
 from rota.api.problems import ProblemError
 from rota.api.routes import Call
@@ -59,6 +61,24 @@ async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyR
         except StaleRecall:
             continue
     raise StaleRecall("what was read kept changing")
+
+
+async def post_start_over(call: Call[Any, Any], job_id: JobId, build: Build) -> AnyReceipt:
+    """An input that starts a job over, and with it what was skipped because of it."""
+    upstream: list[JobRecord] = []
+
+    async def read() -> Sequence[JobRecord]:
+        jobs = await read_with_skipped(call.parts.catalog, job_id)
+        known = {job.id for job in jobs}
+        needed = {d.job_id: None for job in jobs[1:] for d in job.spec.dependencies}
+        upstream[:] = await read_jobs(call.parts.catalog, [i for i in needed if i not in known])
+        return jobs
+
+    def with_upstream(recall: Recall | None) -> AnyInput:
+        assert recall is not None
+        return build(replace(recall, upstream=tuple(upstream)))
+
+    return await post_recalling(call, read, with_upstream)
 
 
 async def _nothing() -> Sequence[JobRecord]:

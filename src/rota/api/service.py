@@ -83,7 +83,7 @@ async def show_cluster(call: Call[None, NoQuery]) -> ClusterView:
     return ClusterView(
         leader=parts.node if leads else None,
         epoch=parts.brain.epoch,
-        nodes=[{"name": parts.node, "role": "leader" if leads else "starting"}],
+        nodes=[{"node": parts.node, "leads": leads, "version": parts.version}],
         durability=parts.durability,
     )
 

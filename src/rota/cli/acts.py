@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from rota.cli import names
+from rota.cli import names, offers
 from rota.cli.connect import answer, connected
 from rota.cli.options import duration, json_option, pair, size, time
 from rota.cli.problems import Failure, explain
@@ -20,7 +20,7 @@ from rota.wire.jobs import JobView
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True)
+@click.argument("jobs", nargs=-1, required=True, shell_complete=offers.jobs)
 @json_option
 def cancel(jobs: tuple[str, ...], *, as_json: bool) -> None:
     """Stop jobs, or keep them from starting."""
@@ -28,7 +28,7 @@ def cancel(jobs: tuple[str, ...], *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True)
+@click.argument("jobs", nargs=-1, required=True, shell_complete=offers.jobs)
 @json_option
 def retry(jobs: tuple[str, ...], *, as_json: bool) -> None:
     """Start over what failed, was cancelled or skipped, or expired."""
@@ -36,7 +36,7 @@ def retry(jobs: tuple[str, ...], *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True)
+@click.argument("jobs", nargs=-1, required=True, shell_complete=offers.jobs)
 @click.option("--force", is_flag=True, help="Also live ones: they are cancelled first.")
 @json_option
 def delete(jobs: tuple[str, ...], *, force: bool, as_json: bool) -> None:
@@ -77,7 +77,7 @@ def _line(client: Client, error: ApiError) -> str:
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", shell_complete=offers.jobs)
 @click.option("--priority", type=int, help="Higher goes first.")
 @click.option("--at", "run_at", type=time, metavar="TIME", help="Not before this.")
 @click.option("--expires", "expires_at", type=time, metavar="TIME", help="Not after this.")
@@ -130,8 +130,10 @@ def _say_status(view: JobView) -> None:
 
 
 @click.command()
-@click.argument("job")
-@click.option("--worker", "-w", required=True, help="Its id or name.")
+@click.argument("job", shell_complete=offers.jobs)
+@click.option(
+    "--worker", "-w", required=True, shell_complete=offers.workers, help="Its id or name."
+)
 @json_option
 def execute(job: str, worker: str, *, as_json: bool) -> None:
     """Run a job on a worker now, past time, order and pause."""

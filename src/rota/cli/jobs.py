@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from rota.cli import offers
 from rota.cli.connect import answer, connected
 from rota.cli.names import job_id
 from rota.cli.options import filter_options, json_option, now_ms, search_of
@@ -76,7 +77,7 @@ def dead_letters(limit: int, cursor: str | None, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", shell_complete=offers.jobs)
 @json_option
 def show(job: str, *, as_json: bool) -> None:
     """Show all there is to know about a job."""
@@ -96,7 +97,7 @@ def show(job: str, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", shell_complete=offers.jobs)
 @json_option
 def why(job: str, *, as_json: bool) -> None:
     """Say why a job is not running yet: what blocks it first, then what else would."""
@@ -124,7 +125,7 @@ def _draw_figures(cause: CauseView) -> None:
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", shell_complete=offers.jobs)
 @json_option
 def graph(job: str, *, as_json: bool) -> None:
     """Draw the dependencies around a job: below each stands what waits for it."""
@@ -147,7 +148,7 @@ def graph(job: str, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", shell_complete=offers.jobs)
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
 @click.option("--raw", is_flag=True, help="Write control characters to the terminal as they are.")
 @json_option

@@ -60,7 +60,8 @@ def _moment(value: Any, direction: int) -> datetime:
     if isinstance(value, datetime):
         return value
     try:
-        return datetime.fromisoformat(value).astimezone()
+        given = datetime.fromisoformat(value)
+        return given if given.tzinfo is not None else given.astimezone()
     except ValueError:
         pass
     try:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from rota.cli import offers
 from rota.cli.connect import answer, connected
 from rota.cli.options import json_option
 from rota.cli.problems import Failure
@@ -38,7 +39,7 @@ def _draw(queue: QueueView) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", shell_complete=offers.queues)
 @json_option
 def show(name: str, *, as_json: bool) -> None:
     """Show one queue."""
@@ -66,7 +67,7 @@ def rate(text: str) -> dict[str, Any] | None:
 
 
 @queues.command("set")
-@click.argument("name")
+@click.argument("name", shell_complete=offers.queues)
 @click.option("--priority", type=int, help="Higher goes first.")
 @click.option("--weight", type=float, help="Its share of what several queues want.")
 @click.option("--max-workers", metavar="N|none", help="So many executions at once.")
@@ -95,7 +96,7 @@ def _whole(text: str) -> int | None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", shell_complete=offers.queues)
 @json_option
 def pause(name: str, *, as_json: bool) -> None:
     """Start nothing more from a queue; what runs goes on."""
@@ -104,7 +105,7 @@ def pause(name: str, *, as_json: bool) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", shell_complete=offers.queues)
 @json_option
 def resume(name: str, *, as_json: bool) -> None:
     """Let a queue go on."""
@@ -113,7 +114,7 @@ def resume(name: str, *, as_json: bool) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", shell_complete=offers.queues)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
 def purge(name: str, *, yes: bool, as_json: bool) -> None:

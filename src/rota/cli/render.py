@@ -5,10 +5,11 @@ Colours only where a terminal shows them and NO_COLOR is not set; piped tables a
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from rota.cli.text import plain
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 GAP = 2
+WIDE = 10_000
+"""Into a pipe nothing is cut."""
 SHRINKABLE_MIN = 8
 """A column that may be cut keeps this many characters, so that it still says something."""
 
@@ -107,21 +110,34 @@ def rich_text(cell: Cell) -> Text:
     return Text(plain(_text_of(cell)), style="" if isinstance(cell, str) else cell.style)
 
 
+def widths(
+    columns: Sequence[Column], rows: Sequence[Row], kept: Sequence[int], width: int
+) -> list[int]:
+    """How wide each column that is kept becomes: what may be cut gives way, the widest first."""
+    natural = [max([len(columns[i].title), *(cell_width(row[i]) for row in rows)]) for i in kept]
+    over = sum(natural) + GAP * (len(kept) - 1) - width
+    while over > 0:
+        widest = max(range(len(kept)), key=lambda at: (columns[kept[at]].cut, natural[at]))
+        if not columns[kept[widest]].cut or natural[widest] <= SHRINKABLE_MIN:
+            break
+        natural[widest] -= 1
+        over -= 1
+    return natural
+
+
 def table(columns: Sequence[Column], rows: Sequence[Row], width: int) -> Table:
     """A table of what fits."""
     from rich.table import Table
 
     kept = fitting(columns, rows, width)
     drawn = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    for i in kept:
-        column = columns[i]
-        natural = _least_width(column, i, rows)
+    for i, wide in zip(kept, widths(columns, rows, kept, width), strict=True):
         drawn.add_column(
-            column.title,
-            justify="right" if column.right else "left",
+            columns[i].title,
+            justify="right" if columns[i].right else "left",
             no_wrap=True,
             overflow="ellipsis",
-            min_width=None if column.cut else natural,
+            width=wide,
         )
     for row in rows:
         drawn.add_row(*(rich_text(row[i]) for i in kept))
@@ -133,8 +149,11 @@ def console(*, err: bool = False) -> Console:
     from rich.console import Console
 
     file = sys.stderr if err else sys.stdout
-    width = None if file.isatty() else 10_000
-    return Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+    width = None if file.isatty() else WIDE
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(
+        file=file, width=width, color_system=colours, markup=False, highlight=False, emoji=False
+    )
 
 
 def show_table(columns: Sequence[Column], rows: Sequence[Row], *, empty: str) -> None:

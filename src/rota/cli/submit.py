@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from rota.cli import names
+from rota.cli import names, offers
 from rota.cli.connect import connected
 from rota.cli.jobs import LogWriter
 from rota.cli.many import copies, jobs_in, submit_many
@@ -27,7 +27,7 @@ KEY_VALUE = "KEY=VALUE"
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--name", "-n", help="What to call it; else the command's name.")
-@click.option("--queue", "-q", help="The queue it waits in.")
+@click.option("--queue", "-q", shell_complete=offers.queues, help="The queue it waits in.")
 @click.option("--tenant", help="Whose it is.")
 @click.option(
     "--priority", "-p", type=click.IntRange(-PRIORITY_MAX, PRIORITY_MAX), help="Higher goes first."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from rota.cli import names
+from rota.cli import names, offers
 from rota.cli.connect import connected
 from rota.cli.many import progress
 from rota.cli.options import duration, json_option
@@ -20,7 +20,7 @@ from rota.wire.units import Duration
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True)
+@click.argument("jobs", nargs=-1, required=True, shell_complete=offers.jobs)
 @click.option("--timeout", type=duration, metavar="DURATION", help="Give up after so long.")
 @json_option
 @click.pass_context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from rota.cli import offers
 from rota.cli.connect import answer, connected
 from rota.cli.names import worker_id
 from rota.cli.options import json_option, now_ms
@@ -37,7 +38,7 @@ def workers(
 
 
 @workers.command()
-@click.argument("worker")
+@click.argument("worker", shell_complete=offers.workers)
 @json_option
 def show(worker: str, *, as_json: bool) -> None:
     """Show one worker, by its id or name."""
@@ -51,7 +52,7 @@ def _draw(view: WorkerView) -> None:
 
 
 @workers.command()
-@click.argument("worker")
+@click.argument("worker", shell_complete=offers.workers)
 @json_option
 def drain(worker: str, *, as_json: bool) -> None:
     """Give a worker no new work; what it runs goes on."""
@@ -63,7 +64,7 @@ def drain(worker: str, *, as_json: bool) -> None:
 
 
 @workers.command()
-@click.argument("worker")
+@click.argument("worker", shell_complete=offers.workers)
 @json_option
 def remove(worker: str, *, as_json: bool) -> None:
     """Let a worker leave; what it was running is run again elsewhere."""

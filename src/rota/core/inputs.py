@@ -35,6 +35,8 @@ class Recall(Input, frozen=True, kw_only=True):
 
     at: Instant
     jobs: tuple[JobRecord, ...] = ()
+    upstream: tuple[JobRecord, ...] = ()
+    """What `jobs` depend on: only for how they ended."""
     key: KeyRecord | None = None
 
 

@@ -16,7 +16,8 @@ class Memory:
         self._t = t
         self._now = now
         self._at = now if recall is None else recall.at
-        self._records = {} if recall is None else {job.id: job for job in recall.jobs}
+        brought = () if recall is None else (*recall.upstream, *recall.jobs)
+        self._records = {job.id: job for job in brought}
 
     def state(self, job_id: JobId) -> JobState | None:
         """The state of a job wherever it is; None if there is no such job."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
@@ -118,14 +117,14 @@ class Agent:
             progressed=self._session.progressed,
         )
         self._crew = Crew(self._session, site, diary, self._talk.wake)
-        self._errands: set[asyncio.Task[None]] = set()
+        self._notice: asyncio.Task[None] | None = None
 
     def told_to_stop(self) -> None:
         """Once: take no more work and let what runs finish. Twice: stop what runs, too."""
         if not self._session.draining:
             self._diary.info("drains; a second signal stops what runs", running=self._session.held)
             self._session.drain()
-            self._errand(self._talk.drain())
+            self._notice = asyncio.create_task(self._talk.drain())
         else:
             self._diary.warning("stops what runs", running=self._session.held)
             self._crew.obey(self._session.hurry())
@@ -137,16 +136,26 @@ class Agent:
         if os.geteuid() == 0:
             self._diary.warning("runs as root, and so will every job: use a user of its own")
         try:
-            self._errand(self._watch())
-            self._errand(self._talk.beat(self._crew))
-            await self._work()
-            return EXIT_FAILED if self._session.owed else 0
-        except FatalError as error:
-            self._diary.error("stops", why=str(error))
-            self._crew.obey(self._session.forgotten("the worker has to stop"))
-            return EXIT_FAILED
+            # A background task that breaks takes the agent down: without them no lease is watched.
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(work) for work in self._background()]
+                code = await self._work_or_say_why()
+                for task in tasks:
+                    task.cancel()
+            return code
         finally:
             await self._close()
+
+    def _background(self) -> list[Coroutine[Any, Any, None]]:
+        return [self._watch(), self._talk.beat(self._crew)]
+
+    async def _work_or_say_why(self) -> int:
+        try:
+            await self._work()
+        except FatalError as error:
+            self._diary.error("stops", why=str(error))
+            return EXIT_FAILED
+        return EXIT_FAILED if self._session.owed else 0
 
     async def _work(self) -> None:
         spec = registration(self._config, detect(self._workplace.path))
@@ -174,21 +183,12 @@ class Agent:
             self._crew.obey(self._session.expire(self._clock.now()))
             self._reaper.reap()
 
-    def _errand(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
-
     async def _close(self) -> None:
         self._crew.obey(self._session.forgotten("the worker leaves"))
         await self._crew.finished()
         await self._crew.logs_sent(0)
-        errands = list(self._errands)
-        for task in errands:
-            task.cancel()
-        for task in errands:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if self._notice is not None:
+            await self._notice
         await self._link.close()
         await asyncio.to_thread(self._warden.dismiss)
         await asyncio.to_thread(self._workplace.leave)

@@ -45,6 +45,7 @@ class Conversation:
         self._clock = clock
         self._diary = diary
         self._stir = asyncio.Event()
+        self._known = asyncio.Event()
         self._open: dict[asyncio.Task[LeaseAnswer], Call] = {}
         self._seed = secrets.token_hex(8)
         self._troubles = 0
@@ -52,6 +53,7 @@ class Conversation:
         self._alone_since: float | None = None
         self._beat_s = 5.0
         self._last_sent = 0.0
+        self._newest = 0
         self.worker_id = ""
 
     def wake(self) -> None:
@@ -71,10 +73,14 @@ class Conversation:
                 await self._pause(self._not_before - self._clock.now())
             except RefusedError as refusal:
                 raise self._fatal(refusal) from None
+            except msgspec.MsgspecError:
+                detail = f"{self._link.server} does not answer like a Rota server: check its URL"
+                raise FatalError(detail) from None
             else:
                 self.worker_id = self._seed = answer.worker_id
                 self._session.registered(answer)
                 self._beat_s = answer.heartbeat_interval
+                self._known.set()
                 self._well()
                 self._diary.info("registered", worker_id=answer.worker_id, server=self._link.server)
                 return True
@@ -94,16 +100,19 @@ class Conversation:
         finally:
             for task in self._open:
                 task.cancel()
+            await asyncio.gather(*self._open, return_exceptions=True)
             self._open.clear()
 
     async def beat(self, crew: Crew) -> None:
         """Heartbeats while a poll outlasts the interval; goes on until it is cancelled."""
+        await self._known.wait()
         while True:
             await asyncio.sleep(self._beat_s)
             if self._clock.now() - self._last_sent < self._beat_s or not self._session.held:
                 continue
             beat = self._session.beat(self._clock.now())
-            with contextlib.suppress(AwayError, RefusedError):  # the poll will hear the same
+            # Whatever is wrong, the poll will hear of it, too.
+            with contextlib.suppress(AwayError, RefusedError, msgspec.MsgspecError):
                 body = await self._link.ask(post(self._path("heartbeat"), beat.spec))
                 crew.obey(self._session.beaten(beat, _beat_answer.decode(body)))
 
@@ -126,7 +135,7 @@ class Conversation:
         if now < self._not_before or not self._session.wants_call(now):
             return
         call = self._session.call(now)
-        self._last_sent = now
+        self._last_sent, self._newest = now, call.number
         task = asyncio.create_task(self._ask(call))
         self._open[task] = call
 
@@ -169,10 +178,16 @@ class Conversation:
             self._well()
             now = self._clock.now()
             crew.obey(self._session.answered(call, answer, now))
-            empty = not (answer.executions or answer.cancel or answer.lost or call.carried)
-            if empty and now - call.sent_at < min(EARLY_S, call.spec.wait.seconds):
+            if self._came_early(call, answer, now):
                 self._not_before = now + EARLY_PAUSE_S
         return True
+
+    def _came_early(self, call: Call, answer: LeaseAnswer, now: float) -> bool:
+        """The server did not wait though it had nothing to say, and no newer call cut it short."""
+        if call.carried or call.number != self._newest:
+            return False
+        empty = not (answer.executions or answer.cancel or answer.lost)
+        return empty and now - call.sent_at < min(EARLY_S, call.spec.wait.seconds)
 
     def _refused(self, call: Call, refusal: RefusedError) -> bool:
         if refusal.status in (404, 410):

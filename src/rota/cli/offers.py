@@ -1,0 +1,54 @@
+"""Offers the shell what could be meant: ids of recent jobs, names of workers and queues.
+
+Pressing a key must never hang or complain: a server that is away or slow offers nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import click
+from click.shell_completion import CompletionItem
+
+from rota.cli.text import plain, short
+from rota.sdk import Client, JobSearch, Patience, RotaError
+
+AT_A_KEYPRESS = Patience(retry_for_s=0.0, connect_s=0.5, read_s=1.0)
+JOBS_OFFERED = 200
+
+
+def _offered(
+    ask: Callable[[Client], Iterable[tuple[str, str]]], typed: str
+) -> list[CompletionItem]:
+    try:
+        with Client(patience=AT_A_KEYPRESS) as client:
+            found = list(ask(client))
+    except RotaError:
+        return []
+    return [
+        CompletionItem(name, help=plain(told)) for name, told in found if name.startswith(typed)
+    ]
+
+
+def jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Recent jobs, by the short ids that lists show."""
+    search = JobSearch(limit=JOBS_OFFERED)
+    return _offered(
+        lambda client: (
+            (short(job.job_id), f"{job.name} {job.status}")
+            for job in client.jobs_page(search).items
+        ),
+        incomplete,
+    )
+
+
+def workers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Workers, by name."""
+    return _offered(
+        lambda client: ((worker.name, worker.status) for worker in client.workers()), incomplete
+    )
+
+
+def queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Queues."""
+    return _offered(lambda client: ((queue.name, "") for queue in client.queues()), incomplete)

@@ -1,0 +1,196 @@
+"""Bulk actions, graphs, reasons and patches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.api.amend import merge
+from tests.api.house import NOOP, House
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=12,
+)
+
+
+async def test_a_patch_changes_what_has_not_started(house: House) -> None:
+    job = await house.submit(
+        run_at="2100-01-01T00:00:00Z", labels={"a": "1", "b": "2"}, payload={"x": {"y": 1, "z": 2}}
+    )
+    path = f"/jobs/{job['job_id']}"
+    patch = {
+        "priority": 9,
+        "labels": {"a": None, "c": "3"},
+        "retry": {"max_attempts": 3},
+        "payload": {"x": {"y": None}},
+        "requirements": {"memory": "1GiB"},
+    }
+    after = await house.ask("PATCH", path, patch, expect=200)
+    assert (after["priority"], after["labels"]) == (9, {"b": "2", "c": "3"})
+    assert (after["retry"]["max_attempts"], after["retry"]["delay"]) == (3, 1)
+    assert after["payload"] == {"x": {"z": 2}}
+    assert (after["requirements"]["memory"], after["requirements"]["cpu"]) == (1024**3, 1)
+    assert after["status"] == "pending"
+    back = await house.ask("PATCH", path, {"run_at": None, "priority": None}, expect=200)
+    assert (back["run_at"], back["priority"], back["status"]) == (None, 0, "queued")
+    assert back["created_at"] == job["created_at"]
+
+
+async def test_a_patch_keeps_numbers_that_json_readers_would_round(house: House) -> None:
+    job = await house.submit(payload={"big": 10**29})
+    after = await house.ask("PATCH", f"/jobs/{job['job_id']}", {"priority": 1}, expect=200)
+    assert after["payload"] == {"big": 10**29}
+
+
+@pytest.mark.parametrize(
+    ("patch", "field"),
+    [
+        ({"priorty": 1}, "priorty"),
+        ({"priority": 5000}, "priority"),
+        ({"name": None}, "name"),
+        ({"status": "succeeded"}, "status"),
+        ({"retry": {"max_attempts": 0}}, "retry.max_attempts"),
+        ({"dependencies": ["ref:x"]}, "dependencies[0]"),
+    ],
+)
+async def test_a_bad_patch_is_refused_by_field(
+    house: House, patch: dict[str, Any], field: str
+) -> None:
+    job = await house.submit()
+    problem = await house.ask("PATCH", f"/jobs/{job['job_id']}", patch, expect=422)
+    assert problem["errors"][0]["field"] == field
+    assert await house.ask("GET", f"/jobs/{job['job_id']}") == job
+
+
+async def test_a_patch_comes_too_late_for_a_running_or_ended_job(house: House) -> None:
+    order = await house.start(await house.register())
+    path = f"/jobs/{order['job_id']}"
+    await house.ask("PATCH", path, {"priority": 1}, expect=409)
+    await house.finish(order)
+    await house.ask("PATCH", path, {"priority": 1}, expect=409)
+    nobody = "/jobs/019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"
+    await house.ask("PATCH", nobody, {"priority": 1}, expect=404)
+    assert (await house.http.patch(path, content=b"[1]")).status_code == 422
+
+
+async def test_a_patch_may_change_dependencies_but_not_into_a_circle(house: House) -> None:
+    first = await house.submit("first")
+    second = await house.submit("second", dependencies=[first["job_id"]])
+    path = f"/jobs/{first['job_id']}"
+    circle = await house.ask("PATCH", path, {"dependencies": [second["job_id"]]}, expect=422)
+    assert circle["type"].endswith("dependency_cycle")
+    freed = await house.ask("PATCH", f"/jobs/{second['job_id']}", {"dependencies": []}, expect=200)
+    assert freed["status"] == "queued"
+
+
+@given(JSON, JSON)
+def test_a_merge_keeps_the_rules_of_the_rfc(target: Any, patch: Any) -> None:
+    merged = merge(target, patch)
+    if not isinstance(patch, dict):
+        assert merged == patch
+        return
+    assert isinstance(merged, dict)
+    for name, value in patch.items():
+        if value is None:
+            assert name not in merged
+        elif not isinstance(value, dict):
+            assert merged[name] == value
+    untouched = target if isinstance(target, dict) else {}
+    assert all(merged[name] == value for name, value in untouched.items() if name not in patch)
+    assert merge(merged, patch) == merged
+
+
+async def test_a_bulk_action_touches_all_that_match_and_counts(house: House) -> None:
+    for number in range(7):
+        await house.submit(queue="q" if number < 5 else "other", labels={"n": str(number % 2)})
+    spec = {"action": "cancel", "filter": {"queue": "q", "labels": {"n": "0"}}}
+    dry = await house.ask("POST", "/jobs/bulk", {**spec, "dry_run": True}, expect=200)
+    assert dry == {"count": 3, "refused": 0, "dry_run": True}
+    assert (await house.ask("POST", "/jobs/bulk", spec, expect=200))["count"] == 3
+    assert len((await house.ask("GET", "/jobs?status=cancelled"))["items"]) == 3
+    assert (await house.ask("POST", "/jobs/bulk", spec, expect=200))["count"] == 0
+
+
+async def test_bulk_retries_deletes_and_reprioritises(house: House) -> None:
+    ids = [(await house.submit())["job_id"] for _ in range(3)]
+    move = {"action": "reprioritise", "priority": 42, "filter": {}}
+    assert (await house.ask("POST", "/jobs/bulk", move, expect=200))["count"] == 3
+    assert (await house.ask("GET", f"/jobs/{ids[0]}"))["priority"] == 42
+    named = {"action": "cancel", "filter": {"job_ids": ids[:2]}}
+    assert (await house.ask("POST", "/jobs/bulk", named, expect=200))["count"] == 2
+    again = {"action": "retry", "filter": {"status": "cancelled"}}
+    assert (await house.ask("POST", "/jobs/bulk", again, expect=200))["count"] == 2
+    gone = {"action": "delete", "filter": {"status": ["queued"]}}
+    answer = await house.ask("POST", "/jobs/bulk", gone, expect=200)
+    assert (answer["count"], answer["refused"]) == (0, 3)
+
+
+async def test_a_bulk_action_repeated_under_its_key_is_not_done_again(house: House) -> None:
+    await house.submit()
+    spec = {"action": "cancel", "filter": {}}
+    keyed = {"headers": {"Idempotency-Key": "b"}}
+    first = await house.ask("POST", "/jobs/bulk", spec, expect=200, **keyed)
+    await house.submit()
+    assert await house.ask("POST", "/jobs/bulk", spec, expect=200, **keyed) == first
+    assert len((await house.ask("GET", "/jobs?status=queued"))["items"]) == 1
+    await house.ask("POST", "/jobs/bulk", {**spec, "dry_run": True}, expect=409, **keyed)
+
+
+async def test_a_priority_goes_with_reprioritise_only(house: House) -> None:
+    for spec in (
+        {"action": "cancel", "priority": 1, "filter": {}},
+        {"action": "reprioritise", "filter": {}},
+    ):
+        problem = await house.ask("POST", "/jobs/bulk", spec, expect=422)
+        assert problem["errors"][0]["field"] == "priority"
+
+
+async def test_a_graph_shows_all_that_hangs_together(house: House) -> None:
+    body = {
+        "jobs": [
+            {"name": "a", "task": NOOP, "ref": "a"},
+            {"name": "b", "task": NOOP, "ref": "b", "dependencies": ["ref:a"]},
+            {"name": "c", "task": NOOP, "ref": "c", "dependencies": ["ref:a"]},
+            {
+                "name": "d",
+                "task": NOOP,
+                "dependencies": ["ref:b", {"job_id": "ref:c", "when": "finished"}],
+            },
+            {"name": "alone", "task": NOOP},
+        ]
+    }
+    a, b, c, d, alone = (await house.ask("POST", "/jobs/batch", body, expect=201))["job_ids"]
+    for start in (a, d):
+        graph = await house.ask("GET", f"/jobs/{start}/graph", expect=200)
+        assert sorted(node["name"] for node in graph["nodes"]) == ["a", "b", "c", "d"]
+        edges = {(edge["from"], edge["to"], edge["when"]) for edge in graph["edges"]}
+        assert edges == {
+            (a, b, "succeeded"),
+            (a, c, "succeeded"),
+            (b, d, "succeeded"),
+            (c, d, "finished"),
+        }
+        assert graph["truncated"] is False
+    assert len((await house.ask("GET", f"/jobs/{alone}/graph"))["nodes"]) == 1
+
+
+async def test_why_tells_the_reason_of_waiting_running_and_ended_jobs(house: House) -> None:
+    job = await house.submit(requirements={"cpu": 64})
+    path = f"/jobs/{job['job_id']}/why"
+    why = await house.ask("GET", path, expect=200)
+    assert why["status"] == "queued"
+    assert why["cause"]["message"]
+    order = await house.start(await house.register())
+    path = f"/jobs/{order['job_id']}/why"
+    running = await house.ask("GET", path, expect=200)
+    assert (running["cause"]["code"], running["status"]) == ("running", "running")
+    await house.finish(order)
+    ended = await house.ask("GET", path, expect=200)
+    assert ended["cause"]["code"] == "succeeded"
+    nobody = "/jobs/019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3/why"
+    await house.ask("GET", nobody, expect=404)

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import pytest
+
+from rota.engine.ports import BusyError, UnavailableError
+from rota.store.protocol import StoreError, StoreFullError
+from tests.api.house import House
+
+
+async def test_a_queue_is_made_shown_and_changed(house: House) -> None:
+    body = {
+        "priority": 5,
+        "weight": 2,
+        "max_workers": 3,
+        "rate_limit": {"count": 10, "per": "1m"},
+        "paused": True,
+    }
+    queue = await house.ask("PUT", "/queues/billing", body, expect=200)
+    assert (queue["max_workers"], queue["rate_limit"]) == (3, {"count": 10, "per": 60})
+    changed = await house.ask(
+        "PATCH", "/queues/billing", {"max_workers": None, "priority": 6}, expect=200
+    )
+    assert (changed["max_workers"], changed["priority"], changed["paused"]) == (None, 6, True)
+    reset = await house.ask("PUT", "/queues/billing", {}, expect=200)
+    assert (reset["priority"], reset["rate_limit"], reset["paused"]) == (0, None, False)
+    assert await house.ask("GET", "/queues/billing", expect=200) == reset
+
+
+async def test_queues_show_their_depth(house: House) -> None:
+    await house.submit(queue="a")
+    await house.submit(queue="a", run_at="2100-01-01T00:00:00Z")
+    await house.submit(queue="b")
+    page = await house.ask("GET", "/queues", expect=200)
+    assert [queue["name"] for queue in page["items"] if queue["name"] != "default"] == ["a", "b"]
+    depth = (await house.ask("GET", "/queues/a"))["depth"]
+    assert depth == {"pending": 1, "queued": 1, "running": 0, "cancelling": 0}
+    first = await house.ask("GET", "/queues?limit=1")
+    rest = await house.ask("GET", f"/queues?cursor={first['next_cursor']}")
+    assert [*first["items"], *rest["items"]] == page["items"]
+
+
+async def test_a_paused_queue_starts_nothing_and_a_purge_empties_it(house: House) -> None:
+    worker = await house.register()
+    await house.submit(queue="q")
+    assert (await house.ask("POST", "/queues/q/pause", expect=200))["paused"] is True
+    assert (await house.lease(worker, wait=0))["executions"] == []
+    assert (await house.ask("POST", "/queues/q/resume", expect=200))["paused"] is False
+    assert len((await house.lease(worker))["executions"]) == 1
+    await house.submit(queue="q")
+    await house.ask("POST", "/queues/q/pause", expect=200)
+    await house.submit(queue="q")
+    assert (await house.ask("POST", "/queues/q/purge", expect=200)) == {"count": 2}
+
+
+async def test_unknown_queues_and_bad_settings_are_refused(house: House) -> None:
+    await house.ask("GET", "/queues/ghost", expect=404)
+    await house.ask("PATCH", "/queues/ghost", {}, expect=404)
+    for verb in ("pause", "resume", "purge"):
+        await house.ask("POST", f"/queues/ghost/{verb}", expect=404)
+    await house.ask("PUT", "/queues/-bad", {}, expect=422)
+    await house.ask("PUT", "/queues/a%0A", {}, expect=422)
+    await house.ask("PUT", "/queues/q", {"weight": 0}, expect=422)
+    await house.ask("PUT", "/queues/q", {"rate_limit": {"count": 1, "per": 0}}, expect=422)
+    problem = await house.ask("PUT", "/queues/q", {"max_worker": 1}, expect=422)
+    assert "did you mean `max_workers`" in problem["detail"]
+
+
+async def test_health_needs_no_token_and_readiness_follows_the_engine(house: House) -> None:
+    bare = {"headers": {"Authorization": ""}}
+    assert await house.ask("GET", "/healthz", expect=200, **bare) == {"status": "ok"}
+    assert await house.ask("GET", "/readyz", expect=200, **bare) == {"status": "ok"}
+    await house.engine.stop()
+    answer = await house.http.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"]
+    assert (await house.ask("GET", "/healthz", expect=200))["status"] == "ok"
+
+
+async def test_a_server_that_stops_says_ask_again(house: House) -> None:
+    await house.engine.stop()
+    answer = await house.http.post("/jobs", json={"name": "a", "task": {"kind": "noop"}})
+    assert answer.status_code == 503
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["retry-after"]
+
+
+async def test_stats_and_cluster_show_the_figures(house: House) -> None:
+    worker = await house.register()
+    order = await house.start(worker)
+    await house.finish(order)
+    await house.submit(requirements={"cpu": 99})
+    stats = await house.ask("GET", "/stats", expect=200)
+    assert (stats["jobs"]["succeeded"], stats["jobs"]["queued"]) == (1, 1)
+    assert (stats["submitted_total"], stats["workers"]["online"]) == (2, 1)
+    assert stats["resources"]["cpu"] == {"capacity": 8, "used": 0}
+    cluster = await house.ask("GET", "/cluster", expect=200)
+    assert (cluster["leader"], cluster["durability"]) == ("node-a", "none")
+    assert cluster["epoch"] >= 1
+
+
+async def test_metrics_carry_the_names_that_others_rely_on(house: House) -> None:
+    worker = await house.register()
+    order = await house.start(worker)
+    await house.finish(order)
+    await house.submit(queue='we"ird'.replace('"', "_"))
+    answer = await house.http.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    for wanted in (
+        "rota_jobs_submitted_total 2.0",
+        'rota_jobs_finished_total{queue="default",status="succeeded"} 1.0',
+        'rota_jobs{queue="we_ird",status="queued"} 1.0',
+        "rota_job_wait_seconds_count",
+        "rota_job_run_seconds_bucket",
+        "rota_dispatch_latency_seconds_sum",
+        'rota_workers{status="online"} 1.0',
+        'rota_resource_capacity{kind="cpu"} 8.0',
+        'rota_resource_used{kind="cpu"} 0.0',
+        "rota_leader 1.0",
+        "rota_append_seconds_count",
+        "rota_append_jobs_count",
+        "rota_fold_lag_seconds 0.0",
+        "rota_data_disk_free_bytes 1234.0",
+        "process_resident_memory_bytes",
+    ):
+        assert wanted in answer.text, wanted
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (BusyError("slow down", 2), 429),
+        (UnavailableError("starting"), 503),
+        (StoreError("secret path"), 503),
+        (StoreFullError("secret path"), 507),
+        (RuntimeError("secret bug"), 500),
+    ],
+)
+async def test_failures_are_told_without_showing_the_inside(
+    house: House, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
+) -> None:
+    async def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(house.store.catalog, "find_jobs", fail)
+    answer = await house.http.get("/jobs")
+    assert answer.status_code == status
+    problem = answer.json()
+    assert problem["status"] == status
+    assert "secret" not in answer.text
+    assert (answer.headers.get("retry-after") is not None) == (status != 500)

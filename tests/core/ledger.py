@@ -1,0 +1,109 @@
+"""The journal folded the naive way: dicts of whole records, each write applied as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    JobId,
+    JobRecord,
+    KeyRecord,
+    Queue,
+    Worker,
+    WorkerId,
+)
+from rota.core.outcome import (
+    AnyWrite,
+    DropJob,
+    DropWorker,
+    MoveJob,
+    PutExecution,
+    PutJob,
+    PutKey,
+    PutQueue,
+    PutWorker,
+)
+from rota.core.restore import Stored
+from rota.core.tables import Tables
+
+
+class NaiveLedger:
+    """All that was ever written and not dropped."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[JobId, JobRecord] = {}
+        self.executions: dict[ExecutionId, Execution] = {}
+        self.workers: dict[WorkerId, Worker] = {}
+        self.queues: dict[str, Queue] = {}
+        self.keys: dict[str, KeyRecord] = {}
+        self.order_next = 1
+
+    def append(self, writes: Sequence[AnyWrite]) -> None:
+        """One record."""
+        for write in writes:
+            self._apply(write)
+
+    def _apply(self, write: AnyWrite) -> None:
+        match write:
+            case PutJob():
+                self.jobs[write.id] = JobRecord(write.id, write.spec, write.life)
+                self.order_next = max(self.order_next, write.spec.order + 1)
+            case MoveJob():
+                self.jobs[write.id] = JobRecord(write.id, self.jobs[write.id].spec, write.life)
+            case DropJob():
+                del self.jobs[write.id]
+                kept = {i: x for i, x in self.executions.items() if x.job_id != write.id}
+                self.executions = kept
+            case PutExecution():
+                assert write.execution.job_id in self.jobs, "an execution of no job"
+                self.executions[write.execution.id] = write.execution
+            case PutWorker():
+                self.workers[write.worker.id] = write.worker
+            case DropWorker():
+                del self.workers[write.id]
+            case PutQueue():
+                self.queues[write.queue.name] = write.queue
+            case PutKey():
+                self.keys[write.record.key] = write.record
+            case _:
+                assert_never(write)
+
+    def live(self) -> list[JobRecord]:
+        """Jobs that have not ended, in order of arrival."""
+        found = [job for job in self.jobs.values() if job.life.state not in JOB_FINAL]
+        return sorted(found, key=lambda job: job.spec.order)
+
+    def ended(self) -> Iterable[JobRecord]:
+        """Jobs that have ended, in order of arrival."""
+        found = [job for job in self.jobs.values() if job.life.state in JOB_FINAL]
+        return sorted(found, key=lambda job: job.spec.order)
+
+    def running(self) -> list[Execution]:
+        """Executions that have not ended."""
+        return [x for x in self.executions.values() if x.state not in EXECUTION_FINAL]
+
+    def stored(self) -> Stored:
+        """What a scheduler is built from."""
+        return Stored(
+            jobs=self.live(),
+            executions=self.running(),
+            workers=list(self.workers.values()),
+            queues=list(self.queues.values()),
+            order_next=self.order_next,
+        )
+
+    def check_against(self, tables: Tables) -> None:
+        """Memory and what was written must tell the same story, record by record."""
+        assert {cell.id: cell.record() for cell in tables.jobs.values()} == {
+            job.id: job for job in self.live()
+        }
+        assert {i: cell.execution for i, cell in tables.executions.items()} == {
+            x.id: x for x in self.running()
+        }
+        assert {i: cell.worker for i, cell in tables.fleet.workers.items()} == self.workers
+        assert {name: cell.queue for name, cell in tables.queues.items()} == self.queues
+        assert tables.order_next == self.order_next

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from typing import Any
+
+from rota.core import ordering
+from rota.core.model import JobState
+from tests.core.asking import job
+from tests.core.world import World
+
+
+def drained(world: World, worker_id: str = "w1") -> list[str]:
+    """The order in which one worker is given everything, one at a time."""
+    order: list[str] = []
+    while taken := world.take(worker_id, max_orders=1):
+        order += taken
+        world.complete(taken[0])
+    return order
+
+
+def test_equals_are_served_first_come_first_served() -> None:
+    world = World()
+    world.register()
+    for name in ("c", "a", "b"):
+        world.submit(name)
+    assert drained(world) == ["c", "a", "b"]
+
+
+def test_a_higher_priority_goes_first_whatever_it_needs() -> None:
+    world = World()
+    world.register()
+    world.submit("low", priority=-5)
+    world.submit("middle", cpu=2)
+    world.submit("late-middle", cpu=1)
+    world.submit("high", priority=7, cpu=3)
+    assert drained(world) == ["high", "middle", "late-middle", "low"]
+
+
+def test_a_queue_with_priority_goes_before_any_job_of_another() -> None:
+    world = World()
+    world.register()
+    world.queue("express", priority=1)
+    world.submit("urgent", priority=1000, queue="default")
+    world.submit("plain", priority=-1000, queue="express")
+    assert drained(world) == ["plain", "urgent"]
+
+
+def test_the_priority_of_a_queue_can_be_changed_while_jobs_wait() -> None:
+    world = World()
+    world.register()
+    world.submit("a", queue="one")
+    world.submit("b", queue="two")
+    world.queue("two", priority=1)
+    assert drained(world) == ["b", "a"]
+
+
+def test_a_job_too_big_for_now_does_not_hold_up_a_smaller_one() -> None:
+    world = World()
+    world.register(cpu=4)
+    world.submit("first", cpu=3)
+    world.take()
+    world.submit("big", cpu=2, priority=5)
+    world.submit("small", cpu=1)
+    assert world.take() == ["small"]
+    assert world.state("big") is JobState.QUEUED
+
+
+def test_a_retried_job_keeps_its_place_before_those_that_came_later() -> None:
+    world = World()
+    world.register()
+    world.submit("old", cpu=4)
+    world.take()
+    world.submit("new", cpu=4)
+    world.advance(20_000)
+    assert world.life("old").reason == "lost"
+    world.beat()
+    assert drained(world) == ["old", "new"]
+
+
+def test_one_poll_is_filled_in_order_up_to_its_maximum() -> None:
+    world = World()
+    world.register(cpu=4)
+    world.submit_all([job(f"j{n}", priority=n) for n in range(6)])
+    assert world.take(max_orders=3) == ["j5", "j4", "j3"]
+    assert world.take(max_orders=3) == ["j2"]
+
+
+class Counting:
+    """Wraps the heap operations of ordering.py and counts them."""
+
+    def __init__(self, monkeypatch: Any) -> None:
+        self.count = 0
+        for name in ("heappop", "heappush"):
+            monkeypatch.setattr(ordering, name, self._counted(getattr(ordering, name)))
+
+    def _counted(self, operation: Any) -> Any:
+        def counted(*arguments: Any) -> Any:
+            self.count += 1
+            return operation(*arguments)
+
+        return counted
+
+
+def cost_of_a_decision(world: World, counting: Counting) -> int:
+    """Heap operations and heads looked at for one poll with one order."""
+    looked = 0
+    head = world.scheduler._t.lines.head
+
+    def counted(job_class: Any) -> Any:
+        nonlocal looked
+        looked += 1
+        return head(job_class)
+
+    world.scheduler._t.lines.head = counted  # type: ignore[method-assign]
+    counting.count = 0
+    taken = world.take(max_orders=1)
+    assert len(taken) == 1
+    world.scheduler._t.lines.head = head  # type: ignore[method-assign]
+    cost = counting.count + looked
+    world.complete(taken[0])
+    return cost
+
+
+def test_a_decision_costs_the_same_whatever_waits(monkeypatch: Any) -> None:
+    costs = {}
+    for waiting in (10, 1_000, 30_000):
+        world = World(checked=False)
+        world.register()
+        world.submit_all(
+            [job(f"j{n}", priority=n % 7, cpu=1 + n % 3) for n in range(waiting)]
+        )
+        with monkeypatch.context() as patch:
+            counting = Counting(patch)
+            costs[waiting] = max(cost_of_a_decision(world, counting) for _ in range(5))
+    assert costs[30_000] <= costs[10], f"operations by backlog: {costs}"
+
+
+def test_a_line_full_of_called_off_jobs_is_tidied() -> None:
+    world = World(checked=False)
+    world.submit_all([job(f"j{n}") for n in range(2_000)])
+    for n in range(1, 2_000):
+        world.scheduler.turn([], world.now)
+        world.cancel(f"j{n}")
+    (line,) = world.scheduler._t.lines.classes
+    assert line.waiting == 1
+    assert len(line.heap) < 100
+    world.check()

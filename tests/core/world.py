@@ -1,0 +1,271 @@
+"""A scheduler, and everything around it that a test needs: clock, callers, workers, and a ledger.
+
+After every step the invariants are checked, and that memory and what was written tell one story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from rota.core.errors import Refusal
+from rota.core.glance import Explanation
+from rota.core.inputs import (
+    AnyInput,
+    Cancel,
+    ClosePoll,
+    Complete,
+    Completion,
+    Heartbeat,
+    NewJob,
+    Poll,
+    PutQueueSettings,
+    Recall,
+    Register,
+    Retry,
+    Running,
+    Submit,
+    Tick,
+    Timing,
+    Update,
+)
+from rota.core.invariants import check_capacity
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    ExecutionState,
+    Instant,
+    JobId,
+    JobRecord,
+    JobState,
+    Life,
+    PollId,
+    WorkerId,
+)
+from rota.core.outcome import Answer, AnyReceipt, Beat, JobsAccepted, Outcome
+from rota.core.scheduler import Scheduler
+from tests.core.asking import NOON, job, resources, spec
+from tests.core.ledger import NaiveLedger
+
+TICKS_MAX = 2_000
+"""More turns than this in one stretch of time mean that something rings without end."""
+
+
+class World:
+    """Drives one scheduler. Times are `now`, and pass only by `advance`."""
+
+    def __init__(self, *, checked: bool = True, timing: Timing | None = None) -> None:
+        self.now: Instant = NOON
+        self.timing = timing or Timing()
+        self.scheduler = Scheduler(self.timing, self.now)
+        self.ledger = NaiveLedger()
+        self.answers: dict[PollId, Answer] = {}
+        self.last = Outcome([], [], [])
+        self.may_shrink = False
+        """Set where a worker comes back with less than it holds."""
+        self.ticks = 0
+        self._checked = checked
+        self._poll_ids = 0
+        self._job_ids = 0
+
+    # Stepping
+
+    def turn(self, events: Sequence[AnyInput]) -> Outcome:
+        """One turn with these inputs; refusals are in the replies."""
+        outcome = self.scheduler.turn(events, self.now)
+        self.ledger.append(outcome.writes)
+        for answer in outcome.answers:
+            assert answer.poll_id not in self.answers, f"poll {answer.poll_id} answered twice"
+            self.answers[answer.poll_id] = answer
+        self.last = outcome
+        if self._checked:
+            self.check()
+        return outcome
+
+    def step(self, event: AnyInput) -> AnyReceipt:
+        """One input; a refusal is raised."""
+        reply = self.turn([event]).replies[0]
+        if isinstance(reply, Refusal):
+            raise reply
+        return reply
+
+    def check(self) -> None:
+        """What must hold after every step."""
+        self.scheduler.check()
+        if not self.may_shrink:
+            check_capacity(self.scheduler._t)
+        self.ledger.check_against(self.scheduler._t)
+
+    def advance(self, ms: int) -> None:
+        """Lets time pass, with a turn whenever something is due."""
+        end, ticks = self.now + ms, 0
+        while (due := self.scheduler.next_due()) is not None and due <= end:
+            self.now = max(self.now, due)
+            self.step(Tick())
+            ticks += 1
+            assert ticks < TICKS_MAX, "the timers never come to rest"
+        self.now = end
+        self.step(Tick())
+        self.ticks = ticks
+
+    def restart(self) -> None:
+        """The scheduler is thrown away and built again from what was written."""
+        self.scheduler = Scheduler(self.timing, self.now)
+        self.scheduler.restore(self.ledger.stored(), self.now)
+        self.check()
+
+    # Callers
+
+    def submit(self, job_id: str | None = None, **asked: Any) -> JobId:
+        """One job; recalls all that has ended, as the api would what it names."""
+        if job_id is None:
+            self._job_ids += 1
+            job_id = f"job-{self._job_ids}"
+        self.submit_all([job(job_id, **asked)])
+        return JobId(job_id)
+
+    def submit_all(self, jobs: Iterable[NewJob]) -> JobsAccepted:
+        """A batch."""
+        receipt = self.step(Submit(jobs=tuple(jobs), recall=self.recall()))
+        assert isinstance(receipt, JobsAccepted)
+        return receipt
+
+    def recall(self) -> Recall:
+        """What the tables say now; a moment later than all that has happened."""
+        self.now += 1
+        ended = tuple(self.ledger.ended())
+        return Recall(at=self.now, jobs=ended)
+
+    def update(self, job_id: str, **asked: Any) -> AnyReceipt:
+        """Another spec for a job, as of the revision it has now."""
+        revision = self.ledger.jobs[JobId(job_id)].spec.revision
+        wanted = replace(spec(**asked), revision=revision)
+        return self.step(Update(job_id=JobId(job_id), spec=wanted, recall=self.recall()))
+
+    def cancel(self, job_id: str) -> AnyReceipt:
+        """Calls a job off."""
+        return self.step(Cancel(job_id=JobId(job_id), recall=self.recall()))
+
+    def retry(self, job_id: str) -> AnyReceipt:
+        """Starts a job over; what it recalls is in the order of submission."""
+        return self.step(Retry(job_id=JobId(job_id), recall=self.recall()))
+
+    def queue(self, name: str = "default", **settings: Any) -> AnyReceipt:
+        """Sets what is given of a queue."""
+        return self.step(PutQueueSettings(name=name, **settings))
+
+    # Workers
+
+    def register(self, worker_id: str = "w1", **has: Any) -> AnyReceipt:
+        """A worker with 4 cpu unless said otherwise."""
+        session = has.pop("session", "s1")
+        capabilities = tuple(sorted(has.pop("capabilities", ())))
+        queues = has.pop("queues", None)
+        return self.step(
+            Register(
+                worker_id=WorkerId(worker_id),
+                session=session,
+                name=worker_id,
+                capacity=resources(**{"cpu": 4, **has}),
+                capabilities=capabilities,
+                queues=None if queues is None else tuple(sorted(queues)),
+            )
+        )
+
+    def poll(self, worker_id: str = "w1", **said: Any) -> PollId:
+        """Opens a poll for 5 seconds; names nothing unless `names` says what runs."""
+        self._poll_ids += 1
+        poll_id = PollId(self._poll_ids)
+        names = said.pop("names", None)
+        event = Poll(
+            poll_id=poll_id,
+            worker_id=WorkerId(worker_id),
+            session=said.pop("session", None),
+            max_orders=said.pop("max_orders", 50),
+            until=self.now + said.pop("wait_ms", 5_000),
+            completed=tuple(said.pop("completed", ())),
+            executions=None if names is None else tuple(self.running(one) for one in names),
+        )
+        assert not said, f"a poll says no {list(said)}"
+        self.step(event)
+        return poll_id
+
+    def take(self, worker_id: str = "w1", **said: Any) -> list[JobId]:
+        """Polls, and answers the jobs of the orders that came at once."""
+        poll_id = self.poll(worker_id, **said)
+        if poll_id not in self.answers:
+            self.step(ClosePoll(poll_id=poll_id, worker_id=WorkerId(worker_id)))
+            return []
+        return self.orders(poll_id)
+
+    def orders(self, poll_id: PollId) -> list[JobId]:
+        """The jobs that a poll was answered with; none if it waits still."""
+        answer = self.answers.get(poll_id)
+        return [] if answer is None else [order.execution.job_id for order in answer.orders]
+
+    def beat(self, worker_id: str = "w1", names: Sequence[str] | None = None) -> Beat:
+        """A heartbeat that names these jobs' executions; None: says nothing of what runs."""
+        named = None if names is None else tuple(self.running(one) for one in names)
+        beat = self.step(Heartbeat(worker_id=WorkerId(worker_id), executions=named))
+        assert isinstance(beat, Beat)
+        return beat
+
+    def running(self, name: str, **said: Any) -> Running:
+        """A job's newest execution, or one by its id, as a worker names it."""
+        held = self.ledger.executions.get(ExecutionId(name))
+        held = held or self.execution(name)
+        return Running(execution_id=held.id, fence=held.fence, **said)
+
+    def report(self, job_id: str, state: str = "succeeded", **said: Any) -> Completion:
+        """How the job's newest execution ended, to be sent."""
+        held = self.execution(job_id)
+        said.setdefault("fence", held.fence)
+        return Completion(execution_id=held.id, state=ExecutionState(state), **said)
+
+    def complete(self, job_id: str, state: str = "succeeded", **said: Any) -> AnyReceipt:
+        """The job's newest execution ends."""
+        return self.step(Complete(completion=self.report(job_id, state, **said)))
+
+    # Looking
+
+    def life(self, job_id: str) -> Life:
+        """The job's life as written."""
+        return self.ledger.jobs[JobId(job_id)].life
+
+    def record(self, job_id: str) -> JobRecord:
+        """The whole job as written."""
+        return self.ledger.jobs[JobId(job_id)]
+
+    def state(self, job_id: str) -> JobState | None:
+        """The job's state as written; None if it is gone."""
+        record = self.ledger.jobs.get(JobId(job_id))
+        return None if record is None else record.life.state
+
+    def execution(self, job_id: str) -> Execution:
+        """The job's newest execution as written."""
+        held = [x for x in self.ledger.executions.values() if x.job_id == job_id]
+        return max(held, key=lambda execution: execution.fence)
+
+    def why(self, job_id: str) -> Explanation:
+        """What keeps the job from running."""
+        explanation = self.scheduler.why(JobId(job_id), self.now)
+        assert explanation is not None
+        return explanation
+
+    def causes(self, job_id: str) -> list[str]:
+        """The codes of what keeps the job from running."""
+        return [cause.code for cause in self.why(job_id).causes]
+
+
+def run(world: World, job_id: str, worker_id: str = "w1") -> None:
+    """The worker takes this job, and nothing else."""
+    taken = world.take(worker_id, max_orders=1)
+    assert taken == [job_id], f"{worker_id} took {taken}"
+
+
+def succeeded(execution: Execution) -> Completion:
+    """The report that this execution ended well."""
+    state = ExecutionState.SUCCEEDED
+    return Completion(execution_id=execution.id, fence=execution.fence, state=state)

@@ -1,0 +1,273 @@
+"""A real cell on loopback: one server process, worker processes, and clients that ask them.
+
+Everything it starts carries a mark in its environment. What still carries it at the end is killed,
+and nothing else is.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx2
+import psutil
+
+from rota.sdk import Client, Endpoint, Patience
+from rota.wire.jobs import JobView
+
+T = TypeVar("T")
+
+PATIENCE_S = 30.0
+"""Shared cores stall for seconds; only a test that fails waits this long."""
+LOOK_S = 0.02
+LEASE_TTL = "2s"
+MARK = "ROTA_TEST_CELL"
+UP = "is up at "
+
+
+def until(look: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
+    """What `look` answers once that is true; other processes send no signals."""
+    deadline = time.monotonic() + patience_s
+    while not (seen := look()):
+        assert time.monotonic() < deadline, f"waited {patience_s:g} s in vain: {what}"
+        time.sleep(LOOK_S)
+    return seen
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs; one that only waits to be collected does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def shell(script: str, name: str = "shell", **more: Any) -> dict[str, Any]:
+    """A job that runs a shell script."""
+    task = {"kind": "command", "argv": ["sh", "-c", script]}
+    return {"name": name, "task": task, **more}
+
+
+class Daemon:
+    """A process of ours, with all it says kept in a file."""
+
+    def __init__(
+        self, args: Sequence[str], env: dict[str, str], said: Path, file_bytes_max: int | None
+    ) -> None:
+        self.said = said
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        with said.open("wb") as file:
+            if file_bytes_max is not None:
+                # Inherited, and given back: running code of ours between fork and exec may hang.
+                resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, hard))
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "rota", *args],
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        self.pid = self._process.pid
+
+    def text(self) -> str:
+        """What it has said so far."""
+        return self.said.read_text("utf-8", "replace")
+
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self._process.poll() is not None
+
+    def signal(self, number: int) -> None:
+        """Sends it a signal."""
+        self._process.send_signal(number)
+
+    def wait(self, patience_s: float = PATIENCE_S) -> int:
+        """Its exit code; below 0: the signal that ended it."""
+        try:
+            return self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"does not end; it said:\n{self.text()}") from None
+
+    def kill(self) -> None:
+        """Ends it without a word."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def stop(self) -> int:
+        """Asks it to end, and waits."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+
+class Cell:
+    """One data folder, one port, one server at a time, any number of workers."""
+
+    def __init__(self, folder: Path, lease_ttl: str = LEASE_TTL) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.witness = folder / "witness"
+        self.lease_ttl = lease_ttl
+        self.port = 0
+        self.workers: list[Daemon] = []
+        self._mark = secrets.token_hex(16)
+        self._clients: list[Client | httpx2.Client] = []
+        self._server: Daemon | None = None
+        self._started = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for client in self._clients:
+            client.close()
+        until(lambda: not self._end_all(), "the end of all that this cell started")
+
+    # Processes
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of everything here; its user has no other server."""
+        home = {"XDG_STATE_HOME": str(self.folder / "state"), MARK: self._mark}
+        return {**os.environ, **home}
+
+    @property
+    def server(self) -> Daemon:
+        """The one that was started last."""
+        assert self._server is not None
+        return self._server
+
+    @property
+    def url(self) -> str:
+        """Where the server is, or was."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def token(self) -> str:
+        """The one its first start wrote."""
+        return (self.data / "token").read_text().strip()
+
+    def launch(self, *args: str, file_bytes_max: int | None = None) -> Daemon:
+        """Any `rota` command, beside the test."""
+        self._started += 1
+        said = self.folder / f"said-{self._started}-{args[0]}"
+        return Daemon(args, self.env, said, file_bytes_max)
+
+    def run(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Any `rota` command, to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "rota", *args],
+            env=self.env,
+            cwd=self.folder,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+
+    def begin_up(self, *more: str, file_bytes_max: int | None = None) -> Daemon:
+        """`rota up`, not waited for; without workers unless `more` says so."""
+        args = [
+            *("up", "--port", str(self.port), "--data", str(self.data)),
+            *("--lease-ttl", self.lease_ttl, "--workers", "0", *more),
+        ]
+        self._server = self.launch(*args, file_bytes_max=file_bytes_max)
+        return self._server
+
+    def up(self, *more: str, file_bytes_max: int | None = None) -> Daemon:
+        """`rota up`, once it answers. A restart keeps port and data."""
+        server = self.begin_up(*more, file_bytes_max=file_bytes_max)
+        until(lambda: UP in server.text() or server.ended(), "a server that is up")
+        assert not server.ended(), server.text()
+        self.port = int(server.text().split(UP)[1].split()[0].rpartition(":")[2])
+        return server
+
+    def worker(self, name: str = "w", *more: str) -> Daemon:
+        """`rota worker` for this server."""
+        args = ("--server", self.url, "--name", name, "--work-dir", str(self.folder / "work"))
+        # The token is not in its environment: a worker on the server's machine finds it.
+        worker = self.launch("worker", *args, "--cpu", "8", "--grace", "1s", *more)
+        self.workers.append(worker)
+        return worker
+
+    def _end_all(self) -> list[int]:
+        mine = list(self._mine())
+        for process in mine:
+            process.kill()
+        for worker in (*self.workers, *([self._server] if self._server else [])):
+            worker.ended()  # collects it
+        return [process.pid for process in mine]
+
+    def _mine(self) -> Iterator[psutil.Process]:
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(MARK) == self._mark and is_alive(process.pid):
+                    yield process
+            except psutil.Error:
+                continue  # gone, or somebody else's
+
+    # Asking
+
+    def client(self, patience_s: float = PATIENCE_S) -> Client:
+        """The SDK's client; it goes on asking a server that is away."""
+        endpoint = Endpoint(self.url, self.token, "the test", "the test", ())
+        client = Client(endpoint, patience=Patience(retry_for_s=patience_s, read_s=patience_s))
+        self._clients.append(client)
+        return client
+
+    def http(self, token: str | None = None) -> httpx2.Client:
+        """Plain HTTP, which repeats nothing; with the cell's token unless another is given."""
+        headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
+        client = httpx2.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S)
+        self._clients.append(client)
+        return client
+
+    # Looking
+
+    def witnessed(self, name: str = "") -> list[str]:
+        """The lines that jobs have written; those of one name."""
+        try:
+            lines = self.witness.read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        return [line for line in lines if line.split()[0] == name or not name]
+
+    def witness_job(self, name: str, then: str = "true", **more: Any) -> dict[str, Any]:
+        """A job that writes one line for each of its runs: its name, its fence, its process."""
+        note = f'echo "{name} $ROTA_FENCE $$" >> {self.witness}'
+        return shell(f"{note}; {then}", name, **more)
+
+    def until_witnessed(self, name: str, lines: int = 1) -> list[str]:
+        """Waits until a job has begun so many times."""
+        return until(
+            lambda: seen if len(seen := self.witnessed(name)) >= lines else None,
+            f"{lines} runs of {name}",
+        ) or []
+
+    def until_status(self, client: Client, job_id: str, *statuses: str) -> JobView:
+        """Waits until the job is in one of these."""
+
+        def look() -> JobView | None:
+            job = client.job(job_id)
+            return job if job.status in statuses else None
+
+        job = until(look, f"job {job_id} in {statuses}")
+        assert job is not None
+        return job
