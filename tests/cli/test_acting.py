@@ -246,7 +246,14 @@ def test_a_bulk_action_wants_a_filter_and_a_yes(server: SmallServer, rota: Rota)
     assert rota("bulk", "reprioritise", "--all", "--yes").status == 2
 
 
+def test_a_queue_that_is_not_there_is_made(server: SmallServer, rota: Rota) -> None:
+    assert rota("queues", "set", "mail", "--max-workers", "4").status == 0
+    assert [one.method for one in server.writes()] == ["PATCH", "PUT"]
+    assert server.queues["mail"].max_workers == 4
+
+
 def test_a_queue_is_set_paused_and_purged(server: SmallServer, rota: Rota) -> None:
+    rota("queues", "pause", "mail")
     rota("queues", "set", "mail", "--max-workers", "none", "--rate", "100/m", "--priority", "2")
     assert submitted(server) == {
         "max_workers": None,

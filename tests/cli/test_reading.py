@@ -83,7 +83,7 @@ def test_why_puts_the_blocking_cause_first(server: SmallServer, rota: Rota) -> N
     job = server.add_job()
     lines = rota("why", job.job_id).out.splitlines()
     assert lines[0] == "queued asks 64 cpu, the largest worker has 8"
-    assert "asks = 64" in lines[1]
+    assert lines[1] == "  asks: 64"
     assert lines[2] == "and queue default is paused"
 
 

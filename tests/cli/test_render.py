@@ -49,7 +49,7 @@ def test_ages_count_both_ways() -> None:
     assert age("2025-10-09T08:43:20.000Z", now) == "10m"
     assert age("2025-10-09T09:53:20.000Z", now) == "in 1h"
     assert age(None, now) == "-"
-    assert between("2025-10-09T08:00:00Z", "2025-10-09T08:00:05Z", now) == "5.0s"
+    assert between("2025-10-09T08:00:00Z", "2025-10-09T08:00:05Z", now) == "5s"
     assert between("2025-10-09T08:43:20Z", None, now) == "10m"
 
 

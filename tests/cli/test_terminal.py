@@ -19,7 +19,8 @@ def on_terminal(server: SmallServer, *args: str, columns: int = 80, **environ: s
     """Everything a command writes to a terminal of this width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
+    said_elsewhere = ("NO_COLOR", "TERM", "COLUMNS", "LINES")
+    clean = {name: value for name, value in os.environ.items() if name not in said_elsewhere}
     process = subprocess.Popen(
         [sys.executable, "-m", "rota", *args],
         env={

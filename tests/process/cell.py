@@ -7,7 +7,6 @@ and nothing else is.
 from __future__ import annotations
 
 import os
-import resource
 import secrets
 import signal
 import subprocess
@@ -60,26 +59,17 @@ def shell(script: str, name: str = "shell", **more: Any) -> dict[str, Any]:
 class Daemon:
     """A process of ours, with all it says kept in a file."""
 
-    def __init__(
-        self, args: Sequence[str], env: dict[str, str], said: Path, file_bytes_max: int | None
-    ) -> None:
+    def __init__(self, args: Sequence[str], env: dict[str, str], said: Path) -> None:
         self.said = said
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         with said.open("wb") as file:
-            if file_bytes_max is not None:
-                # Inherited, and given back: running code of ours between fork and exec may hang.
-                resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, hard))
-            try:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "rota", *args],
-                    env=env,
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "rota", *args],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         self.pid = self._process.pid
 
     def text(self) -> str:
@@ -164,11 +154,11 @@ class Cell:
         """The one its first start wrote."""
         return (self.data / "token").read_text().strip()
 
-    def launch(self, *args: str, file_bytes_max: int | None = None) -> Daemon:
+    def launch(self, *args: str) -> Daemon:
         """Any `rota` command, beside the test."""
         self._started += 1
         said = self.folder / f"said-{self._started}-{args[0]}"
-        return Daemon(args, self.env, said, file_bytes_max)
+        return Daemon(args, self.env, said)
 
     def run(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Any `rota` command, to its end."""
@@ -182,18 +172,18 @@ class Cell:
             timeout=PATIENCE_S,
         )
 
-    def begin_up(self, *more: str, file_bytes_max: int | None = None) -> Daemon:
+    def begin_up(self, *more: str) -> Daemon:
         """`rota up`, not waited for; without workers unless `more` says so."""
         args = [
             *("up", "--port", str(self.port), "--data", str(self.data)),
             *("--lease-ttl", self.lease_ttl, "--workers", "0", *more),
         ]
-        self._server = self.launch(*args, file_bytes_max=file_bytes_max)
+        self._server = self.launch(*args)
         return self._server
 
-    def up(self, *more: str, file_bytes_max: int | None = None) -> Daemon:
+    def up(self, *more: str) -> Daemon:
         """`rota up`, once it answers. A restart keeps port and data."""
-        server = self.begin_up(*more, file_bytes_max=file_bytes_max)
+        server = self.begin_up(*more)
         until(lambda: UP in server.text() or server.ended(), "a server that is up")
         assert not server.ended(), server.text()
         self.port = int(server.text().split(UP)[1].split()[0].rpartition(":")[2])
@@ -233,8 +223,9 @@ class Cell:
         return client
 
     def http(self, token: str | None = None) -> httpx2.Client:
-        """Plain HTTP, which repeats nothing; with the cell's token unless another is given."""
-        headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
+        """Plain HTTP, which repeats nothing; with the cell's token unless another ("": none)."""
+        given = self.token if token is None else token
+        headers = {"Authorization": f"Bearer {given}"} if given else {}
         client = httpx2.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S)
         self._clients.append(client)
         return client
@@ -256,10 +247,13 @@ class Cell:
 
     def until_witnessed(self, name: str, lines: int = 1) -> list[str]:
         """Waits until a job has begun so many times."""
-        return until(
-            lambda: seen if len(seen := self.witnessed(name)) >= lines else None,
-            f"{lines} runs of {name}",
-        ) or []
+        return (
+            until(
+                lambda: seen if len(seen := self.witnessed(name)) >= lines else None,
+                f"{lines} runs of {name}",
+            )
+            or []
+        )
 
     def until_status(self, client: Client, job_id: str, *statuses: str) -> JobView:
         """Waits until the job is in one of these."""

@@ -295,6 +295,8 @@ class SmallCell:
         return self._queue(name)
 
     def set_queue(self, seen: Seen, name: str) -> QueueView:
+        if seen.method == "PATCH" and name not in self.queues:
+            raise answer_404(f"queue {name}")
         spec = seen.as_(QueueSpec)
         changes = {"max_workers": spec.max_workers} if spec.max_workers is not msgspec.UNSET else {}
         self.queues[name] = msgspec.structs.replace(self._queue(name), **changes)

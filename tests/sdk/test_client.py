@@ -178,7 +178,7 @@ def test_the_stream_goes_on_where_it_broke_off(server: SmallServer, client: Clie
 
 def test_queues_and_workers_answer_by_their_calls(server: SmallServer, client: Client) -> None:
     worker = server.add_worker("box")
-    assert client.set_queue("mail", {"max_workers": 3}).max_workers == 3
+    assert client.set_queue("mail", {"max_workers": 3}, reset=True).max_workers == 3
     assert client.pause_queue("mail").paused
     assert not client.resume_queue("mail").paused
     assert client.purge_queue("mail") == 3

@@ -318,6 +318,16 @@ class ReadingConformance:
         expected = [n for n in range(40) if not wanted or n % 3 == 0]
         assert seen == [f"job-{n:04}" for n in reversed(expected)]
 
+    async def test_a_match_far_down_the_list_is_found(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            urgent = (3, 150)
+            jobs = (put(n, terms=terms(priority=int(n in urgent))) for n in range(300))
+            await leader.append(*jobs)
+            for queue in (None, "default"):
+                found = await store.catalog.find_jobs(JobQuery(priority=1, queue=queue, limit=5))
+                assert [job.id for job in found] == ["job-0150", "job-0003"]
+
     async def test_a_key_answers_with_its_newest_record(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader = await leading(store)

@@ -14,6 +14,7 @@ import pytest
 from rota.core.model import ExecutionState, JobId, KeyRecord
 from rota.core.outcome import DropJob, PutKey
 from rota.store import limits
+from rota.store.journal import encode_record
 from rota.store.protocol import (
     JobQuery,
     SchemaError,
@@ -162,6 +163,31 @@ async def test_logs_of_deleted_jobs_are_swept_after_a_crash_in_between(tmp_path:
             return (await store.logs.read(RUN, 0, 9)).size == 0
 
         await eventually(gone)
+
+
+async def test_what_a_full_log_left_out_stays_out_under_a_larger_cap(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.logs.append(RUN, 0, b"a" * LOG_CAP + b"left out")
+    store = open_sqlite(tmp_path, log_bytes_max=2 * LOG_CAP)
+    await store.logs.append(RUN, None, b"later")
+    page = await store.logs.read(RUN, LOG_CAP - 1, 99)
+    await store.close()
+    assert (page.data, page.dropped) == (b"a", len(b"left out" + b"later"))
+
+
+async def test_a_record_that_was_written_after_all_is_found_by_loading(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        leader = await leading(store)
+        await leader.append(put(1))
+        connection = apsw.Connection(str(tmp_path / "rota.db"))
+        connection.execute(
+            "INSERT INTO journal VALUES (2, ?, 1, ?)", (leader.epoch, encode_record([put(2)]))
+        )
+        connection.close()
+        again = await leading(store)
+        assert again.seq == 2
+        await again.append(put(3))
+        assert len(await store.catalog.find_jobs(JobQuery())) == 3
 
 
 async def test_old_journal_and_keys_leave_and_what_is_needed_stays(

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from rota.wire.executions import ProgressSpec
 from rota.worker.devices import Devices
 from rota.worker.link import AwayError
@@ -68,6 +70,14 @@ def site(workplace: Path, sink: Sink, grace_s: float = 5.0) -> Site:
         warden=NoWarden(),
         progressed=lambda *_: None,
     )
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a dead one that nobody fetched does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 async def until(true: Callable[[], bool]) -> None:

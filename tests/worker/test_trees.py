@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from rota.worker.runners import warden
 from rota.worker.runners.reaper import Reaper, become_subreaper
 from tests.worker.orders import order, python, shell
-from tests.worker.site import Sink, until
+from tests.worker.site import Sink, alive, until
 from tests.worker.test_process import error, ran, run_of
 
 
@@ -31,13 +31,6 @@ def _orphans_fall_to_us() -> Iterator[None]:
 
 def numbers(sink: Sink) -> list[int]:
     return [int(word) for word in bytes(sink.log).split()]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 FAMILY = """
@@ -141,9 +134,9 @@ warden = Warden()
 job = subprocess.Popen(
     ["/bin/sh", "-c", "setsid sleep 600 & echo $!; wait"],
     start_new_session=True,
-    env={**os.environ, "ROTA_EXECUTION_ID": "e-killed"},
+    env={**os.environ, "ROTA_EXECUTION_ID": sys.argv[1]},
 )
-warden.watch(job.pid, "e-killed")
+warden.watch(job.pid, sys.argv[1])
 print(job.pid, flush=True)
 sys.stdin.read()
 """
@@ -155,6 +148,7 @@ async def test_jobs_die_with_an_agent_that_was_killed() -> None:
         sys.executable,
         "-c",
         AGENT,
+        secrets.token_hex(8),  # the warden looks for it on the whole machine
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.worker.cell import Cell
 from tests.worker.orders import order, shell
-from tests.worker.site import PATIENCE_S, until
+from tests.worker.site import PATIENCE_S, alive, until
 
 pytestmark = pytest.mark.process
 
@@ -33,8 +33,9 @@ async def cell() -> AsyncIterator[Cell]:
     await cell.stop()
 
 
-async def start(cell: Cell, tmp_path: Path) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
+@pytest.fixture
+async def worker(cell: Cell, tmp_path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         MAIN,
@@ -42,17 +43,15 @@ async def start(cell: Cell, tmp_path: Path) -> asyncio.subprocess.Process:
         str(tmp_path / "work"),
         stderr=asyncio.subprocess.PIPE,
     )
+    yield process
+    if process.returncode is None:
+        process.kill()
+        await process.communicate()
 
 
-def alive(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-async def test_sigterm_drains_and_exits_with_zero(cell: Cell, tmp_path: Path) -> None:
-    worker = await start(cell, tmp_path)
+async def test_sigterm_drains_and_exits_with_zero(
+    cell: Cell, worker: asyncio.subprocess.Process
+) -> None:
     cell.grant(*(order(f"e{number}", shell("echo hi; exit 0")) for number in range(20)))
     await until(lambda: len(cell.reports) == 20)
     worker.send_signal(signal.SIGTERM)
@@ -64,11 +63,14 @@ async def test_sigterm_drains_and_exits_with_zero(cell: Cell, tmp_path: Path) ->
     assert len(cell.logs) == 20
 
 
-async def test_a_killed_worker_takes_its_jobs_with_it(cell: Cell, tmp_path: Path) -> None:
-    worker = await start(cell, tmp_path)
-    cell.grant(order("e1", shell("setsid sleep 600 & echo $!; echo $$; wait")))
-    await until(lambda: cell.logs.get("e1", b"").count(b"\n") == 2)
-    pids = [int(word) for word in cell.logs["e1"].split()]
+async def test_a_killed_worker_takes_its_jobs_with_it(
+    cell: Cell, worker: asyncio.subprocess.Process
+) -> None:
+    # The warden looks for this id on the whole machine, where other tests may run.
+    key = secrets.token_hex(8)
+    cell.grant(order(key, shell("setsid sleep 600 & echo $!; echo $$; wait")))
+    await until(lambda: cell.logs.get(key, b"").count(b"\n") == 2)
+    pids = [int(word) for word in cell.logs[key].split()]
     assert all(map(alive, pids))
     worker.kill()
     await worker.communicate()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.api.limits import SESSION_MS, SIGN_IN_CODES_MAX
@@ -23,15 +23,15 @@ OPEN_PREFIX = "/static/"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 CSP = (
-    "default-src 'self'; object-src 'none'; base-uri 'none'; "
-    "form-action 'self'; frame-ancestors 'none'"
+    b"default-src 'self'; object-src 'none'; base-uri 'none'; "
+    b"form-action 'self'; frame-ancestors 'none'"
 )
 SECURITY_HEADERS = (
-    ("content-security-policy", CSP),
-    ("x-content-type-options", "nosniff"),
-    ("x-frame-options", "DENY"),
-    ("referrer-policy", "no-referrer"),
-    ("cross-origin-resource-policy", "same-origin"),
+    (b"content-security-policy", CSP),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
 )
 
 
@@ -133,7 +133,8 @@ class Gate:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _guard(MutableHeaders(scope=message))
+                message["headers"] = headers = list(message["headers"])
+                _guard(headers)
             await send(message)
 
         try:
@@ -183,10 +184,10 @@ class Gate:
         return morsel is not None and self._access.knows_session(morsel.value, self._clock.now())
 
 
-def _guard(headers: MutableHeaders) -> None:
-    for name, value in SECURITY_HEADERS:
-        headers[name] = value
-    headers.setdefault("cache-control", "no-store")
+def _guard(headers: list[tuple[bytes, bytes]]) -> None:
+    headers.extend(SECURITY_HEADERS)
+    if all(name != b"cache-control" for name, _ in headers):
+        headers.append((b"cache-control", b"no-store"))
 
 
 def _who_are_you(*, wrong: bool) -> ProblemError:

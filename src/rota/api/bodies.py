@@ -114,11 +114,12 @@ def check_depth(field: str, raw: bytes, value: Any) -> None:
 
 
 def _depth(value: Any) -> int:
+    """How many containers are inside each other; counted no further than matters."""
     depth, level = 0, [value]
-    while level and depth <= JSON_DEPTH_MAX:
+    while depth <= JSON_DEPTH_MAX and any(isinstance(one, dict | list) for one in level):
         level = [inner for outer in level for inner in _inside(outer)]
         depth += 1
-    return depth - 1
+    return depth
 
 
 def _inside(value: Any) -> Iterator[Any]:

@@ -121,7 +121,16 @@ def _draw_why(view: WhyView) -> None:
 def _draw_figures(cause: CauseView) -> None:
     screen = console()
     for name, value in cause.figures.items():
-        screen.print(rich_text(Styled(f"  {name} = {value}", "dim")), soft_wrap=True)
+        line = Styled(f"  {name.replace('_', ' ')}: {_figure(value)}", "dim")
+        screen.print(rich_text(line), soft_wrap=True)
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_figure(one)}" for name, one in value.items())
+    if isinstance(value, list):
+        return "; ".join(_figure(one) for one in value)
+    return str(value)
 
 
 @click.command()

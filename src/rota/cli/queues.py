@@ -11,10 +11,10 @@ from rota.cli import offers
 from rota.cli.connect import answer, connected
 from rota.cli.options import json_option
 from rota.cli.problems import Failure
-from rota.cli.render import show_table
+from rota.cli.render import print_object, show_table
 from rota.cli.text import plural
 from rota.cli.views import QUEUE_COLUMNS, queue_row
-from rota.sdk import calls
+from rota.sdk import NotFoundError, calls
 from rota.wire.queues import QueuePage, QueueView
 from rota.wire.units import parse_duration
 
@@ -27,11 +27,11 @@ def queues(ctx: click.Context, *, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     with connected() as client:
-        answer(client, calls.list_queues(), _draw_page, as_json=as_json)
-
-
-def _draw_page(page: QueuePage) -> None:
-    show_table(QUEUE_COLUMNS, [queue_row(queue) for queue in page.items], empty="no queues yet")
+        found = client.queues()
+        if as_json:
+            print_object(QueuePage(found, None))
+            return
+        show_table(QUEUE_COLUMNS, [queue_row(queue) for queue in found], empty="no queues yet")
 
 
 def _draw(queue: QueueView) -> None:
@@ -85,7 +85,11 @@ def set_(name: str, *, reset: bool, as_json: bool, **given: Any) -> None:
     if not settings and not reset:
         raise click.UsageError("say what to change: --priority, --max-workers, --rate …")
     with connected() as client:
-        answer(client, calls.set_queue(name, settings, reset=reset), _draw, as_json=as_json)
+        try:
+            answer(client, calls.set_queue(name, settings, reset=reset), _draw, as_json=as_json)
+        except NotFoundError:
+            # Nothing is there whose settings could be kept: setting it anew makes it.
+            answer(client, calls.set_queue(name, settings, reset=True), _draw, as_json=as_json)
 
 
 def _whole(text: str) -> int | None:

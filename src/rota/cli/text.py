@@ -71,7 +71,7 @@ def span(seconds: float) -> str:
     if seconds < 1:
         return f"{round(seconds * 1000)}ms"
     if seconds < 10:
-        return f"{seconds:.1f}s"
+        return f"{seconds:.1f}".removesuffix(".0") + "s"
     whole = round(seconds)
     for size, unit in _AGES:
         if whole >= size:

@@ -10,6 +10,7 @@ from rota.core.cells import ExecutionCell, OpenPoll, WorkerCell
 from rota.core.dispatch import close_poll, hand_over, stops_for
 from rota.core.errors import Conflict, Refusal, Superseded, TooMuch
 from rota.core.executions import ask_to_stop, complete, lease_until, lose
+from rota.core.gates import delay_starts
 from rota.core.inputs import (
     ClosePoll,
     Completion,
@@ -23,7 +24,6 @@ from rota.core.inputs import (
 from rota.core.limits import (
     OFFLINE_KEPT_MS,
     REDELIVER_LEASES,
-    STOP_WINDOW_MS,
     TIMEOUT_MARGIN_MS,
     WORKERS_MAX,
 )
@@ -148,8 +148,7 @@ def _renew(
 
 def _extend(t: Tables, cell: ExecutionCell, now: Instant) -> None:
     """A lease goes on, unless the worker does not stop what it was told to stop."""
-    stop_at = cell.execution.stop_at
-    if stop_at is None or now <= stop_at + STOP_WINDOW_MS:
+    if cell.stop_until is None or now <= cell.stop_until:
         cell.lease_until = lease_until(t, now)
 
 
@@ -174,7 +173,7 @@ def _deliver_owed(
 def _may_deliver(t: Tables, cell: ExecutionCell, now: Instant) -> bool:
     """An order that is never acknowledged must not be handed out for ever."""
     patience = REDELIVER_LEASES * t.timing.lease_ttl_ms
-    return cell.execution.stop is None and now < cell.execution.claimed_at + patience
+    return cell.execution.stop is None and now < cell.since + patience
 
 
 def close(t: Tables, event: ClosePoll) -> None:
@@ -246,20 +245,21 @@ def check(t: Tables, worker_id: WorkerId, when: Instant, now: Instant) -> None:
     if cell.worker.state is WorkerState.OFFLINE:
         t.forget_worker(cell)
         return
-    next_at = cell.last_seen + t.timing.lease_ttl_ms + t.timing.lease_grace_ms
+    silent_at = lease_until(t, cell.last_seen)
+    marks = [silent_at]
     for execution_id in list(cell.held):
         held = t.executions[execution_id]
         if held.lease_until <= now:
             lose(t, held, now, _why_lost(held))
         else:
-            next_at = min(next_at, held.lease_until, _mind_timeout(t, held, now))
-    if cell.last_seen + t.timing.lease_ttl_ms + t.timing.lease_grace_ms <= now and not cell.held:
+            marks += (held.lease_until, _mind_timeout(t, held, now))
+    if silent_at <= now and not cell.held:
         if cell.poll is not None:
             t.draft.answers.append(Answer(cell.poll.id))
             close_poll(t, cell)
         _go_offline(t, cell, now)
     else:
-        _watch(t, cell, max(next_at, now + 1))
+        _watch(t, cell, min(mark for mark in marks if mark > now))
 
 
 def _why_lost(cell: ExecutionCell) -> str:
@@ -275,17 +275,23 @@ def _mind_timeout(t: Tables, cell: ExecutionCell, now: Instant) -> Instant:
     timeout = t.jobs[cell.execution.job_id].spec.terms.timeout_ms
     if timeout is None or cell.execution.stop is not None:
         return cell.lease_until
-    deadline = cell.execution.claimed_at + timeout + TIMEOUT_MARGIN_MS
+    deadline = cell.since + timeout + TIMEOUT_MARGIN_MS
     if deadline <= now:
         ask_to_stop(t, cell, Stop.TIMEOUT, now)
         return cell.lease_until
     return deadline
 
 
-def follow_clock(t: Tables, by: Millis) -> None:
-    """The clock was set by so much: leases and polls keep the length they had left."""
+def follow_clock(t: Tables, by: Millis, now: Instant) -> None:
+    """The clock was set by so much: whatever was to last for a while keeps the length it had left.
+
+    Times that people named stay as they were named. Costs the number of live jobs; it is rare.
+    """
     for held in t.executions.values():
         held.lease_until += by
+        held.since += by
+        if held.stop_until is not None:
+            held.stop_until += by
         held.progress_at += by
     for cell in t.fleet.workers.values():
         cell.last_seen += by
@@ -294,4 +300,12 @@ def follow_clock(t: Tables, by: Millis) -> None:
             t.timers.set(cell.poll.until, Alarm.POLL, cell.worker.id)
         if cell.worker.state is not WorkerState.OFFLINE:
             _watch(t, cell, cell.check_at + by)
+    for job in t.jobs.values():
+        if job.life.due_at is not None:
+            due_at = job.life.due_at + by
+            t.set_life(job, replace(job.life, due_at=due_at))
+            t.timers.set(due_at, Alarm.JOB, job.id)
+    for queue in t.queues.values():
+        delay_starts(queue, by)
+        t.check_gates(queue, now)
     t.recent.follow_clock(by)

@@ -59,6 +59,10 @@ class ExecutionCell(msgspec.Struct, gc=False):
     execution: Execution
     lease_until: Instant
     """By the scheduler's clock, grace included: its job is nobody's before this."""
+    since: Instant
+    """When it was claimed, by the clock as it is set now."""
+    stop_until: Instant | None = None
+    """How long its worker may take to stop it, once it was asked to."""
     delivered: bool = True
     """Whether an answer to its worker may have carried it."""
     told: bool = False

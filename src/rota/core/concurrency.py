@@ -17,18 +17,19 @@ GroupKey: TypeAlias = tuple[str, str]
 """(tenant, key)."""
 
 
-PRIORITY_TOP = 1 << 30
+BEFORE_ALL: LineKey = (-(1 << 30), 0, JobId(""))
+"""A place in line that comes before every job's."""
 
 
 class KeyGroup:
     """The holders of one key, and those who wait for a slot."""
 
-    __slots__ = ("floor", "holders", "line", "waiting")
+    __slots__ = ("holders", "last", "line", "waiting")
 
     def __init__(self) -> None:
-        self.floor = PRIORITY_TOP
-        """No holder has a lower priority, so a job of this one or less need not look for one."""
         self.holders: dict[JobId, None] = {}
+        self.last = BEFORE_ALL
+        """No holder's place in line is behind this, so a job behind it need not look for one."""
         self.waiting: dict[JobId, None] = {}
         self.line: list[LineKey] = []
 
@@ -46,7 +47,7 @@ class KeyGroups:
         return None if key is None else self.groups.get(key)
 
     def admit(self, cell: JobCell) -> tuple[bool, JobCell | None]:
-        """(whether the job has a slot, the weaker job that had to give its own up)."""
+        """(whether the job has a slot, the idle job behind it that had to give its own up)."""
         key = _key_of(cell)
         if key is None:
             return True, None
@@ -56,7 +57,7 @@ class KeyGroups:
         if len(group.holders) < _limit_of(cell):
             self._hold(group, cell)
             return True, None
-        weaker = self._lower_idle(group, cell.spec.terms.priority)
+        weaker = self._idle_behind(group, cell.line_key())
         if weaker is None:
             self._wait(group, cell)
             return False, None
@@ -91,7 +92,7 @@ class KeyGroups:
             return True, None
         weaker = None
         if len(group.holders) >= _limit_of(cell):
-            weaker = self._lower_idle(group, PRIORITY_TOP)
+            weaker = self._idle_behind(group, BEFORE_ALL)
             if weaker is None:
                 return False, None
             self._swap(group, weaker, cell)
@@ -108,7 +109,7 @@ class KeyGroups:
     def _hold(self, group: KeyGroup, cell: JobCell) -> None:
         group.waiting.pop(cell.id, None)
         group.holders[cell.id] = None
-        group.floor = min(group.floor, cell.spec.terms.priority)
+        group.last = max(group.last, cell.line_key())
 
     def _swap(self, group: KeyGroup, weaker: JobCell, cell: JobCell) -> None:
         del group.holders[weaker.id]
@@ -131,16 +132,16 @@ class KeyGroups:
         cell = self._jobs.get(entry[2])
         return entry[2] in group.waiting and cell is not None and cell.line_key() == entry
 
-    def _lower_idle(self, group: KeyGroup, priority: int) -> JobCell | None:
-        """The last in line of the holders that do not run yet and have a lower priority."""
-        if priority <= group.floor:
+    def _idle_behind(self, group: KeyGroup, place: LineKey) -> JobCell | None:
+        """The last in line of the holders that do not run yet and come after this place."""
+        if place >= group.last:
             return None
         idle = (self._jobs[job_id] for job_id in group.holders)
         return max(
             (
                 cell
                 for cell in idle
-                if cell.life.state is JobState.QUEUED and cell.spec.terms.priority < priority
+                if cell.life.state is JobState.QUEUED and cell.line_key() > place
             ),
             key=JobCell.line_key,
             default=None,

@@ -11,7 +11,7 @@ from rota.core.gates import is_limited, spend_start
 from rota.core.ids import execution_id
 from rota.core.inputs import Completion
 from rota.core.lifecycle import ExecutionVerb, JobVerb, move_execution, move_job
-from rota.core.limits import LOSSES_MAX
+from rota.core.limits import LOSSES_MAX, STOP_WINDOW_MS
 from rota.core.model import (
     Execution,
     ExecutionState,
@@ -23,7 +23,7 @@ from rota.core.model import (
 )
 from rota.core.retry import TRY_AT_ONCE, delay_ms, may_try_again
 from rota.core.tables import Tables
-from rota.core.waiting import leave_lines, settle, stand_in_line
+from rota.core.waiting import leave_lines, settle
 
 _VERB_OF = {
     ExecutionState.SUCCEEDED: ExecutionVerb.SUCCEED,
@@ -51,7 +51,7 @@ def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> Executio
         ExecutionState.CLAIMED,
         now,
     )
-    cell = ExecutionCell(execution, lease_until(t, now))
+    cell = ExecutionCell(execution, lease_until(t, now), now)
     t.executions[execution.id] = cell
     t.put_execution(cell, execution)
     worker.hold(execution.id, terms.needs.resources)
@@ -88,9 +88,12 @@ def complete(t: Tables, done: Completion, now: Instant) -> Execution:
         raise StaleFence(
             f"execution {done.execution_id} has fence {cell.execution.fence}, not {done.fence}"
         )
+    verb = _VERB_OF[done.state]
+    if cell.execution.stop is Stop.TIMEOUT and verb is ExecutionVerb.CANCEL:
+        verb = ExecutionVerb.TIME_OUT  # all its worker knows is that it was told to stop
     execution = replace(
         cell.execution,
-        state=move_execution(done.execution_id, cell.execution.state, _VERB_OF[done.state]),
+        state=move_execution(done.execution_id, cell.execution.state, verb),
         started_at=cell.execution.started_at or cell.execution.claimed_at,
         ended_at=now,
         result=done.result,
@@ -195,13 +198,16 @@ def _requeue(t: Tables, job: JobCell, losses: int, now: Instant) -> None:
         progress=None,
     )
     t.set_life(job, life)
-    stand_in_line(t, job, now)
+    # It held a slot of its key; now it has a place in the line like everybody else.
+    leave_lines(t, job, now)
+    settle(t, job, now)
 
 
 def ask_to_stop(t: Tables, cell: ExecutionCell, kind: Stop, now: Instant) -> None:
     """The worker is told with every answer until it says that it has."""
     if cell.execution.stop is None:
         t.put_execution(cell, replace(cell.execution, stop=kind, stop_at=now))
+        cell.stop_until = now + STOP_WINDOW_MS
     cell.told = False
     worker = t.fleet.workers[cell.execution.worker_id]
     worker.stops[cell.execution.id] = None

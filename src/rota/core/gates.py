@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from rota.core.cells import QueueCell
 from rota.core.glance import Cause
-from rota.core.model import Instant
+from rota.core.model import Instant, Millis
 
 
 def paused(cell: QueueCell, _now: Instant) -> Cause | None:
@@ -74,3 +74,9 @@ def spend_start(cell: QueueCell, now: Instant) -> None:
     rate = cell.queue.rate_limit
     if rate is not None:
         cell.next_start = max(cell.next_start, now * rate.count) + rate.per_ms
+
+
+def delay_starts(cell: QueueCell, by: Millis) -> None:
+    """The next start comes later by so much: the clock was set."""
+    if cell.queue.rate_limit is not None:
+        cell.next_start += by * cell.queue.rate_limit.count

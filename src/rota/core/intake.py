@@ -89,7 +89,7 @@ def _wait_for_live(t: Tables, cell: JobCell) -> None:
 
 def _begin(t: Tables, cell: JobCell, ended: dict[JobId, JobState], now: Instant) -> None:
     """The job is skipped, expired, or waits where it has to."""
-    if cell.life.state is not JobState.PENDING:
+    if cell.id not in t.jobs:
         return  # an earlier one of the batch was skipped, and this with it
     refused = _refused_by(cell.spec.dependencies, ended, t)
     if refused is not None:
@@ -118,6 +118,9 @@ def _refused_by(
 
 def skip_because(t: Tables, cell: JobCell, upstream: JobId, state: JobState, now: Instant) -> None:
     """The job cannot run any more, because of how an upstream job ended."""
+    if cell.life.state is JobState.QUEUED:
+        held = move_job(cell.id, cell.life.state, JobVerb.HOLD)
+        t.set_life(cell, replace(cell.life, state=held))
     error = said(f"job {upstream}, which it depends on, {describe(state)}")
     conclude(t, cell, JobVerb.SKIP, replace(cell.life, reason="upstream", error=error), now)
 

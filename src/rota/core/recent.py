@@ -67,7 +67,7 @@ class Recent:
 
     def is_stale(self, read_at: Instant, now: Instant) -> bool:
         """Whether a record read then may have been overtaken without a trace here."""
-        return read_at < self.since or now - read_at > RECALL_WINDOW_MS
+        return not max(self.since, now - RECALL_WINDOW_MS) <= read_at <= now
 
     def forget(self, now: Instant) -> None:
         """Drops what no record in flight can need any more: twice the window, to be safe."""

@@ -9,6 +9,7 @@ import msgspec
 from rota.core.attendance import watch_all
 from rota.core.cells import ExecutionCell, JobCell, QueueCell
 from rota.core.executions import lease_until
+from rota.core.limits import STOP_WINDOW_MS
 from rota.core.model import Execution, Instant, JobRecord, JobState, Queue, Worker
 from rota.core.tables import Tables
 from rota.core.timers import Alarm
@@ -46,8 +47,14 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
 def _resume(t: Tables, execution: Execution, now: Instant) -> None:
     """A live execution keeps what it holds; its worker has a whole lease to name it again."""
     job = t.jobs[execution.job_id]
+    stop_at = execution.stop_at
     t.executions[execution.id] = ExecutionCell(
-        execution, lease_until(t, now), progress=job.life.progress, message=job.life.message
+        execution,
+        lease_until(t, now),
+        execution.claimed_at,
+        None if stop_at is None else stop_at + STOP_WINDOW_MS,
+        progress=job.life.progress,
+        message=job.life.message,
     )
     worker = t.fleet.workers[execution.worker_id]
     worker.hold(execution.id, job.spec.terms.needs.resources)

@@ -84,7 +84,7 @@ class Scheduler:
         t.draft = Draft()
         if events and isinstance(events[0], ClockJump):
             # Before anything rings: a lease must not run out because a clock was set.
-            attendance.follow_clock(t, events[0].by)
+            attendance.follow_clock(t, events[0].by, now)
         self._ring(now)
         replies = [self._take(event, now) for event in events]
         dispatch(t, now)

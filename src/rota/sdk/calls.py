@@ -275,10 +275,10 @@ def complete(execution_id: str, spec: CompletionSpec) -> Call[ExecutionView]:
     return Call("POST", path, ExecutionView, body=encode(spec))
 
 
-def progress(execution_id: str, spec: ProgressSpec) -> Call[None]:
-    """Reports how far an execution is."""
+def progress(execution_id: str, spec: ProgressSpec) -> Call[HeartbeatAnswer]:
+    """Reports how far an execution is; the answer says whether to stop it."""
     path = _path("executions", execution_id, "progress")
-    return Call("POST", path, type(None), body=encode(spec))
+    return Call("POST", path, HeartbeatAnswer, body=encode(spec))
 
 
 def append_log(
@@ -299,9 +299,9 @@ def put_artifact(execution_id: str, name: str, data: bytes) -> Call[ArtifactView
 # Queues
 
 
-def list_queues() -> Call[QueuePage]:
-    """All queues."""
-    return Call("GET", "/queues", QueuePage)
+def list_queues(*, limit: int | None = None, cursor: str | None = None) -> Call[QueuePage]:
+    """A page of queues, by name."""
+    return Call("GET", "/queues", QueuePage, params=_params(limit=limit, cursor=cursor))
 
 
 def get_queue(name: str) -> Call[QueueView]:

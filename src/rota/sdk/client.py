@@ -212,9 +212,9 @@ class Client(Carrier):
         """Reports the end of an execution."""
         return self.call(calls.complete(execution_id, spec))
 
-    def progress(self, execution_id: str, spec: ProgressSpec) -> None:
-        """Reports how far an execution is."""
-        self.call(calls.progress(execution_id, spec))
+    def progress(self, execution_id: str, spec: ProgressSpec) -> HeartbeatAnswer:
+        """Reports how far an execution is; the answer says whether to stop it."""
+        return self.call(calls.progress(execution_id, spec))
 
     def append_log(
         self, execution_id: str, data: bytes, *, offset: int, fence: int | None = None
@@ -229,8 +229,15 @@ class Client(Carrier):
     # Queues
 
     def queues(self) -> list[QueueView]:
-        """All queues."""
-        return self.call(calls.list_queues()).items
+        """All queues, by name."""
+        found: list[QueueView] = []
+        cursor: str | None = None
+        while True:
+            page = self.call(calls.list_queues(limit=PAGE_ITEMS_MAX, cursor=cursor))
+            found += page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
 
     def queue(self, name: str) -> QueueView:
         """One queue."""

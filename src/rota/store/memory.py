@@ -219,9 +219,7 @@ class MemoryCatalog:
         """All dependencies that lead into or out of these jobs."""
         wanted = dict.fromkeys(job_ids)
         every = [
-            edge
-            for job in self._tables.jobs.values()
-            for edge in edges_upstream(job.id, job.spec)
+            edge for job in self._tables.jobs.values() for edge in edges_upstream(job.id, job.spec)
         ]
         if direction is Direction.UPSTREAM:
             return [edge for edge in every if edge.child in wanted]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,9 @@ def told(error: apsw.Error, connection: apsw.Connection) -> StoreError:
         and connection.system_errno in _NO_SPACE
     )
     if connection.in_transaction:
-        connection.execute("ROLLBACK")
+        # Where even this fails, the error at hand still says more.
+        with suppress(apsw.Error):
+            connection.execute("ROLLBACK")
     if no_space:
         return StoreFullError(f"no space left for {connection.filename}: free some, it goes on")
     return UnknownFateError(f"{connection.filename}: {error}")

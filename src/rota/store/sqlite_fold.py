@@ -57,6 +57,7 @@ def fold_window(connection: apsw.Connection, window: Window) -> bool:
     """One transaction; answers whether deleted jobs left logs and files behind."""
     # The journal can replay a fold that a power cut takes back, and `folded_seq` goes back with
     # it, so there is no need to wait for the disk: the next append's sync covers this one too.
+    # Whoever needs more says so itself, so that a fold that fails cannot leave an append unsafe.
     connection.pragma("synchronous", "normal")
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -73,7 +74,6 @@ def fold_window(connection: apsw.Connection, window: Window) -> bool:
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        connection.pragma("synchronous", "full")
     return leaves_behind
 
 

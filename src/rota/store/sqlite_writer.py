@@ -150,6 +150,7 @@ class SqliteWriter:
         return FOLD_IDLE_S
 
     def _claim(self, holder: str) -> Epoch:
+        self._demand_durability()
         bump = "UPDATE leader SET epoch = epoch + 1, holder = ? RETURNING epoch"
         return Epoch(fetch(self._connection, bump, (holder,))[0][0])
 
@@ -164,6 +165,7 @@ class SqliteWriter:
         newest = self._watermark.appended
         if seq > newest + 1:
             raise StoreError(f"the journal ends at {newest}: a record at {seq} would leave a gap")
+        self._demand_durability()
         try:
             # One statement is one transaction: it is there as a whole or not at all.
             self._connection.execute(_APPEND, (seq, epoch, at, encode_record(writes)))
@@ -173,13 +175,18 @@ class SqliteWriter:
             raise FencedError(f"epoch {epoch} is over: another server leads")
         self._watermark.set_appended(seq)
         self._unfolded_writes += len(writes)
+        self._fold_failed = False  # the disk takes bytes again: worth another try
+
+    def _demand_durability(self) -> None:
+        """Commits wait for the disk from here on; the fold's do not."""
+        self._connection.pragma("synchronous", "full")
 
     def _fold_once(self) -> None:
         try:
             self._fold_next()
             self._checkpoint()
             self._fold_failed = False
-        except (apsw.Error, StoreError) as error:
+        except Exception as error:  # noqa: BLE001  (the top of the thread's loop: it must go on)
             # Nothing is lost: the journal has it. Readers hear of it, and it is tried again.
             self._fold_failed = True
             trouble = told(error, self._connection) if isinstance(error, apsw.Error) else error

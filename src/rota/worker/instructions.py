@@ -39,7 +39,6 @@ class Call(msgspec.Struct, frozen=True):
 
     number: int
     sent_at: float
-    full: bool
     named: tuple[str, ...]
     carried: tuple[str, ...]
     spec: LeaseSpec

@@ -149,7 +149,7 @@ class Session:
             session=self._token,
         )
         carried = tuple(report.execution_id for report in reports)
-        call = Call(self._calls, now, full, tuple(named), carried, spec)
+        call = Call(self._calls, now, tuple(named), carried, spec)
         self._open[call.number] = call
         return call
 

@@ -1,0 +1,58 @@
+"""Measures Rota on this machine: `python -m benchmarks [names…] [--quick]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from benchmarks import decisions, floor, living, memory, pickup, restart, submitting
+from benchmarks.cell import workplace
+from benchmarks.machine import header
+from benchmarks.table import Row, Scale, markdown
+
+MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
+    "floor": floor.measure,
+    "submit": submitting.measure,
+    "life": living.measure,
+    "pickup": pickup.measure,
+    "decisions": decisions.measure,
+    "memory": memory.measure,
+    "restart": restart.measure,
+}
+
+
+def main() -> None:
+    """Prints one table; what it is at goes to stderr."""
+    names, scale = _asked()
+    with workplace() as place:
+        _print_header(place)
+    rows: list[Row] = []
+    for name in names:
+        began = time.perf_counter()
+        print(f"{name} …", end=" ", file=sys.stderr, flush=True)
+        rows += MEASUREMENTS[name](scale)
+        print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
+    print(markdown(rows))
+
+
+def _asked() -> tuple[list[str], Scale]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    known = ", ".join(MEASUREMENTS)
+    parser.add_argument("names", nargs="*", help=f"some of: {known}; else all of them")
+    parser.add_argument("--quick", action="store_true", help="small: does everything still run?")
+    given = parser.parse_args()
+    for name in given.names:
+        if name not in MEASUREMENTS:
+            parser.error(f"there is no measurement {name!r}: the names are {known}")
+    return given.names or list(MEASUREMENTS), Scale(given.quick)
+
+
+def _print_header(place: Path) -> None:
+    print(header(place), end="\n\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""Runs a function in a new process, so that one measurement's heap is not the next one's burden."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def aside(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What the function answers."""
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=fresh) as pool:
+        return pool.submit(work, *args, **kwargs).result()

@@ -1,0 +1,134 @@
+"""Starts a real server and real workers in a directory of their own, and ends them again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import psutil
+
+START_S_MAX = 300
+STOP_S_MAX = 60
+MANY_CPUS = ("--cpu", "1000")
+"""Jobs ask for one cpu unless they say otherwise. A worker that gives this many runs 1,000 no-op
+jobs at once, so that the figures are the scheduler's and not those of the machine's cpu count."""
+
+
+@contextmanager
+def workplace() -> Iterator[Path]:
+    """A directory on the disk that is measured: TMPDIR chooses another one."""
+    with tempfile.TemporaryDirectory(prefix="rota-bench-") as path:
+        yield Path(path)
+
+
+class Cell:
+    """One server process on one data directory, and its workers."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.ready_s = 0.0
+        """How long the last start took, from the process's start to its first line."""
+        self.host = "127.0.0.1"
+        self.port = 0
+        self._server: subprocess.Popen[str] | None = None
+        self._workers: list[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def token(self) -> str:
+        """What the server wrote at its first start."""
+        return (self.data / "token").read_text("utf-8").strip()
+
+    @property
+    def server(self) -> subprocess.Popen[str]:
+        """The running server."""
+        assert self._server is not None, "not started"
+        return self._server
+
+    @property
+    def rss(self) -> int:
+        """Bytes of memory the server has."""
+        return psutil.Process(self.server.pid).memory_info().rss
+
+    def start(self) -> None:
+        """Returns when the server has said where it listens."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        began = time.perf_counter()
+        self._server = self._spawn("server", "--port", "0", "--data", str(self.data))
+        assert self._server.stdout is not None
+        line = self._server.stdout.readline()
+        self.ready_s = time.perf_counter() - began
+        where = urlsplit(line.split()[-1]) if " at http" in line else None
+        if where is None or where.port is None:
+            said = (self.data / "said").read_text("utf-8")
+            raise RuntimeError(f"the server did not start: {line}{said}")
+        self.port = where.port
+
+    def hire(self, *options: str) -> None:
+        """One more worker process."""
+        url = f"http://{self.host}:{self.port}"
+        folder = self.data / "work"
+        folder.mkdir(exist_ok=True)
+        self._workers.append(
+            self._spawn("worker", "--server", url, "--work-dir", str(folder), *options)
+        )
+
+    def stop(self) -> None:
+        """Workers first, so that they can say goodbye."""
+        _end(self._workers, signal.SIGTERM)
+        self._workers = []
+        if self._server is not None:
+            _end([self._server], signal.SIGTERM)
+            self._server = None
+
+    def kill(self) -> None:
+        """The server is gone between two instructions."""
+        _end([self.server], signal.SIGKILL)
+        self._server = None
+
+    def _spawn(self, *words: str) -> subprocess.Popen[str]:
+        environment = dict(os.environ)
+        # The measured server must not become the one that `rota submit` finds on this machine.
+        environment["XDG_STATE_HOME"] = str(self.data / "state")
+        if words[0] == "worker":
+            environment["ROTA_TOKEN"] = self.token
+        with (self.data / "said").open("a", encoding="utf-8") as said:
+            return subprocess.Popen(
+                [sys.executable, "-m", "rota", *words],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if words[0] == "server" else said,
+                stderr=said,
+                text=True,
+            )
+
+
+def _end(processes: Sequence[subprocess.Popen[str]], number: signal.Signals) -> None:
+    for process in processes:
+        process.send_signal(number)
+    for process in processes:
+        try:
+            process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

@@ -1,0 +1,108 @@
+"""A scheduler by itself, with workers that never rest and a backlog that never shrinks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from rota.core.inputs import AnyInput, Completion, NewJob, Poll, Register, Submit, Timing
+from rota.core.model import (
+    Execution,
+    ExecutionState,
+    JobId,
+    Needs,
+    PollId,
+    Resources,
+    RetryPolicy,
+    Spec,
+    Terms,
+    WorkerId,
+)
+from rota.core.outcome import Answer, Outcome
+from rota.core.scheduler import Scheduler
+
+START = 1_790_000_000_000
+SHAPES = [Resources(cpu_milli=1000 * (1 + i % 4), memory=(1 + i // 4) << 28) for i in range(32)]
+PRIORITIES = 5
+SUBMIT_MAX = 10_000
+TASK = '{"kind":"noop"}'
+
+
+class Fleet:
+    """32 shapes of job in 5 priorities, on workers of 8 cpus and 16 GiB."""
+
+    def __init__(self, workers: int, waiting: int) -> None:
+        self.scheduler = Scheduler(Timing(), START)
+        self.now = START
+        self._jobs = 0
+        self._polls = 0
+        self._running: deque[Execution] = deque()
+        self._pool = [_terms(shape, i) for shape in SHAPES for i in range(PRIORITIES)]
+        for first in range(0, waiting, SUBMIT_MAX):
+            self.turn([self.submit(min(SUBMIT_MAX, waiting - first))])
+        self._names = [WorkerId(f"w{i}") for i in range(workers)]
+        for name in self._names:
+            self.turn([_registration(name)])
+
+    def turn(self, events: Sequence[AnyInput]) -> Outcome:
+        """What the engine does in a turn, without the journal."""
+        return self.scheduler.turn(events, self.now)
+
+    def fill(self) -> None:
+        """Every worker gets as much as it can hold."""
+        for name in self._names:
+            self._take(self.turn([self._poll(name, ())]).answers)
+
+    def decide(self, decisions: int) -> int:
+        """Goes on until so many jobs have been placed; answers how many."""
+        made = 0
+        while made < decisions:
+            done = self._running.popleft()
+            self.now += 1
+            events = [self._poll(done.worker_id, (done,)), self.submit(1)]
+            made += self._take(self.turn(events).answers)
+        return made
+
+    def submit(self, count: int) -> Submit:
+        """New jobs, shapes and priorities mixed."""
+        return Submit(jobs=tuple(self._new_job() for _ in range(count)))
+
+    def _new_job(self) -> NewJob:
+        self._jobs += 1
+        text = f"{self._jobs:032x}"
+        job_id = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        terms = self._pool[self._jobs * 7919 % len(self._pool)]
+        # Every job has its own bytes, as one that came over the wire has.
+        return NewJob(id=JobId(job_id), spec=Spec(terms, TASK.encode(), self.now))
+
+    def _poll(self, worker: WorkerId, done: Iterable[Execution]) -> Poll:
+        self._polls += 1
+        return Poll(
+            poll_id=PollId(self._polls),
+            worker_id=worker,
+            max_orders=100,
+            until=self.now + 5000,
+            completed=tuple(completion(execution) for execution in done),
+        )
+
+    def _take(self, answers: Iterable[Answer]) -> int:
+        before = len(self._running)
+        for answer in answers:
+            self._running.extend(order.execution for order in answer.orders)
+        return len(self._running) - before
+
+
+def completion(execution: Execution) -> Completion:
+    """It went well."""
+    return Completion(
+        execution_id=execution.id, fence=execution.fence, state=ExecutionState.SUCCEEDED
+    )
+
+
+def _terms(shape: Resources, priority: int) -> Terms:
+    return Terms("job", "default", "default", priority, Needs(shape), RetryPolicy())
+
+
+def _registration(name: WorkerId) -> Register:
+    capacity = Resources(cpu_milli=8000, memory=16 << 30)
+    return Register(worker_id=name, session="s", name="w", capacity=capacity)

@@ -1,0 +1,90 @@
+"""Whole lives a second: submitted, scheduled, run and completed, over HTTP, every step durable.
+
+No-op jobs and one worker process. A run ends when all jobs have succeeded and the tables have
+caught up with the journal, so that nothing is left to be paid for later.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from benchmarks.cell import MANY_CPUS, Cell, workplace
+from benchmarks.table import Row, Scale
+from benchmarks.traffic import (
+    NOOP,
+    Lane,
+    finished,
+    folded,
+    lanes,
+    pour,
+    run,
+    staffed,
+)
+
+BATCH = 1_000
+TOGETHER = "submitted and run together"
+AIM = "aim: 5,000"
+
+
+def measure(scale: Scale) -> Iterator[Row]:
+    """Together in batches and by single calls, draining a backlog, and with a plain worker."""
+    with workplace() as place:
+        with Cell(place / "wide") as cell:
+            cell.hire(*MANY_CPUS)
+            total = scale.of(30_000, 4_000)
+            batched = run(_together(cell, (4, total, BATCH), scale))
+            drained = run(_draining(cell, total, scale))
+            single = run(_together(cell, (64, scale.of(10_000, 2_000), 1), scale))
+        with Cell(place / "plain") as cell:
+            cell.hire("--cpu", "2")
+            plain = run(_together(cell, (4, scale.of(4_000, 1_000), BATCH), scale))
+    yield Row("whole life", f"{TOGETHER}, batches of {BATCH:,}", batched, "jobs/s", AIM)
+    yield Row("whole life", f"{TOGETHER}, single calls, 64 connections", single, "jobs/s")
+    yield Row("whole life", f"draining {total:,} that waited", drained, "jobs/s", AIM)
+    yield Row(
+        "whole life", "a worker of 2 cpus: two jobs at a time", plain, "jobs/s", "round trips count"
+    )
+
+
+async def _together(cell: Cell, load: tuple[int, int, int], scale: Scale) -> list[float]:
+    connections, total, batch = load
+    rates = []
+    async with lanes(cell, connections) as opened:
+        await staffed(opened[0])
+        done = await _lives(opened[0])
+        await pour(opened, NOOP, batch * connections, batch)
+        done += batch * connections
+        await finished(opened[0], done)
+        for _ in range(scale.repeats):
+            began = time.perf_counter()
+            await pour(opened, NOOP, total, batch)
+            done += total
+            rates.append(await _rate(opened[0], began, total, done))
+    return rates
+
+
+async def _draining(cell: Cell, total: int, scale: Scale) -> list[float]:
+    rates = []
+    async with lanes(cell, 4) as opened:
+        lane = opened[0]
+        done = await _lives(lane)
+        for _ in range(scale.repeats):
+            await lane.ask("POST", "/queues/default/pause")
+            await pour(opened, NOOP, total, BATCH)
+            await folded(lane)
+            done += total
+            began = time.perf_counter()
+            await lane.ask("POST", "/queues/default/resume")
+            rates.append(await _rate(lane, began, total, done))
+    return rates
+
+
+async def _lives(lane: Lane) -> int:
+    return int((await lane.ask("GET", "/stats"))["submitted_total"])
+
+
+async def _rate(lane: Lane, began: float, total: int, done: int) -> float:
+    await finished(lane, done)
+    await folded(lane)
+    return total / (time.perf_counter() - began)

@@ -1,0 +1,64 @@
+"""How long a server takes to be ready again with many jobs waiting, and the memory it then has.
+
+The jobs come in over HTTP. Ready is: from the start of the process until `/readyz` says ok. The
+system's file cache is warm, as it is after a crash of the process, but not after one of the machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from benchmarks.cell import Cell, workplace
+from benchmarks.table import Row, Scale, count
+from benchmarks.traffic import NOOP, folded, lanes, pour, run, until
+
+BATCH = 10_000
+
+
+def measure(scale: Scale) -> Iterator[Row]:
+    """Empty, after an orderly stop, and after a kill in the middle of writing."""
+    waiting = scale.of(1_000_000, 20_000)
+    with workplace() as place:
+        cell = Cell(place / "data")
+        empty = [_ready(cell) for _ in range(scale.repeats)]
+        empty_rss = cell.rss
+        filling = run(_fill(cell, waiting))
+        ready = [_ready(cell) for _ in range(scale.repeats)]
+        loaded_rss = cell.rss
+        run(_fill(cell, BATCH * scale.of(4, 1)))
+        cell.kill()
+        killed = [_ready(cell)]
+        cell.stop()
+    setting = f"{count(waiting)} waiting"
+    yield Row("submit", f"{count(BATCH)} a batch, until {setting}", [filling], "jobs/s")
+    yield Row("restart", "nothing waiting", empty, "s", less_is_better=True)
+    yield Row("restart", setting, ready, "s", "aim: 15", less_is_better=True)
+    yield Row("restart", f"{setting}, killed while writing", killed, "s", less_is_better=True)
+    per_job = [(loaded_rss - empty_rss) / waiting]
+    yield Row("memory", f"server restarted, {setting}, by RSS", per_job, "bytes/job", "aim: 1,024")
+
+
+def _ready(cell: Cell) -> float:
+    """Stops what runs, then starts it again."""
+    cell.stop()
+    began = time.perf_counter()
+    cell.start()
+    run(_answering(cell))
+    return time.perf_counter() - began
+
+
+async def _answering(cell: Cell) -> None:
+    async with lanes(cell, 1) as (lane,):
+
+        async def ready() -> bool:
+            return bool((await lane.ask("GET", "/readyz"))["status"] == "ok")
+
+        await until(ready)
+
+
+async def _fill(cell: Cell, total: int) -> float:
+    async with lanes(cell, 2) as opened:
+        rate = total / await pour(opened, NOOP, total, BATCH)
+        await folded(opened[0])
+        return rate

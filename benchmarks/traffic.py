@@ -1,0 +1,164 @@
+"""The load: HTTP with so little work of its own that the server is what is measured.
+
+The machine's cores are shared with the server, so requests are bytes made beforehand and answers
+are cut by their length, not parsed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import uvloop
+
+from benchmarks.cell import Cell
+
+T = TypeVar("T")
+
+NOOP = {"name": "noop", "task": {"kind": "noop"}}
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+SETTLE_S_MAX = 600
+LOOK_S = 0.01
+"""Between two looks at whether all is done; the figure is this much too low at most."""
+
+
+class Lane:
+    """One kept-alive connection, one request at a time."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: str
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._head = head
+
+    @classmethod
+    async def open(cls, cell: Cell) -> Lane:
+        """A connection to the cell's server."""
+        reader, writer = await asyncio.open_connection(cell.host, cell.port, limit=1 << 26)
+        head = f"Host: {cell.host}:{cell.port}\r\nAuthorization: Bearer {cell.token}\r\n"
+        return cls(reader, writer, head)
+
+    def request(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """All bytes of a request."""
+        kind = "Content-Type: application/json\r\n" if body else ""
+        head = f"{method} {path} HTTP/1.1\r\n{self._head}{kind}Content-Length: {len(body)}\r\n\r\n"
+        return head.encode() + body
+
+    async def send(self, request: bytes) -> bytes:
+        """The answer's body; anything but a success is an error."""
+        self._writer.write(request)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = _LENGTH.search(head)
+        body = await self._reader.readexactly(int(length[1])) if length else await self._pieces()
+        if head[9:10] != b"2":
+            raise RuntimeError(f"{head.splitlines()[0].decode()}: {body[:500].decode()}")
+        return body
+
+    async def _pieces(self) -> bytes:
+        """A body whose length was not known when it began."""
+        body = b""
+        while size := int(await self._reader.readuntil(b"\r\n"), 16):
+            body += await self._reader.readexactly(size)
+            await self._reader.readexactly(2)
+        await self._reader.readexactly(2)
+        return body
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """For what is not measured: JSON in, JSON out."""
+        raw = b"" if body is None else json.dumps(body).encode()
+        answer = await self.send(self.request(method, path, raw))
+        return json.loads(answer) if answer else None
+
+    async def close(self) -> None:
+        """Hangs up."""
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+@asynccontextmanager
+async def lanes(cell: Cell, count: int) -> AsyncIterator[list[Lane]]:
+    """So many connections."""
+    opened = [await Lane.open(cell) for _ in range(count)]
+    try:
+        yield opened
+    finally:
+        for lane in opened:
+            await lane.close()
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """To the end, on the faster loop."""
+    return uvloop.run(work)
+
+
+async def pour(opened: Sequence[Lane], job: dict[str, Any], total: int, batch: int) -> float:
+    """Submits `total` jobs, `batch` in a call (1: single calls); answers the seconds it took."""
+    if batch == 1:
+        request = opened[0].request("POST", "/jobs", json.dumps(job).encode())
+    else:
+        body = json.dumps({"jobs": [job] * batch}).encode()
+        request = opened[0].request("POST", "/jobs/batch", body)
+    left = iter(range(total // batch))
+
+    async def drive(lane: Lane) -> None:
+        for _ in left:
+            await lane.send(request)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(drive(lane) for lane in opened))
+    return time.perf_counter() - began
+
+
+async def finished(lane: Lane, total: int) -> None:
+    """Returns when `total` jobs have been submitted in all, and all of them have succeeded."""
+
+    async def none_live() -> bool:
+        stats = await lane.ask("GET", "/stats")
+        jobs = stats["jobs"]
+        live = jobs["pending"] + jobs["queued"] + jobs["running"] + jobs["cancelling"]
+        return bool(stats["submitted_total"] >= total and live == 0)
+
+    async def all_counted() -> bool:
+        return await _succeeded(lane) >= total
+
+    await until(none_live)
+    # The counters move when the last append is durable; memory is ahead of it by a moment.
+    await until(all_counted)
+
+
+async def folded(lane: Lane) -> None:
+    """Returns when the tables have all that is durable: a read waits for that by itself."""
+    await lane.ask("GET", "/jobs?limit=1")
+
+
+async def staffed(lane: Lane, workers: int = 1) -> None:
+    """Returns when so many workers have registered."""
+
+    async def there() -> bool:
+        return len((await lane.ask("GET", "/workers"))["items"]) >= workers
+
+    await until(there)
+
+
+async def until(true: Callable[[], Awaitable[bool]]) -> None:
+    """Looks again and again."""
+    deadline = time.perf_counter() + SETTLE_S_MAX
+    while not await true():
+        if time.perf_counter() > deadline:
+            raise TimeoutError(f"not done after {SETTLE_S_MAX} s")
+        await asyncio.sleep(LOOK_S)
+
+
+async def _succeeded(lane: Lane) -> float:
+    text = (await lane.send(lane.request("GET", "/metrics"))).decode()
+    return sum(
+        float(line.rpartition(" ")[2])
+        for line in text.splitlines()
+        if line.startswith("rota_jobs_finished_total{") and 'status="succeeded"' in line
+    )

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import pytest
+
+from rota.api.auth import Access, digest
+from rota.api.operations import OPERATIONS
+from tests.api.house import HOST, TOKEN, House, open_house
+
+BARE = {"Authorization": ""}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
+async def test_every_call_needs_a_token_unless_it_says_so(house: House, operation: object) -> None:
+    path = operation.path.replace("{", "").replace("}", "")  # type: ignore[attr-defined]
+    answer = await house.http.request(operation.method, path, headers=BARE)  # type: ignore[attr-defined]
+    if operation.open:  # type: ignore[attr-defined]
+        assert answer.status_code < 300
+    else:
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    "value", ["Bearer wrong", "Bearer ", "Basic YTpi", TOKEN, "Bearer " + TOKEN + "x"]
+)
+async def test_a_wrong_token_is_not_let_in(house: House, value: str) -> None:
+    answer = await house.http.get("/jobs", headers={"Authorization": value})
+    assert answer.status_code == 401
+    assert TOKEN not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:7070", 200),
+        ("[::1]:7070", 200),
+        ("127.0.0.1", 200),
+        ("LOCALHOST", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example:7070", 421),
+        ("", 421),
+    ],
+)
+async def test_only_names_of_this_server_are_answered(house: House, host: str, status: int) -> None:
+    for path in ("/jobs", "/healthz", "/"):
+        answer = await house.http.get(path, headers={"Host": host})
+        assert answer.status_code == status, path
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:9999"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+async def test_writes_from_other_pages_are_refused(house: House, headers: dict[str, str]) -> None:
+    body = {"name": "a", "task": {"kind": "noop"}}
+    answer = await house.http.post("/jobs", json=body, headers=headers)
+    assert answer.status_code == 403
+    assert (await house.ask("GET", "/jobs"))["items"] == []
+    own = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
+    assert (await house.http.post("/jobs", json=body, headers=own)).status_code == 201
+
+
+async def test_the_printed_link_signs_a_browser_in_once(house: House) -> None:
+    code = house.parts.access.codes.issue()
+    signed = await house.http.get(f"/?token={code}", headers=BARE)
+    assert signed.status_code == 303
+    assert signed.headers["location"] == "/"
+    cookie = signed.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert code not in cookie
+    mine = {**BARE, "Cookie": cookie.split(";")[0]}
+    house.http.cookies.clear()
+    assert (await house.http.get("/jobs", headers=mine)).status_code == 200
+    again = await house.http.get(f"/?token={code}", headers=BARE)
+    assert again.headers["location"] == "/?signin=expired"
+    assert "set-cookie" not in again.headers
+
+
+async def test_a_session_serves_our_own_page_only(house: House) -> None:
+    signed = await house.http.post("/session")
+    assert signed.status_code == 204
+    mine = {**BARE, "Cookie": signed.headers["set-cookie"].split(";")[0]}
+    house.http.cookies.clear()
+    assert (await house.http.get("/jobs", headers=mine)).status_code == 200
+    other = {**mine, "Sec-Fetch-Site": "cross-site"}
+    assert (await house.http.get("/jobs", headers=other)).status_code == 403
+    assert (await house.http.post("/session", headers=BARE)).status_code == 401
+    out = await house.http.delete("/session")
+    assert "Max-Age=0" in out.headers["set-cookie"]
+
+
+async def test_a_forged_or_ended_session_is_worth_nothing(house: House) -> None:
+    access = house.parts.access
+    now = house.engine.clock.now()
+    good = access.open_session(now)
+    ends, _, signature = good.partition(".")
+    assert access.knows_session(good, now)
+    assert not access.knows_session(good, int(ends))
+    assert not access.knows_session(f"{int(ends) + 1}.{signature}", now)
+    stranger = Access(token_digests=[digest("other")])
+    assert not stranger.knows_session(good, now)
+    for forged in ("", "x", "1.", f"{ends}.", "é.é", f"{ends}.{'0' * 64}"):
+        assert not access.knows_session(forged, now)
+        mine = {**BARE, "Cookie": f"rota_session_7070={forged}".encode()}
+        assert (await house.http.get("/jobs", headers=mine)).status_code == 401
+
+
+async def test_without_access_control_only_this_machine_and_its_own_pages_are_served() -> None:
+    async with open_house(Access(no_auth=True)) as house:
+        assert (await house.http.get("/jobs", headers=BARE)).status_code == 200
+        cross = {**BARE, "Sec-Fetch-Site": "cross-site"}
+        assert (await house.http.get("/jobs", headers=cross)).status_code == 403
+        assert (await house.http.get("/jobs", headers={"Host": "evil"})).status_code == 421
+        house.http._transport.client = ("10.0.0.7", 5)  # type: ignore[attr-defined]
+        assert (await house.http.get("/jobs", headers=BARE)).status_code == 403
+
+
+async def test_answers_tell_browsers_to_be_careful(house: House) -> None:
+    for path in ("/", "/jobs", "/nothing", "/docs"):
+        headers = (await house.http.get(path)).headers
+        assert "default-src 'self'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert "access-control-allow-origin" not in headers
+    assert (await house.http.get("/jobs")).headers["cache-control"] == "no-store"
+
+
+async def test_the_pages_hold_no_inline_code_and_ask_nobody_else(house: House) -> None:
+    for path in ("/", "/docs"):
+        page = (await house.http.get(path, headers=BARE)).text
+        assert "style=" not in page
+        assert "onclick" not in page
+        assert "//" not in page.replace("<!doctype", "")
+        for asset in page.split('"'):
+            if asset.startswith("/static/"):
+                assert (await house.http.get(asset, headers=BARE)).status_code == 200
+    script = (await house.http.get("/static/page.js", headers=BARE)).text
+    assert "innerHTML" not in script
+    assert (await house.http.post("/", headers=BARE)).status_code == 405

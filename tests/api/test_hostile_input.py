@@ -1,0 +1,208 @@
+"""Whatever is sent, the answer is clear, it is the sender's fault, and nothing has changed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.api.bodies import read_json
+from rota.api.paging import make_cursor, read_cursor
+from rota.api.problems import ProblemError
+from rota.wire.limits import BODY_BYTES_MAX
+from tests.api.house import NOOP, House
+
+START = b'{"name":"a","task":{"kind":"noop"}'
+
+MALFORMED = {
+    "empty": b"",
+    "cut off": START,
+    "two values": START + b"}{}",
+    "NaN": START + b',"payload":NaN}',
+    "byte order mark": b"\xef\xbb\xbf" + START + b"}",
+    "not UTF-8": b'{"name":"\xff","task":{"kind":"noop"}}',
+    "overlong UTF-8": b'{"name":"\xc0\xaf","task":{"kind":"noop"}}',
+    "lone surrogate": b'{"name":"\\ud800","task":{"kind":"noop"}}',
+    "surrogate inside": START + b',"payload":["\\udc00x"]}',
+    "deep": START + b',"payload":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "deep objects": START + b',"payload":' + b'{"a":' * 50_000,
+}
+
+
+@pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED.keys())
+async def test_what_is_not_json_is_400(house: House, body: bytes) -> None:
+    answer = await house.http.post("/jobs", content=body)
+    assert answer.status_code == 400, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    for path in ("/jobs/batch", "/jobs/bulk", "/workers/register"):
+        assert (await house.http.post(path, content=body)).status_code in (400, 422)
+    assert (await house.ask("GET", "/jobs"))["items"] == []
+
+
+SENSELESS: dict[str, tuple[bytes, str]] = {
+    "unknown field": (b',"priorty":1', "priorty"),
+    "wrong type": (b',"priority":"high"', "priority"),
+    "fraction": (b',"priority":1.5', "priority"),
+    "far too large": (b',"priority":' + b"9" * 5000, "priority"),
+    "out of range": (b',"priority":1001', "priority"),
+    "endless number": (b',"timeout":1e308', "timeout"),
+    "infinite": (b',"timeout":1e999', "timeout"),
+    "negative time": (b',"timeout":-1', "timeout"),
+    "not a duration": (b',"timeout":"soon"', "timeout"),
+    "no time at all": (b',"timeout":0', ""),
+    "many tries": (b',"retry":{"max_attempts":1000000000}', "retry.max_attempts"),
+    "no offset": (b',"run_at":"2026-01-01T00:00:00"', "run_at"),
+    "the end of time": (b',"run_at":"9999-12-31T23:59:59Z"', "run_at"),
+    "before time": (b',"run_at":"0001-01-01T00:00:00Z"', "run_at"),
+    "not UTF-8 inside": (b',"payload":"\xff"', "payload"),
+    "deep inside": (b',"payload":' + b"[" * 200 + b"]" * 200, "payload"),
+    "huge number inside": (b',"payload":' + b"9" * 5000, "payload"),
+    "huge payload": (b',"payload":"' + b"x" * 1024 * 1024 + b'"', "payload"),
+    "empty queue": (b',"queue":""', "queue"),
+    "newline in queue": (b',"queue":"a\\n"', "queue"),
+    "NUL in label": (b',"labels":{"a":"\\u0000"}', "labels[...]"),
+    "escape in label": (b',"labels":{"a":"\\u009b31m"}', "labels[...]"),
+    "many labels": (
+        b',"labels":{' + b",".join(b'"k%d":"v"' % n for n in range(65)) + b"}",
+        "labels",
+    ),
+    "NUL in key": (b',"concurrency":{"key":"\\u0000"}', "concurrency.key"),
+    "no such state": (b',"status":"succeeded"', "status"),
+    "own id": (b',"job_id":"019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"', "job_id"),
+    "negative cpu": (b',"requirements":{"cpu":-1}', "requirements.cpu"),
+    "not a size": (b',"requirements":{"memory":"lots"}', "requirements.memory"),
+    "nested typo": (b',"requirements":{"memroy":1}', "requirements.memroy"),
+}
+
+
+@pytest.mark.parametrize(("extra", "field"), SENSELESS.values(), ids=SENSELESS.keys())
+async def test_what_makes_no_sense_is_422_and_names_the_field(
+    house: House, extra: bytes, field: str
+) -> None:
+    one = START + extra + b"}"
+    problem = (await house.http.post("/jobs", content=one)).json()
+    assert problem["status"] == 422, problem
+    assert problem["errors"][0]["field"] == field
+    many = b'{"jobs":[' + START + b"}," + one + b"]}"
+    problem = (await house.http.post("/jobs/batch", content=many)).json()
+    assert problem["status"] == 422, problem
+    assert problem["errors"][0]["field"] == f"jobs[1].{field}".rstrip(".")
+    assert (await house.ask("GET", "/jobs"))["items"] == []
+
+
+async def test_a_misspelt_field_gets_the_nearest_name(house: House) -> None:
+    for extra, hint in (
+        ({"priorty": 1}, "`priority`"),
+        ({"requirements": {"memroy": 1}}, "`memory`"),
+        ({"retry": {"max_attempt": 1}}, "`max_attempts`"),
+        ({"task": {"kind": "command", "argv": ["x"], "enw": {}}}, "`env`"),
+    ):
+        body = {"name": "a", "task": NOOP, **extra}
+        problem = await house.ask("POST", "/jobs", body, expect=422)
+        assert f"did you mean {hint}" in problem["detail"]
+    deep = {"jobs": [{"name": "a", "task": NOOP, "dependencies": [{"job_id": "x", "wen": 1}]}]}
+    problem = await house.ask("POST", "/jobs/batch", deep, expect=422)
+    assert problem["errors"][0]["field"] == "jobs[0].dependencies[0].wen"
+    assert "`when`" in problem["detail"]
+
+
+async def test_kinds_of_task_to_come_are_said_to_be_so(house: House) -> None:
+    for kind in ("python", "http", "container", "bundle"):
+        problem = await house.ask(
+            "POST", "/jobs", {"name": "a", "task": {"kind": kind}}, expect=422
+        )
+        assert "not built yet" in problem["detail"]
+        assert problem["errors"][0]["field"] == "task.kind"
+    problem = await house.ask("POST", "/jobs", {"name": "a", "task": {"kind": "magic"}}, expect=422)
+    assert "`command` and `noop`" in problem["detail"]
+    problem = await house.ask("POST", "/jobs", {"name": "a"}, expect=422)
+    assert problem["errors"] == [{"field": "task", "message": "`task` is required"}]
+
+
+async def test_a_body_that_is_too_large_is_cut_off_whatever_its_length_says(house: House) -> None:
+    taken = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal taken
+        while True:
+            taken += 1024 * 1024
+            yield b" " * 1024 * 1024
+
+    answer = await house.http.post("/jobs", content=endless())
+    assert answer.status_code == 413
+    assert taken <= BODY_BYTES_MAX + 2 * 1024 * 1024
+    claimed = {"Content-Length": str(BODY_BYTES_MAX + 1)}
+    assert (await house.http.post("/jobs", content=b"{}", headers=claimed)).status_code == 413
+
+
+async def test_only_json_is_taken_for_json(house: House) -> None:
+    body = START + b"}"
+    for media in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        answer = await house.http.post("/jobs", content=body, headers={"Content-Type": media})
+        assert answer.status_code == 415
+    for media in ("application/json", "application/json; charset=utf-8", "application/x+json"):
+        answer = await house.http.post("/jobs", content=body, headers={"Content-Type": media})
+        assert answer.status_code == 201
+
+
+async def test_other_methods_and_paths_are_problems_too(house: House) -> None:
+    answer = await house.http.delete("/jobs")
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "GET, HEAD, OPTIONS, POST"
+    assert answer.json()["status"] == 405
+    missing = await house.http.get("/nothing/here")
+    assert missing.status_code == 404
+    assert missing.headers["content-type"] == "application/problem+json"
+    assert (await house.http.get("/jobs/")).status_code == 404
+    options = await house.http.options("/jobs")
+    assert (options.status_code, options.headers["allow"]) == (204, "GET, HEAD, OPTIONS, POST")
+    job = await house.submit()
+    head = await house.http.head(f"/jobs/{job['job_id']}")
+    assert (head.status_code, head.content) == (200, b"")
+    assert int(head.headers["content-length"]) > 100
+
+
+@pytest.mark.parametrize("query", ["queue=%00", "queue=%ff", "name=%ed%a0%80", "&".join("a" * 99)])
+async def test_strange_queries_are_refused(house: House, query: str) -> None:
+    assert (await house.http.get(f"/jobs?{query}")).status_code in (400, 422)
+
+
+@pytest.mark.parametrize("name", ["%00", "%ff", "..%2f..", "a" * 3000, "%F0%9F%92%A9", "'; drop"])
+async def test_strange_ids_are_not_found(house: House, name: str) -> None:
+    for path in ("jobs", "workers", "executions", "queues"):
+        answer = await house.http.get(f"/{path}/{name}")
+        assert answer.status_code in (404, 422), path
+
+
+async def test_results_are_checked_like_payloads(house: House) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/complete"
+    for result in (b'"\xff"', b"[" * 200 + b"]" * 200, b'"' + b"x" * 1024 * 1024 + b'"'):
+        body = b'{"status":"succeeded","fence":1,"result":' + result + b"}"
+        answer = await house.http.post(path, content=body)
+        assert answer.status_code == 422
+    assert (await house.ask("GET", f"/jobs/{order['job_id']}"))["status"] == "running"
+
+
+@given(st.binary(max_size=80))
+def test_free_json_is_read_or_refused_but_never_a_fault(raw: bytes) -> None:
+    with suppress(ProblemError):
+        read_json("payload", raw)
+
+
+@given(st.text(max_size=200))
+def test_a_cursor_leads_back_to_what_it_was_made_of(last: str) -> None:
+    try:
+        last.encode()
+    except UnicodeEncodeError:
+        return
+    assert read_cursor(make_cursor(last)) == last
+
+
+@given(st.text(max_size=60))
+def test_anything_else_is_no_cursor_but_no_fault_either(text: str) -> None:
+    with suppress(ProblemError):
+        assert isinstance(read_cursor(text), str)

@@ -1,0 +1,114 @@
+"""The document says all there is, and what it says is so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from rota.api.openapi import build_document
+from rota.api.operations import OPERATIONS
+from rota.api.routes import Operation
+from rota.wire.units import dec_hook
+from tests.api.house import House
+
+DOCUMENT = json.loads(json.dumps(build_document(OPERATIONS, "1.2.3")))
+NAMED = [pytest.param(one, id=f"{one.method} {one.path}") for one in OPERATIONS]
+
+
+def call_in_document(operation: Operation) -> dict[str, Any]:
+    call: dict[str, Any] = DOCUMENT["paths"][operation.path][operation.method.lower()]
+    return call
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from references(value)
+
+
+def resolve(reference: str) -> Any:
+    node = DOCUMENT
+    for key in reference.removeprefix("#/").split("/"):
+        node = node[key]
+    return node
+
+
+async def test_the_server_hands_out_the_document(house: House) -> None:
+    served = await house.ask("GET", "/openapi.json", expect=200)
+    assert served["openapi"] == "3.1.0"
+    assert list(served["paths"]) == list(DOCUMENT["paths"])
+
+
+def test_every_reference_leads_somewhere() -> None:
+    found = list(references(DOCUMENT))
+    assert len(found) > 100
+    for reference in found:
+        assert resolve(reference)
+
+
+def test_every_operation_has_a_name_of_its_own() -> None:
+    names = [call["operationId"] for path in DOCUMENT["paths"].values() for call in path.values()]
+    assert len(names) == len(set(names)) == len(OPERATIONS)
+
+
+@pytest.mark.parametrize("operation", NAMED)
+def test_every_call_is_described_whole(operation: Operation) -> None:
+    call = call_in_document(operation)
+    assert call["summary"]
+    assert str(operation.status) in call["responses"]
+    for status in ("400", "421", "422", "429", "500", "503"):
+        assert status in call["responses"]
+    if not operation.open:
+        assert "401" in call["responses"]
+    for name in operation.path.split("{")[1:]:
+        wanted = name.split("}")[0]
+        assert any(p["name"] == wanted and p["in"] == "path" for p in call["parameters"])
+    for parameter in call["parameters"]:
+        assert "example" in parameter, parameter["name"]
+    keyed = any(p["name"] == "Idempotency-Key" for p in call["parameters"])
+    assert keyed == operation.writes
+
+
+@pytest.mark.parametrize("operation", NAMED)
+def test_every_example_is_what_its_type_says(operation: Operation) -> None:
+    call = call_in_document(operation)
+    good = call["responses"][str(operation.status)]
+    if operation.status != 204:
+        (content,) = good["content"].values()
+        assert content["example"]
+    if operation.answer is not None:
+        decoder = msgspec.json.Decoder(operation.answer, dec_hook=dec_hook)
+        decoder.decode(json.dumps(content["example"]))
+    if operation.body is not None and not operation.streams_in:
+        body = next(iter(call["requestBody"]["content"].values()))["example"]
+        wanted = operation.body if operation.patch_of is None else dict[str, Any]
+        msgspec.json.Decoder(wanted, dec_hook=dec_hook).decode(json.dumps(body))
+
+
+def test_unknown_fields_are_forbidden_in_the_document_too() -> None:
+    for name in ("JobSpec", "BatchJobSpec", "Requirements", "RetrySpec", "LeaseSpec", "QueueSpec"):
+        assert DOCUMENT["components"]["schemas"][name]["additionalProperties"] is False
+
+
+async def test_the_examples_work_when_they_are_sent(house: House) -> None:
+    submit = next(one for one in OPERATIONS if (one.method, one.path) == ("POST", "/jobs"))
+    job = await house.ask("POST", "/jobs", submit.examples["body"], expect=201)
+    assert set(job) == set(submit.examples["answer"])
+    batch = next(one for one in OPERATIONS if one.path == "/jobs/batch")
+    await house.ask("POST", "/jobs/batch", batch.examples["body"], expect=201)
+    register = next(one for one in OPERATIONS if one.path == "/workers/register")
+    told = await house.ask("POST", "/workers/register", register.examples["body"], expect=201)
+    assert set(told) == set(register.examples["answer"])
+    lease = next(one for one in OPERATIONS if one.path.endswith("/lease"))
+    answer = await house.lease(told["worker_id"])
+    assert set(answer) == set(lease.examples["answer"])
+    assert set(answer["executions"][0]) == set(lease.examples["answer"]["executions"][0])

@@ -1,0 +1,115 @@
+"""Writes docs/reference/limits.md from every room's limits.py; `--check` only compares."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "rota"
+TARGET = ROOT / "docs" / "reference" / "limits.md"
+
+ROOMS: Mapping[str, str] = {
+    "wire": "What everybody who calls the API meets",
+    "api": "The server's side of HTTP",
+    "core": "The scheduler",
+    "engine": "The loop",
+    "store": "SQLite, logs and files",
+}
+"""Those that users meet first come first."""
+
+OPENING = """\
+<!-- Written by tools/generate_limits.py from src/rota/*/limits.py: change those, not this. -->
+# Limits
+
+Everything has a bound, and every bound has a name and a reason. They are constants, not settings:
+what can be set is in [configuration.md](configuration.md). A body or file over its limit is answered
+with 413, a field over its limit with 422, too much at once with 429 and `Retry-After`.
+"""
+
+SIZES = (("EiB", 1 << 60), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+TIMES = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
+
+
+class Limit(NamedTuple):
+    """One bound."""
+
+    name: str
+    value: float
+    reason: str
+
+
+def limits_in(source: str) -> Iterator[Limit]:
+    """Every named number of a module, with the text below it."""
+    body = ast.parse(source).body
+    for statement, following in zip(body, body[1:], strict=False):
+        if not isinstance(statement, ast.Assign) or not isinstance(following, ast.Expr):
+            continue
+        name, text = statement.targets[0], following.value
+        if isinstance(name, ast.Name) and isinstance(text, ast.Constant):
+            yield Limit(name.id, _number(statement.value), " ".join(str(text.value).split()))
+
+
+def _number(node: ast.expr) -> float:
+    """The value of an expression of numbers: products and shifts are easier to read in code."""
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return value
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _number(left) * _number(right)
+        case ast.BinOp(left=left, op=ast.LShift(), right=right):
+            return int(_number(left)) << int(_number(right))
+    raise ValueError(f"a limit is a number, not {ast.unparse(node)}")
+
+
+def shown(limit: Limit) -> str:
+    """The value in units that people use; the name says which kind it is."""
+    if "BYTES" in limit.name:
+        return _in_units(limit.value, SIZES, "bytes")
+    if limit.name.endswith("_KIB"):
+        return _in_units(limit.value * 1024, SIZES, "bytes")
+    if "_MS" in limit.name:
+        return _in_units(limit.value, TIMES, "ms")
+    if "_S" in limit.name and isinstance(limit.value, float):
+        return f"{limit.value:g} s"
+    return f"{limit.value:,}"
+
+
+def _in_units(value: float, units: Sequence[tuple[str, int]], smallest: str) -> str:
+    for unit, size in units:
+        if value >= size and value % size == 0:
+            return f"{value // size:,} {unit}"
+    return f"{value:,} {smallest}"
+
+
+def render() -> str:
+    """The whole document."""
+    parts = [OPENING]
+    for room, title in ROOMS.items():
+        path = SOURCE / room / "limits.py"
+        rows = [
+            f"| `{one.name}` | {shown(one)} | {one.reason} |"
+            for one in limits_in(path.read_text(encoding="utf-8"))
+        ]
+        table = "\n".join(["| limit | value | why |", "| --- | --- | --- |", *rows])
+        parts.append(f"## {title}\n\n{table}\n")
+    return "\n".join(parts)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the file, or says whether it is fresh."""
+    text = render()
+    fresh = TARGET.exists() and TARGET.read_text(encoding="utf-8") == text
+    if "--check" in arguments:
+        if not fresh:
+            print(f"{TARGET.name} is stale: run tools/{Path(__file__).name}", file=sys.stderr)
+        return 0 if fresh else 1
+    TARGET.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
