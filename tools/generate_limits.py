@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +27,8 @@ OPENING = """\
 # Limits
 
 Everything has a bound, and every bound has a name and a reason. They are constants, not settings:
-what can be set is in [configuration.md](configuration.md). A body or file over its limit is answered
-with 413, a field over its limit with 422, too much at once with 429 and `Retry-After`.
+what can be set is in [configuration.md](configuration.md). A body or file that is too large is
+answered with 413, a field over its limit with 422, too much at once with 429 and `Retry-After`.
 """
 
 SIZES = (("EiB", 1 << 60), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -45,7 +46,7 @@ class Limit(NamedTuple):
 def limits_in(source: str) -> Iterator[Limit]:
     """Every named number of a module, with the text below it."""
     body = ast.parse(source).body
-    for statement, following in zip(body, body[1:], strict=False):
+    for statement, following in pairwise(body):
         if not isinstance(statement, ast.Assign) or not isinstance(following, ast.Expr):
             continue
         name, text = statement.targets[0], following.value
@@ -62,7 +63,8 @@ def _number(node: ast.expr) -> float:
             return _number(left) * _number(right)
         case ast.BinOp(left=left, op=ast.LShift(), right=right):
             return int(_number(left)) << int(_number(right))
-    raise ValueError(f"a limit is a number, not {ast.unparse(node)}")
+        case _:
+            raise ValueError(f"a limit is a number, not {ast.unparse(node)}")
 
 
 def shown(limit: Limit) -> str:

@@ -158,6 +158,21 @@ async def test_lists_are_newest_first_and_go_on_by_cursor(house: House) -> None:
     assert third["next_cursor"] is None
 
 
+async def test_a_page_of_huge_jobs_ends_early_and_still_leads_on(house: House) -> None:
+    payload = "x" * 1_000_000
+    made = [(await house.submit(payload=payload))["job_id"] for _ in range(60)]
+    seen: list[str] = []
+    cursor = None
+    pages = 0
+    while cursor or not pages:
+        query = {"limit": "1000", **({"cursor": cursor} if cursor else {})}
+        page = await house.ask("GET", "/jobs", params=query, expect=200)
+        seen += [job["job_id"] for job in page["items"]]
+        cursor, pages = page["next_cursor"], pages + 1
+    assert seen == made[::-1]
+    assert pages == 2
+
+
 async def test_lists_take_filters(house: House) -> None:
     await house.submit("a", queue="q1", labels={"team": "x", "env": "prod"}, priority=3)
     await house.submit("b", queue="q2", labels={"team": "x"}, tenant="acme")

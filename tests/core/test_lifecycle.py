@@ -3,6 +3,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from tools.generate_lifecycle import TARGET, render
 
 from rota.core.errors import IllegalTransition
 from rota.core.lifecycle import (
@@ -20,7 +21,6 @@ from rota.core.lifecycle import (
     move_job,
 )
 from rota.core.model import ExecutionId, ExecutionState, JobId, JobState
-from tools.generate_lifecycle import TARGET, render
 
 JOB = JobId("a-job")
 EXECUTION = ExecutionId("an-execution")
@@ -39,7 +39,7 @@ def test_a_job_moves_as_the_table_says_and_every_other_move_is_refused(
         return
     with pytest.raises(IllegalTransition) as refused:
         move_job(JOB, state, verb)
-    assert refused.value.detail == f"job a-job is {state.value}: it cannot {verb.value}"
+    assert refused.value.detail == f"job a-job is {state.value}: cannot {verb.value} it"
     assert (refused.value.state, refused.value.verb) == (state, verb)
 
 

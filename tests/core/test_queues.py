@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from rota.core.errors import NotFound
-from rota.core.inputs import PutQueueSettings, Purge
+from rota.core.inputs import Purge, PutQueueSettings
 from rota.core.model import JobState, RateLimit
 from rota.core.outcome import Counted
 from tests.core.asking import HOUR, SECOND, job

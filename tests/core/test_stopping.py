@@ -121,7 +121,7 @@ def test_a_job_in_line_with_a_worker_that_has_not_collected_it_is_cancelled_at_o
 def test_an_ended_job_cannot_be_cancelled() -> None:
     world = with_running()
     world.complete("a")
-    with pytest.raises(IllegalTransition, match="is succeeded: it cannot cancel"):
+    with pytest.raises(IllegalTransition, match="is succeeded: cannot cancel it"):
         world.cancel("a")
     with pytest.raises(NotFound):
         world.cancel("ghost")

@@ -74,6 +74,29 @@ def test_a_job_expires_while_it_waits_for_its_next_try() -> None:
     assert world.state("a") is JobState.EXPIRED
 
 
+def test_a_job_that_would_have_to_start_again_after_its_time_expires() -> None:
+    world = World()
+    world.register()
+    soon = world.now + 10 * SECOND
+    world.submit_all(
+        [
+            job("lost", expires_at=soon, key="k"),
+            job("failed", expires_at=soon, retry=retries(2)),
+            job("at-once", expires_at=soon, retry=retries(2)),
+            job("next", key="k"),
+        ]
+    )
+    assert world.take() == ["lost", "failed", "at-once"]
+    world.advance(11 * SECOND)
+    world.complete("failed", "failed")
+    world.complete("at-once", "failed", exit_code=75)
+    assert world.state("lost") is JobState.RUNNING
+    world.advance(10 * SECOND)
+    for name in ("lost", "failed", "at-once"):
+        assert world.state(name) is JobState.EXPIRED
+    assert world.take() == ["next"]
+
+
 def test_a_job_whose_time_was_over_when_it_came_expires_at_once() -> None:
     world = World()
     world.submit_all([job("a", expires_at=world.now), job("b", after=["a"])])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ PATIENCE_S = 30.0
 """Shared cores stall for seconds; only a test that fails waits this long."""
 LOOK_S = 0.02
 LEASE_TTL = "2s"
+PORTS = range(15_000, 32_000)
 MARK = "ROTA_TEST_CELL"
 UP = "is up at "
 
@@ -40,6 +42,22 @@ def until(look: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T
         assert time.monotonic() < deadline, f"waited {patience_s:g} s in vain: {what}"
         time.sleep(LOOK_S)
     return seen
+
+
+def free_port() -> int:
+    """A port that stays free while its server is down.
+
+    Above PORTS the system hands ports to clients, so that a worker asking for a dead server could
+    be given that server's own port.
+    """
+    while True:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", PORTS[secrets.randbelow(len(PORTS))]))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
 
 
 def is_alive(pid: int) -> bool:
@@ -110,7 +128,7 @@ class Cell:
         self.data = folder / "data"
         self.witness = folder / "witness"
         self.lease_ttl = lease_ttl
-        self.port = 0
+        self.port = free_port()
         self.workers: list[Daemon] = []
         self._mark = secrets.token_hex(16)
         self._clients: list[Client | httpx2.Client] = []

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.process
 
 
 def test_the_first_use_goes_from_a_start_to_a_finished_job(cell: Cell) -> None:
-    cell.up("--workers", "1")
+    cell.up("--workers", "1", "--port", "0")
     assert cell.server.text().splitlines()[0].endswith(cell.url)
     done = cell.run("submit", "--wait", "--", "echo", "hello")
     assert done.returncode == 0, done.stderr

@@ -191,6 +191,7 @@ class FoldConformance:
 
     @doubted
     @given(history=histories)
+    @example(history=[[run_of(1)], [_ADOPTED, DropJob(JobId("job-0002"))]])
     async def test_folding_one_by_one_equals_folding_a_window(
         self, make_store: StoreMaker, history: Sequence[Sequence[AnyWrite]]
     ) -> None:

@@ -20,6 +20,8 @@ class FaultyDisk(apsw.VFS):
         self.sync_fails = False
         self.is_full = False
         self.full_after_sync = False
+        self.syncs = 0
+        """How often SQLite waited for the log to be on the disk."""
         super().__init__(self.name, base="")
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
@@ -53,6 +55,7 @@ class _FaultyFile(apsw.VFSFile):
             self._disk.sync_fails = False
             raise apsw.IOError("the disk did not answer")
         super().xSync(flags)
+        self._disk.syncs += self._is_wal
         if self._is_wal and self._disk.full_after_sync:
             self._disk.is_full = True
 

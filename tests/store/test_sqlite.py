@@ -239,6 +239,17 @@ async def test_a_failed_sync_leaves_an_append_in_doubt_until_it_is_loaded(tmp_pa
         assert len((await ledger.load()).jobs) == again.seq
 
 
+async def test_appends_wait_for_the_disk_and_folds_do_not(tmp_path: Path) -> None:
+    async with on_faulty_disk(tmp_path) as (disk, ledger):
+        leader = await started(ledger)
+        for number in range(3):
+            before = disk.syncs
+            await leader.append(put(number))
+            assert disk.syncs == before + 1
+            await ledger.caught_up()
+            assert disk.syncs == before + 1
+
+
 async def test_a_full_disk_refuses_the_append_and_it_works_again_later(tmp_path: Path) -> None:
     async with on_faulty_disk(tmp_path) as (disk, ledger):
         leader = await started(ledger)

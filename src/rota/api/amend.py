@@ -10,7 +10,7 @@ import msgspec
 from rota.api.bodies import check_depth, decode_json
 from rota.api.jobs import find_job, job_id_in
 from rota.api.problems import invalid
-from rota.api.recall import expect, post_recalling, read_jobs
+from rota.api.recall import expect, post_recalling, read_upstream
 from rota.api.routes import Call, NoQuery
 from rota.api.translate import job_id_of, named, note, spec_of
 from rota.api.views import job_view, submitted_form
@@ -60,7 +60,7 @@ async def post_update(
         if spec.dependencies == job.spec.dependencies:
             return [job]
         needed = [one.job_id for one in spec.dependencies if one.job_id != job_id]
-        return [job, *await read_jobs(call.parts.catalog, needed)]
+        return [job, *await read_upstream(call.parts.catalog, needed)]
 
     def build(recall: Recall | None) -> AnyInput:
         return Update(job_id=job_id, spec=amended[0], key=call.key, recall=recall)

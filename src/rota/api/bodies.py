@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import re
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import msgspec
 from msgspec import inspect
 from starlette.types import Receive, Scope
 
-from rota.api.limits import JSON_DEPTH_MAX, QUERY_FIELDS_MAX
+from rota.api.limits import BODY_READ_S, JSON_DEPTH_MAX, QUERY_FIELDS_MAX
 from rota.api.problems import GoneAwayError, ProblemError, invalid
 from rota.wire.problems import FieldError
 from rota.wire.units import dec_hook
@@ -33,6 +34,14 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     declared = header(scope, b"content-length")
     if declared is not None and declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
+    try:
+        async with asyncio.timeout(BODY_READ_S):
+            return await _receive_all(receive, limit)
+    except TimeoutError:
+        raise too_slow() from None
+
+
+async def _receive_all(receive: Receive, limit: int) -> bytes:
     message = await receive()
     first: bytes = message.get("body", b"")
     if not message.get("more_body", False) and message["type"] == "http.request":
@@ -49,6 +58,12 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     if size > limit:
         raise _too_large(limit)
     return b"".join(pieces)
+
+
+def too_slow() -> ProblemError:
+    """The body stopped coming; the connection cannot be used again."""
+    detail = f"nothing more of the body came for {BODY_READ_S:.0f} s"
+    return ProblemError(408, "too_slow", detail, headers={"Connection": "close"})
 
 
 def _too_large(limit: int) -> ProblemError:

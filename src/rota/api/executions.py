@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -10,7 +11,8 @@ import msgspec
 from msgspec import Meta
 from starlette.requests import ClientDisconnect
 
-from rota.api.limits import ARTIFACT_BYTES_MAX
+from rota.api.bodies import too_slow
+from rota.api.limits import ARTIFACT_BYTES_MAX, BODY_READ_S
 from rota.api.paging import Cursor, Limit, cut, read_id_cursor
 from rota.api.problems import GoneAwayError, invalid, not_found
 from rota.api.recall import expect
@@ -41,9 +43,7 @@ class ExecutionsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
     job_id: str | None = None
     worker_id: str | None = None
-    status: Annotated[str, Meta(description="One or more statuses, by commas: any of them.")] | (
-        None
-    ) = None
+    status: Annotated[str, any_of(ExecutionState)] | None = None
     limit: Limit = PAGE_ITEMS_DEFAULT
     cursor: Cursor | None = None
 
@@ -144,11 +144,18 @@ async def list_artifacts(call: Call[None, NoQuery]) -> ArtifactPage:
 
 
 async def _pieces(call: Call[Any, Any]) -> AsyncIterator[bytes]:
-    try:
-        async for piece in call.request.stream():
-            yield piece
-    except ClientDisconnect:
-        raise GoneAwayError from None
+    body = call.request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(BODY_READ_S):
+                piece = await anext(body, None)
+        except ClientDisconnect:
+            raise GoneAwayError from None
+        except TimeoutError:
+            raise too_slow() from None
+        if piece is None:
+            return
+        yield piece
 
 
 def execution_id_in(call: Call[Any, Any]) -> ExecutionId:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rota.api.jobs import find_job, job_id_in
-from rota.api.limits import GRAPH_NODES_MAX
-from rota.api.recall import READ_AT_ONCE, read_jobs
+from rota.api.limits import GRAPH_NODES_MAX, READ_AT_ONCE
+from rota.api.recall import read_upstream
 from rota.api.routes import Call, NoQuery
 from rota.api.views import why_view
 from rota.core.glance import Cause, Explanation
@@ -21,6 +21,7 @@ _WAITING = (JobState.PENDING, JobState.QUEUED)
 async def why_job(call: Call[None, NoQuery]) -> WhyView:
     """What keeps it from running; for one that runs or has ended, just that."""
     job_id = job_id_in(call)
+    await call.parts.brain.settled()
     explanation = call.parts.brain.why(job_id)
     job = await find_job(call.parts.catalog, job_id)
     if job.life.state in _WAITING and explanation is None:
@@ -68,7 +69,7 @@ async def graph_of_job(call: Call[None, NoQuery]) -> GraphView:
     catalog = call.parts.catalog
     start = await find_job(catalog, job_id_in(call))
     ids, edges, truncated = await _connected(catalog, start.id)
-    jobs = {job.id: job for job in await read_jobs(catalog, ids)}
+    jobs = {job.id: job for job in await read_upstream(catalog, ids)}
     nodes = [
         GraphNode(one, jobs[one].spec.terms.name, jobs[one].life.state.value)
         for one in ids

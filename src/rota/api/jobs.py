@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
-from rota.api.paging import Cursor, Limit, cut, read_id_cursor
+from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS
+from rota.api.paging import Cursor, Limit, cut, make_cursor, read_id_cursor
 from rota.api.parts import Parts
 from rota.api.problems import invalid, not_found
 from rota.api.recall import (
@@ -17,7 +19,7 @@ from rota.api.recall import (
     post_about,
     post_recalling,
     post_start_over,
-    read_jobs,
+    read_upstream,
 )
 from rota.api.routes import Call, NoQuery, Reply
 from rota.api.translate import UUID, Batch
@@ -44,9 +46,7 @@ from rota.wire.units import to_instant
 class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which jobs to list."""
 
-    status: Annotated[str, Meta(description="One or more statuses, by commas: any of them.")] | (
-        None
-    ) = None
+    status: Annotated[str, any_of(JobState)] | None = None
     priority: int | None = None
     queue: str | None = None
     tenant: str | None = None
@@ -90,7 +90,7 @@ async def _submit(
         return Submit(jobs=jobs, key=call.key, recall=recall)
 
     async def read() -> Sequence[JobRecord]:
-        return await read_jobs(call.parts.catalog, list(batch.outside))
+        return await read_upstream(call.parts.catalog, list(batch.outside))
 
     try:
         if batch.outside:
@@ -127,9 +127,36 @@ async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
 
 async def job_page(parts: Parts, query: JobQuery) -> JobPage:
     """A page; the query asks for one more than is shown, to know whether there is a next."""
-    found = await parts.catalog.find_jobs(query)
-    items, next_cursor = cut(found, query.limit - 1, lambda job: job.id)
+    found, whole = await _read_page(parts.catalog, query)
+    items: Sequence[JobRecord] = found
+    if whole:
+        items, next_cursor = cut(found, query.limit - 1, lambda job: job.id)
+    else:
+        next_cursor = make_cursor(found[-1].id)
     return JobPage([_with_progress(parts.brain, job) for job in items], next_cursor)
+
+
+async def _read_page(catalog: Catalog, query: JobQuery) -> tuple[list[JobRecord], bool]:
+    """What was asked for, or as much of it as memory is meant to hold at once."""
+    found: list[JobRecord] = []
+    size, part = 0, min(query.limit, PAGE_FIRST_ITEMS)
+    while True:
+        jobs = await catalog.find_jobs(replace(query, limit=part))
+        found += jobs
+        size += sum(_weight(job) for job in jobs)
+        if len(jobs) < part or len(found) == query.limit:
+            return found, True
+        if size >= PAGE_BYTES_MAX:
+            return found, False
+        # As many more as will fit if they are like those before.
+        fitting = (PAGE_BYTES_MAX - size) * len(found) // max(size, 1) + 1
+        part = min(query.limit - len(found), fitting)
+        query = replace(query, before=found[-1].id)
+
+
+def _weight(job: JobRecord) -> int:
+    spec, life = job.spec, job.life
+    return len(spec.payload) + len(spec.task) + len(life.result or b"") + len(life.error or b"")
 
 
 def _with_progress(brain: Brain, job: JobRecord) -> JobView:

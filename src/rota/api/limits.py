@@ -28,9 +28,17 @@ RECALL_TRIES = 5
 """How often a request is asked again when what it read had changed before it was decided."""
 RECALL_PAUSE_S = 0.003
 """Between those: longer than the clock's millisecond, in which before and after look the same."""
-BULK_PAGE = 500
-"""Jobs read at a time by a bulk action."""
-BULK_AT_ONCE = 128
+PAGE_BYTES_MAX = 16 * 1024 * 1024
+"""Payloads, results and errors in one page of jobs; a page that would hold more ends early."""
+PAGE_FIRST_ITEMS = 51
+"""Jobs read before their size is known: a page of the usual length takes one question."""
+READ_AT_ONCE = 100
+"""Jobs in one question to the catalog: each may carry megabytes."""
+BULK_PAGE = 100
+"""Jobs read at a time by a bulk action, for the same reason."""
+BODY_READ_S = 60.0
+"""A body, or the next piece of a long one, that has not come by then is not waited for."""
+BULK_AT_ONCE = 100
 """Inputs of one bulk action under way at once: they share commits and leave room for others."""
 BULK_REMEMBERED_MAX = 1000
 """Answers of bulk actions kept for repeats of the same key."""

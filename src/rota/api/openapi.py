@@ -24,6 +24,7 @@ _WHEN: dict[int, str] = {
     401: "No token, or one that is not known.",
     403: "The request comes from another web page.",
     404: "There is no such thing.",
+    408: "The body stopped coming.",
     409: "It cannot be done as things stand, or the Idempotency-Key was used for something else.",
     413: "The body is too large.",
     415: "The body is not JSON.",
@@ -130,9 +131,11 @@ def _query_parameters(operation: Operation, components: Document) -> Iterator[Do
         plain = _without_null(schema)
         if text := plain.pop("description", None):
             parameter["description"] = text
-        parameter["schema"] = plain
-        if name in examples.PARAMETERS:
+        if example := plain.pop("examples", None):
+            parameter["example"] = example[0]
+        elif name in examples.PARAMETERS:
             parameter["example"] = examples.PARAMETERS[name]
+        parameter["schema"] = plain
         yield parameter
 
 
@@ -187,10 +190,14 @@ def _request_body(operation: Operation, components: Document) -> Document:
 
 
 def _patch_schema(schema: Document) -> Document:
-    """Every field may be left out, and null restores its default."""
-    properties = {
-        name: {"anyOf": [{k: v for k, v in one.items() if k != "default"}, {"type": "null"}]}
+    """Every field may be left out, and null restores its default where it has one."""
+    bare = {
+        name: {key: value for key, value in one.items() if key != "default"}
         for name, one in schema["properties"].items()
+    }
+    properties = {
+        name: one if name in schema["required"] else {"anyOf": [one, {"type": "null"}]}
+        for name, one in bare.items()
     }
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
@@ -210,7 +217,9 @@ def _good(operation: Operation, answer: Any) -> Document:
         content = {"schema": _schema(answer), "example": operation.examples["answer"]}
         response["content"] = {JSON: content}
     elif operation.gives != JSON:
-        content = {"schema": {"type": "string"}, "example": operation.examples["answer"]}
+        content = {"example": operation.examples["answer"]}
+        if not operation.endless:  # what a schema says of a stream, readers take for its events
+            content["schema"] = {"type": "string"}
         response["content"] = {operation.gives.split(";")[0]: content}
     if operation.status == 201 and operation.path in ("/jobs", "/jobs/{job_id}/execute"):
         location = {"description": "Where it is.", "schema": {"type": "string"}}
@@ -224,7 +233,7 @@ def _errors(operation: Operation) -> Iterator[int]:
     if not operation.open:
         found.update(dict.fromkeys([401, 403]))
     if operation.body is not None:
-        found.update(dict.fromkeys([413, 415] if operation.takes == JSON else [413]))
+        found.update(dict.fromkeys([408, 413, 415] if operation.takes == JSON else [408, 413]))
     if operation.patch_of is not None:
         found[415] = None
     if operation.writes:

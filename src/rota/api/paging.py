@@ -26,6 +26,16 @@ Cursor: TypeAlias = Annotated[
 ]
 
 
+def any_of(words: Iterable[str]) -> Meta:
+    """What the document says of a parameter that takes some of these words."""
+    known = list(words)
+    word = f"\\s*({'|'.join(known)})?\\s*"
+    return Meta(
+        description="One or more of them, by commas.",
+        extra_json_schema={"pattern": f"^{word}(,{word})*$", "examples": [",".join(known[:2])]},
+    )
+
+
 class PageQuery(msgspec.Struct, forbid_unknown_fields=True):
     """The parameters that every list takes."""
 

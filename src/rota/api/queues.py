@@ -21,6 +21,7 @@ from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
 
 async def list_queues(call: Call[None, PageQuery]) -> QueuePage:
     """All queues, by name."""
+    await call.parts.brain.settled()
     queues = sorted(call.parts.brain.queues(), key=_name)
     items, next_cursor = page_of(queues, call.query, _name)
     return QueuePage([queue_view(one) for one in items], next_cursor)
@@ -28,6 +29,7 @@ async def list_queues(call: Call[None, PageQuery]) -> QueuePage:
 
 async def show_queue(call: Call[None, NoQuery]) -> QueueView:
     """One queue."""
+    await call.parts.brain.settled()
     return queue_view(_existing(call))
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from rota.api.limits import RECALL_JOBS_MAX, RECALL_PAUSE_S, RECALL_TRIES
+from rota.api.limits import READ_AT_ONCE, RECALL_JOBS_MAX, RECALL_PAUSE_S, RECALL_TRIES
 from rota.api.problems import ProblemError
 from rota.api.routes import Call
 from rota.core.errors import NotFound, StaleRecall
@@ -20,9 +20,6 @@ from rota.store.protocol import Catalog, Direction
 R = TypeVar("R")
 Build = Callable[[Recall | None], AnyInput]
 Read = Callable[[], Awaitable[Sequence[JobRecord]]]
-
-READ_AT_ONCE = 500
-"""Ids in one question to the catalog."""
 
 
 async def post(call: Call[Any, Any], build: Build) -> AnyReceipt:
@@ -71,7 +68,7 @@ async def post_start_over(call: Call[Any, Any], job_id: JobId, build: Build) -> 
         jobs = await read_with_skipped(call.parts.catalog, job_id)
         known = {job.id for job in jobs}
         needed = {d.job_id: None for job in jobs[1:] for d in job.spec.dependencies}
-        upstream[:] = await read_jobs(call.parts.catalog, [i for i in needed if i not in known])
+        upstream[:] = await read_upstream(call.parts.catalog, [i for i in needed if i not in known])
         return jobs
 
     def with_upstream(recall: Recall | None) -> AnyInput:
@@ -87,13 +84,31 @@ async def _nothing() -> Sequence[JobRecord]:
 
 async def read_jobs(catalog: Catalog, job_ids: Sequence[JobId]) -> list[JobRecord]:
     """Any number of jobs, a bounded number at a time."""
+    found: list[JobRecord] = []
+    for part in _parts(job_ids):
+        found += await catalog.jobs(part)
+    return found
+
+
+async def read_upstream(catalog: Catalog, job_ids: Sequence[JobId]) -> list[JobRecord]:
+    """Jobs of which only the state matters, so what they carry is left behind."""
+    found: list[JobRecord] = []
+    for part in _parts(job_ids):
+        found += [_bare(job) for job in await catalog.jobs(part)]
+    return found
+
+
+def _parts(job_ids: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
     if len(job_ids) > RECALL_JOBS_MAX:
         detail = f"this touches more than {RECALL_JOBS_MAX} earlier jobs"
         raise ProblemError(422, "too_much", detail)
-    found: list[JobRecord] = []
     for start in range(0, len(job_ids), READ_AT_ONCE):
-        found += await catalog.jobs(job_ids[start : start + READ_AT_ONCE])
-    return found
+        yield job_ids[start : start + READ_AT_ONCE]
+
+
+def _bare(job: JobRecord) -> JobRecord:
+    spec = replace(job.spec, task=b"", payload=b"", dependencies=())
+    return JobRecord(job.id, spec, replace(job.life, result=None, error=None))
 
 
 async def read_with_skipped(catalog: Catalog, job_id: JobId) -> list[JobRecord]:

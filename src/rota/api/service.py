@@ -50,6 +50,7 @@ async def show_stats(call: Call[None, NoQuery]) -> StatsView:
     """What an overview shows."""
     brain, figures = call.parts.brain, call.parts.figures
     jobs: Counter[str] = Counter(dict.fromkeys((state.value for state in JobState), 0))
+    await brain.settled()
     queues = brain.queues()
     for glance in queues:
         jobs.update({state.value: count for state, count in glance.depth.items()})
@@ -122,6 +123,6 @@ async def sign_out(call: Call[None, NoQuery]) -> Response:
 async def show_metrics(call: Call[None, NoQuery]) -> Response:
     """The text that Prometheus reads."""
     parts = call.parts
-
+    await parts.brain.settled()
     collector = ServerCollector(parts.brain, parts.figures, call.desk.usage, parts.disk_free)
     return Response(expose(collector), media_type=CONTENT_TYPE)

@@ -209,7 +209,9 @@ def queue_view(glance: QueueGlance) -> QueueView:
 
 def why_view(job: JobRecord, explanation: Explanation) -> WhyView:
     """What keeps a job from running, the nearest cause first."""
-    causes = [CauseView(one.code, one.message, dict(one.figures)) for one in explanation.causes]
+    causes = [
+        CauseView(one.code, one.message, _figures(one.figures)) for one in explanation.causes
+    ]
     first = causes[0] if causes else CauseView("free", "nothing keeps it: it starts next", {})
     return WhyView(
         job_id=job.id,
@@ -218,6 +220,14 @@ def why_view(job: JobRecord, explanation: Explanation) -> WhyView:
         others=causes[1:],
         estimated_start=EstimateView(_time(explanation.estimated_start), explanation.method),
     )
+
+
+def _figures(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Instants leave as times that people read; the rest as it is."""
+    return {
+        name: from_instant(value) if name in ("at", "next_at") and isinstance(value, int) else value
+        for name, value in figures.items()
+    }
 
 
 def change_view(change: Change) -> ChangeView | None:

@@ -39,9 +39,7 @@ STATUSES = ("online", "draining", "unhealthy", "offline")
 class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which workers to list."""
 
-    status: Annotated[str, Meta(description="One or more statuses, by commas: any of them.")] | (
-        None
-    ) = None
+    status: Annotated[str, any_of(STATUSES)] | None = None
     capabilities: Annotated[str, Meta(description="By commas: all of them.")] | None = None
     limit: Limit = PAGE_ITEMS_DEFAULT
     cursor: Cursor | None = None
@@ -130,6 +128,7 @@ async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll) -> Answer:
 
 async def show_worker(call: Call[None, NoQuery]) -> WorkerView:
     """One worker and what it does."""
+    await call.parts.brain.settled()
     return _view(call, _glance(call))
 
 
@@ -140,6 +139,7 @@ async def list_workers(call: Call[None, WorkersQuery]) -> WorkerPage:
         raise invalid("status", f"{unknown[0]!r} is none of {', '.join(STATUSES)}")
     capabilities = _words(call.query.capabilities)
     before = read_cursor(call.query.cursor)
+    await call.parts.brain.settled()
     found = [
         glance
         for glance in sorted(call.parts.brain.workers(), key=_place, reverse=True)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
-import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,8 +14,8 @@ from rota.cli.options import duration, pair, size
 from rota.cli.spec import custom_of
 from rota.sdk import discover
 
-PR_SET_PDEATHSIG = 1
-"""From the kernel's prctl.h."""
+if TYPE_CHECKING:
+    from rota.worker.agent import WorkerConfig
 
 
 @click.command()
@@ -45,10 +43,8 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
 
     ROTA_TOKEN says who it is; on the server's own machine the token is found.
     """
-    from rota.worker.agent import ResourceOverrides, WorkerConfig, run_worker
+    from rota.worker.agent import ResourceOverrides, WorkerConfig
 
-    if given["with_parent"]:
-        drain_with_parent()
     endpoint = discover(given["server"][0] if given["server"] else None)
     resources = ResourceOverrides(
         cpu=given["cpu"],
@@ -69,20 +65,40 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
         grace_s=given["grace"].seconds,
         **named,
     )
-    ctx.exit(asyncio.run(run_worker(config)))
+    ctx.exit(asyncio.run(_run(config, with_parent=given["with_parent"])))
 
 
 def _bytes(amount: Any) -> int | None:
     return None if amount is None else int(amount.bytes)
 
 
-def drain_with_parent() -> None:
-    """A local worker must not outlive its server for long: the kernel tells it when that dies.
+async def _run(config: WorkerConfig, *, with_parent: bool) -> int:
+    if with_parent:
+        asyncio.get_running_loop().call_soon(_watch_parent)
+    from rota.worker.agent import run_worker
 
-    It then drains, so what runs may end and be reported to a server that comes back.
+    return await run_worker(config)
+
+
+def _watch_parent() -> None:
+    """A local worker must not outlive its server for long: it drains when that dies.
+
+    What runs may then end and be reported to a server that comes back. The kernel's own signal for
+    this (PDEATHSIG) will not do: it comes once for each thread of a dying parent, and a second
+    SIGTERM means hurry.
     """
-    if not sys.platform.startswith("linux"):
+    if not hasattr(os, "pidfd_open"):
         return
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
-    if os.getppid() == 1:
-        raise click.ClickException("the server that started this worker is gone")
+    loop = asyncio.get_running_loop()
+    try:
+        parent = os.pidfd_open(os.getppid())
+    except ProcessLookupError:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return
+
+    def drain() -> None:
+        loop.remove_reader(parent)
+        os.close(parent)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.add_reader(parent, drain)

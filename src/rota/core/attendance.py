@@ -32,6 +32,7 @@ from rota.core.model import (
     ExecutionState,
     Instant,
     Millis,
+    Semantics,
     Stop,
     Worker,
     WorkerId,
@@ -171,9 +172,18 @@ def _deliver_owed(
 
 
 def _may_deliver(t: Tables, cell: ExecutionCell, now: Instant) -> bool:
-    """An order that is never acknowledged must not be handed out for ever."""
+    """An order that is never acknowledged must not be handed out for ever.
+
+    Nor one that may start once only to a worker that has registered since: who was there before may
+    have begun it.
+    """
+    execution = cell.execution
+    if t.jobs[execution.job_id].spec.terms.semantics is Semantics.AT_MOST_ONCE:
+        registered_at = t.fleet.workers[execution.worker_id].worker.registered_at
+        if cell.delivered and execution.claimed_at <= registered_at:
+            return False
     patience = REDELIVER_LEASES * t.timing.lease_ttl_ms
-    return cell.execution.stop is None and now < cell.since + patience
+    return execution.stop is None and now < cell.since + patience
 
 
 def close(t: Tables, event: ClosePoll) -> None:

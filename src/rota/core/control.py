@@ -55,7 +55,9 @@ def delete(t: Tables, event: Delete, now: Instant) -> JobGone | JobAnswer:
         t.recent.depart(record.id, now)
         return JobGone(record.id)
     if not event.force:
-        raise IllegalTransition("job", cell.id, cell.life.state, JobVerb.DELETE)
+        raise Conflict(
+            f"job {cell.id} is {cell.life.state}: cancel it first, or delete it with force"
+        )
     cell.life = replace(cell.life, doomed=True)
     call_off(t, cell, now)
     if cell.id in t.jobs:

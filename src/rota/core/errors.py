@@ -32,7 +32,7 @@ class IllegalTransition(Refusal):
     code = "illegal_transition"
 
     def __init__(self, kind: str, key: str, state: str, verb: str) -> None:
-        super().__init__(f"{kind} {key} is {state}: it cannot {verb}")
+        super().__init__(f"{kind} {key} is {state}: cannot {verb} it")
         self.state = state
         self.verb = verb
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rota.core.cells import ExecutionCell, JobCell, WorkerCell
-from rota.core.ending import conclude, said
+from rota.core.ending import conclude, expire, said
 from rota.core.errors import NotFound, StaleFence
 from rota.core.gates import is_limited, spend_start
 from rota.core.ids import execution_id
@@ -147,9 +147,8 @@ def _reason(execution: Execution, *, retryable: bool) -> str:
 def _try_again(t: Tables, job: JobCell, ended: Life, at_once: bool, now: Instant) -> None:
     delay = 0 if at_once else delay_ms(job.spec.terms.retry, job.id, ended.attempt)
     state = move_job(job.id, job.life.state, JobVerb.TRY_AGAIN)
-    leave_lines(t, job, now)
     t.set_life(job, replace(ended, state=state, reason="retry", due_at=now + delay, progress=None))
-    settle(t, job, now)
+    _wait_again(t, job, now)
 
 
 def lose(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> None:
@@ -198,9 +197,16 @@ def _requeue(t: Tables, job: JobCell, losses: int, now: Instant) -> None:
         progress=None,
     )
     t.set_life(job, life)
-    # It held a slot of its key; now it has a place in the line like everybody else.
+    _wait_again(t, job, now)
+
+
+def _wait_again(t: Tables, job: JobCell, now: Instant) -> None:
+    """The job gives its slot up and goes where it has to wait, unless its time is over by now."""
     leave_lines(t, job, now)
-    settle(t, job, now)
+    if job.spec.expires_at is not None and job.spec.expires_at <= now:
+        expire(t, job, now)
+    else:
+        settle(t, job, now)
 
 
 def ask_to_stop(t: Tables, cell: ExecutionCell, kind: Stop, now: Instant) -> None:

@@ -79,3 +79,21 @@ def find_cycle(upstreams: Mapping[JobId, Sequence[JobId]]) -> list[JobId] | None
                 return [*path[path.index(neighbour) :], neighbour]
             trail.append((neighbour, 0))
     return None
+
+
+def upstream_first(upstreams: Mapping[JobId, Sequence[JobId]]) -> list[JobId]:
+    """All that are named as keys, each after those of its upstream jobs that are."""
+    downstream: dict[JobId, list[JobId]] = {}
+    missing: dict[JobId, int] = {}
+    for job_id, above in upstreams.items():
+        inside = [upstream for upstream in above if upstream in upstreams]
+        missing[job_id] = len(inside)
+        for upstream in inside:
+            downstream.setdefault(upstream, []).append(job_id)
+    order = [job_id for job_id, count in missing.items() if not count]
+    for job_id in order:  # it grows while it is read
+        for child in downstream.get(job_id, ()):
+            missing[child] -= 1
+            if not missing[child]:
+                order.append(child)
+    return order

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rota.core.cells import JobCell
 from rota.core.ending import conclude, describe, expire, said
 from rota.core.errors import Conflict, DependencyCycle, StaleRecall, UnknownDependency
-from rota.core.graph import accepts, find_cycle
+from rota.core.graph import accepts, find_cycle, upstream_first
 from rota.core.inputs import NewJob, Retry, Submit, Update
 from rota.core.lifecycle import JobVerb, move_job
 from rota.core.model import Dependency, Instant, JobId, JobRecord, JobState, Life
@@ -217,13 +217,19 @@ def _revive(t: Tables, record: JobRecord, now: Instant) -> JobCell:
 def _revive_skipped(t: Tables, event: Retry, memory: Memory, now: Instant) -> None:
     """Downstream jobs that were skipped wait again, if nothing else rules them out.
 
-    The records come nearest first, so a job's upstream jobs are back before it is looked at. An
-    upstream job that was deleted since counts as one that succeeded: it holds nobody back.
+    An upstream job that was deleted since counts as one that succeeded: it holds nobody back.
     """
     assert event.recall is not None
-    for record in event.recall.jobs:
-        if record.id in t.jobs or record.life.state is not JobState.SKIPPED:
-            continue
+    skipped = {
+        record.id: record
+        for record in event.recall.jobs
+        if record.life.state is JobState.SKIPPED and record.id not in t.jobs
+    }
+    # A job's upstream jobs must be back before it is looked at.
+    for job_id in upstream_first(
+        {r.id: [d.job_id for d in r.spec.dependencies] for r in skipped.values()}
+    ):
+        record = skipped[job_id]
         states = {d.job_id: memory.state(d.job_id) for d in record.spec.dependencies}
         is_downstream = any(job_id in t.jobs for job_id in states)
         ruled_out = any(

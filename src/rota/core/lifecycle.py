@@ -28,7 +28,6 @@ class JobVerb(StrEnum):
     EXPIRE = "expire"
     REVIVE = "retry"
     UPDATE = "update"
-    DELETE = "delete"
 
 
 class ExecutionVerb(StrEnum):
@@ -136,7 +135,6 @@ JOB_VERB_MEANING: Mapping[JobVerb, str] = {
     _V.EXPIRE: "its `expires_at` came while it waited",
     _V.REVIVE: "a person, or the retry of an upstream job, starts it over",
     _V.UPDATE: "what was asked for was changed",
-    _V.DELETE: "it was removed",
 }
 EXECUTION_STATE_MEANING: Mapping[ExecutionState, str] = {
     _X.CLAIMED: "It was given to a worker that has not named it yet.",

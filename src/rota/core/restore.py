@@ -13,7 +13,7 @@ from rota.core.limits import STOP_WINDOW_MS
 from rota.core.model import Execution, Instant, JobRecord, JobState, Queue, Worker
 from rota.core.tables import Tables
 from rota.core.timers import Alarm
-from rota.core.waiting import due_at, stand_in_line
+from rota.core.waiting import FOR_JOBS, due_at, stand_in_line
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,8 +69,9 @@ def _rejoin(t: Tables, cell: JobCell, now: Instant) -> None:
         return
     if cell.spec.expires_at is not None:
         t.timers.set(cell.spec.expires_at, Alarm.JOB, cell.id)
-    for dependency in cell.spec.dependencies:
+    for dependency in cell.spec.dependencies if cell.life.reason == FOR_JOBS else ():
         # Upstream jobs that are gone have ended in a way it accepts, or it would have been skipped.
+        # Nor does a job that waits for them no longer wait again for one that was started over.
         if dependency.job_id in t.jobs:
             cell.unmet += 1
             t.graph.add(dependency.job_id, cell.id, cell.life.lives, dependency.when)

@@ -180,6 +180,7 @@ class Tables:
         """The worker is as given."""
         cell.worker = worker
         self.draft.workers[worker.id] = worker
+        self.draft.dropped_workers.pop(worker.id, None)
 
     def put_queue(self, cell: QueueCell, queue: Queue, now: Instant) -> None:
         """The queue is as given."""

@@ -10,6 +10,9 @@ from rota.core.model import Instant, JobState
 from rota.core.tables import Tables
 from rota.core.timers import Alarm
 
+FOR_JOBS = "dependencies"
+"""Why a job is pending that waits for others; a load takes it at its word."""
+
 
 def due_at(cell: JobCell) -> Instant | None:
     """Not before this: the end of a retry's delay, or the time that was asked for."""
@@ -20,7 +23,7 @@ def settle(t: Tables, cell: JobCell, now: Instant) -> None:
     """Puts a job that is in no line where it has to wait."""
     when = due_at(cell)
     if cell.unmet:
-        _pend(t, cell, "dependencies")
+        _pend(t, cell, FOR_JOBS)
     elif when is not None and when > now:
         t.timers.set(when, Alarm.JOB, cell.id)
         _pend(t, cell, "run_at" if cell.life.due_at is None else "retry")
@@ -71,6 +74,7 @@ def ring(t: Tables, cell: JobCell, now: Instant) -> bool:
     if expires is not None and expires <= now:
         return True
     when = due_at(cell)
-    if cell.life.state is JobState.PENDING and not cell.unmet and when is not None and when <= now:
+    is_due = when is None or when <= now
+    if cell.life.state is JobState.PENDING and not cell.unmet and is_due:
         settle(t, cell, now)
     return False

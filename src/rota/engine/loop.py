@@ -53,6 +53,8 @@ class Engine:
         self._polls: dict[PollId, asyncio.Future[Answer]] = {}
         self._poll_ids = count(1)
         self._wake: asyncio.Future[None] | None = None
+        self._in_turn = False
+        self._lookers: list[asyncio.Future[None]] = []
         self._scheduler: Scheduler | None = None
         self._epoch = Epoch(0)
         self._seq = Seq(0)
@@ -90,10 +92,14 @@ class Engine:
         while not self._stopping:
             await self._wait_for_work()
             batch = self._drain()
+            self._in_turn = True
             try:
                 await self._turn(batch)
             except Exception as error:  # noqa: BLE001  (the loop's top: whatever it was, reload)
                 await self._reload(batch, error)
+            self._in_turn = False
+            await self._let_look()
+        await self._let_look()
 
     # Asking
 
@@ -142,6 +148,22 @@ class Engine:
         if answer.refusal is not None:
             raise answer.refusal
         return answer
+
+    async def settled(self) -> None:
+        """Returns at a moment when memory says no more than what is durable."""
+        if self._in_turn:
+            looker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._lookers.append(looker)
+            await looker
+
+    async def _let_look(self) -> None:
+        """Lets those who want to look do so before the next turn begins."""
+        if self._lookers:
+            lookers, self._lookers = self._lookers, []
+            for looker in lookers:
+                if not looker.done():
+                    looker.set_result(None)
+            await asyncio.sleep(0)
 
     def next_poll_id(self) -> PollId:
         """A number no other poll of this process has."""

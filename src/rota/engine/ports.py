@@ -75,6 +75,13 @@ class Brain(Protocol):
         """A number no other poll of this process has."""
         ...
 
+    async def settled(self) -> None:
+        """Returns at a moment when memory says no more than what is durable.
+
+        Whatever is looked at below without waiting in between is then true and of one piece.
+        """
+        ...
+
     def why(self, job_id: JobId) -> Explanation | None:
         """Why a job waits; None if it is not among the live ones."""
         ...

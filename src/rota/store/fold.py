@@ -59,7 +59,7 @@ class Folded(msgspec.Struct):
     """The newest life of each job put or moved."""
     executions: dict[ExecutionId, Execution] = {}
     leftovers: list[ExecutionId] = []
-    """Executions that came and went within the window: they may have left logs and files."""
+    """Executions put in the window that went with their job: they too leave logs and files."""
     workers: dict[WorkerId, Worker | None] = {}
     """None: forgotten."""
     queues: dict[str, Queue] = {}

@@ -117,9 +117,9 @@ def _unlink_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> None:
 def _drop_jobs(connection: apsw.Connection, folded: Folded) -> bool:
     if not folded.dropped:
         return False
-    run_in_bulk(
-        connection, "INSERT OR IGNORE INTO leftovers VALUES", [(x,) for x in folded.leftovers]
-    )
+    leftovers = [(execution_id,) for execution_id in folded.leftovers]
+    run_in_bulk(connection, "INSERT OR IGNORE INTO leftovers VALUES", leftovers)
+    run_in_bulk(connection, "DELETE FROM executions WHERE id IN (VALUES", leftovers, ")")
     gone = (_as_json(list(folded.dropped)),)
     of_gone = "WHERE job_id IN (SELECT value FROM json_each(?))"
     connection.execute(f"INSERT OR IGNORE INTO leftovers SELECT id FROM executions {of_gone}", gone)

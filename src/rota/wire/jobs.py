@@ -66,7 +66,12 @@ class Command(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag=
 
     argv: Annotated[
         list[EnvText],
-        Meta(min_length=1, max_length=10_000, examples=[["python3", "bill.py", "42"]]),
+        Meta(
+            min_length=1,
+            max_length=10_000,
+            examples=[["python3", "bill.py", "42"]],
+            extra_json_schema={"prefixItems": [{"minLength": 1}]},
+        ),
     ]
     env: dict[Annotated[str, Meta(min_length=1, pattern=r"^[^\x00=]+$")], EnvText] = {}
     cwd: EnvText | None = None
@@ -134,7 +139,7 @@ class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
     ] = []
     run_at: Moment | None = None
     expires_at: Moment | None = None
-    timeout: Duration | None = None
+    timeout: SomeTime | None = None
     expected_runtime: Duration | None = None
     retry: RetrySpec = msgspec.field(default_factory=RetrySpec)
     semantics: Literal["at_least_once", "at_most_once"] = "at_least_once"

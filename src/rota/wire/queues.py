@@ -9,14 +9,14 @@ from msgspec import UNSET, Meta, UnsetType
 
 from rota.wire.jobs import Time
 from rota.wire.limits import PRIORITY_MAX
-from rota.wire.units import Duration
+from rota.wire.units import SomeTime
 
 
 class RateLimitSpec(msgspec.Struct, forbid_unknown_fields=True):
     """At most `count` starts in each `per`."""
 
     count: Annotated[int, Meta(ge=1, le=1_000_000)]
-    per: Duration
+    per: SomeTime
 
     def __post_init__(self) -> None:
         if self.per.ms == 0:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from rota.wire.limits import BYTES_MAX, DURATION_MS_MAX
 
@@ -39,6 +40,12 @@ class Duration:
     def seconds(self) -> float:
         """As a number of seconds."""
         return self.ms / 1000
+
+
+SomeTime: TypeAlias = Annotated[
+    Duration, Meta(extra_json_schema={"exclusiveMinimum": 0, "pattern": "[1-9]"})
+]
+"""One that is not nothing; the types that have it see to that, this only says so."""
 
 
 class ByteSize:

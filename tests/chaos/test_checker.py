@@ -1,0 +1,144 @@
+"""The checker is shown histories that must fail, each broken in one place; and one that is good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+import pytest
+
+from tests.chaos.checker import History, Line, Record, Run, broken_promises
+
+Change: TypeAlias = Callable[[History], None]
+
+
+def good() -> History:
+    """A parent that was lost once, its child, a job cancelled in time, and one that failed."""
+    return History(
+        sent=["a", "b", "c", "d", "never-heard"],
+        answered=[("a", "1"), ("a", "1"), ("b", "2"), ("c", "3"), ("d", "4")],
+        seen=[("1", "running"), ("1", "queued"), ("1", "succeeded"), ("3", "cancelled")],
+        lines=[
+            Line("a", 1, "begin"),
+            Line("c", 0, "cancelled"),
+            Line("a", 1, "tick"),
+            Line("d", 1, "begin"),
+            Line("a", 2, "begin"),
+            Line("a", 2, "end"),
+            Line("b", 1, "begin"),
+            Line("b", 1, "end"),
+        ],
+        records=[
+            Record("1", "a", "succeeded", 2, runs=[Run(1, "lost"), Run(2, "succeeded")]),
+            Record("2", "b", "succeeded", after=["a"], runs=[Run(1, "succeeded")]),
+            Record("3", "c", "cancelled", 0),
+            Record("4", "d", "failed", at_most_once=True, runs=[Run(1, "lost")]),
+        ],
+    )
+
+
+def test_a_good_history_breaks_nothing() -> None:
+    assert broken_promises(good()) == []
+
+
+def changed(place: int, **fields: object) -> Change:
+    def change(history: History) -> None:
+        history.records[place] = replace(history.records[place], **fields)  # type: ignore[arg-type]
+
+    return change
+
+
+def moved(source: int, target: int) -> Change:
+    return lambda history: history.lines.insert(target, history.lines.pop(source))
+
+
+def said(*line: Line) -> Change:
+    return lambda history: history.lines.extend(line)
+
+
+def both(*changes: Change) -> Change:
+    def change(history: History) -> None:
+        for one in changes:
+            one(history)
+
+    return change
+
+
+def without_record(place: int) -> Change:
+    def change(history: History) -> None:
+        del history.records[place]
+
+    return change
+
+
+def without_line(place: int) -> Change:
+    def change(history: History) -> None:
+        del history.lines[place]
+
+    return change
+
+
+BAD: dict[str, tuple[Change, str]] = {
+    "lost": (without_record(3), "d was accepted and is lost"),
+    "doubled": (
+        lambda h: h.records.append(Record("9", "c", "cancelled")),
+        "c was accepted once and is 2 jobs",
+    ),
+    "another id": (
+        lambda h: h.answered.append(("b", "7")),
+        "b was answered with 7 and is 2",
+    ),
+    "made up": (
+        lambda h: h.records.append(Record("9", "z", "cancelled")),
+        "z was submitted by nobody",
+    ),
+    "never ended": (changed(2, status="queued"), "c never ended: it is queued"),
+    "final changed": (
+        lambda h: h.seen.append(("1", "failed")),
+        "1 was succeeded and became failed",
+    ),
+    "final changed at the end": (changed(2, status="failed"), "3 was cancelled and became failed"),
+    "fences fall": (
+        changed(3, runs=[Run(2, "lost"), Run(1, "lost")]),
+        "d has fence 1 after 2",
+    ),
+    "fence of another": (changed(1, fence=5), "b says fence 5, its last run 1"),
+    "ran without a lease": (said(Line("d", 2, "begin")), "d ran under fence 2, which nobody"),
+    "ran twice on one lease": (said(Line("b", 1, "begin")), "b ran 2 times under fence 1"),
+    "started twice": (
+        both(
+            changed(3, runs=[Run(1, "lost"), Run(2, "lost")], fence=2),
+            said(Line("d", 2, "begin")),
+        ),
+        "d may start once and started 2 times",
+    ),
+    "overlap": (moved(2, 5), "a: fence 1 said 'tick' after 2 had begun"),
+    "success without an end": (
+        without_line(-1),
+        "b succeeded under fence 1 without having ended",
+    ),
+    "two successes": (
+        changed(0, runs=[Run(1, "succeeded"), Run(2, "succeeded")]),
+        "a succeeded, yet its runs are",
+    ),
+    "a success that does not count": (
+        changed(0, status="failed"),
+        "a succeeded under fence 2 but is failed",
+    ),
+    "ran after cancel": (said(Line("c", 1, "begin")), "c was cancelled and then said 'begin'"),
+    "skipped yet ran": (changed(3, status="skipped"), "d is skipped, yet it ran"),
+    "child first": (moved(6, 0), "b began before a had succeeded"),
+    "child of a failure": (
+        changed(0, status="failed", runs=[Run(1, "lost"), Run(2, "failed")]),
+        "b began before a had succeeded",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_broken_promise_is_named(name: str) -> None:
+    break_it, sentence = BAD[name]
+    history = good()
+    break_it(history)
+    assert any(sentence in broken for broken in broken_promises(history)), broken_promises(history)
