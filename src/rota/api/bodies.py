@@ -221,12 +221,14 @@ class QueryReader:
         self._lists: list[str] = []
         self._flags: list[str] = []
         self._times: list[str] = []
+        self._numbers: list[str] = []
         for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]
             options = list(_alternatives(field.type))
             for names, wanted in (
                 (self._lists, inspect.ListType),
                 (self._flags, inspect.BoolType),
                 (self._times, inspect.DateTimeType),
+                (self._numbers, inspect.IntType),
             ):
                 if any(isinstance(one, wanted) for one in options):
                     names.append(field.encode_name)
@@ -241,6 +243,8 @@ class QueryReader:
             if name in self._times:
                 # In a query "+" means a space: an offset that was not escaped has lost its sign.
                 value = _LOST_PLUS.sub(r"+\1", value)
+            if name in self._numbers and value.lower() == "null":
+                raise invalid(name, "expected a number")  # the converter takes it for "not given"
             if name in self._lists:
                 given.setdefault(name, []).append(value)
             elif name in given:

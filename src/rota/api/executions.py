@@ -8,12 +8,11 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Meta
 from starlette.requests import ClientDisconnect
 
 from rota.api.bodies import too_slow
 from rota.api.limits import ARTIFACT_BYTES_MAX, BODY_READ_S
-from rota.api.paging import Cursor, Limit, cut, read_id_cursor
+from rota.api.paging import Cursor, Limit, any_of, cut, read_id_cursor
 from rota.api.problems import GoneAwayError, invalid, not_found
 from rota.api.recall import expect
 from rota.api.routes import Call, NoQuery
@@ -178,6 +177,5 @@ def _states(text: str | None) -> tuple[ExecutionState, ...]:
     words = [word.strip() for word in (text or "").split(",")]
     try:
         return tuple(ExecutionState(word) for word in words if word)
-    except ValueError as error:
-        known = ", ".join(ExecutionState)
-        raise invalid("status", f"{error}: the statuses are {known}") from None
+    except ValueError:
+        raise invalid("status", f"some of {', '.join(ExecutionState)}, by commas") from None

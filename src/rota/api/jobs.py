@@ -10,7 +10,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS
-from rota.api.paging import Cursor, Limit, cut, make_cursor, read_id_cursor
+from rota.api.paging import Cursor, Limit, any_of, cut, make_cursor, read_id_cursor
 from rota.api.parts import Parts
 from rota.api.problems import invalid, not_found
 from rota.api.recall import (
@@ -238,9 +238,8 @@ def states_in(text: str | None) -> tuple[JobState, ...]:
     words = [word.strip() for word in (text or "").split(",")]
     try:
         return tuple(JobState(word) for word in words if word)
-    except ValueError as error:
-        known = ", ".join(JobState)
-        raise invalid("status", f"{error}: the statuses are {known}") from None
+    except ValueError:
+        raise invalid("status", f"some of {', '.join(JobState)}, by commas") from None
 
 
 def _label(text: str) -> tuple[str, str]:

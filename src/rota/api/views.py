@@ -209,9 +209,7 @@ def queue_view(glance: QueueGlance) -> QueueView:
 
 def why_view(job: JobRecord, explanation: Explanation) -> WhyView:
     """What keeps a job from running, the nearest cause first."""
-    causes = [
-        CauseView(one.code, one.message, _figures(one.figures)) for one in explanation.causes
-    ]
+    causes = [CauseView(one.code, one.message, _figures(one.figures)) for one in explanation.causes]
     first = causes[0] if causes else CauseView("free", "nothing keeps it: it starts next", {})
     return WhyView(
         job_id=job.id,

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from rota.api.ids import mint_session
 from rota.api.metrics import worker_status
-from rota.api.paging import Cursor, Limit, cut, read_cursor
+from rota.api.paging import Cursor, Limit, any_of, cut, read_cursor
 from rota.api.problems import GoneAwayError, invalid, not_found
 from rota.api.recall import expect, post
 from rota.api.routes import Call, NoQuery

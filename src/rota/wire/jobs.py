@@ -20,7 +20,7 @@ from rota.wire.limits import (
     NAME_CHARS_MAX,
     PRIORITY_MAX,
 )
-from rota.wire.units import ByteSize, Duration
+from rota.wire.units import ByteSize, Duration, SomeTime
 
 PLAIN = r"^[^\x00-\x1f\x7f-\x9f]*(?!\n)$"
 """No control characters: names are printed on terminals and pages.

@@ -1,0 +1,211 @@
+"""The whole scheduler against the naive model, decision by decision, on stories nobody thought of."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import run_state_machine_as_test
+
+from rota.core import ordering, placement
+from tests.core.naive_nouns import Job, Worker
+from tests.core.together import ENDS, Together
+
+T = TypeVar("T")
+
+QUEUES = ("default", "mail", "batch")
+SHAPES: tuple[dict[str, Any], ...] = (
+    {"cpu": 1, "gpu": 0, "capabilities": (), "queues": None},
+    {"cpu": 4, "gpu": 0, "capabilities": ("linux",), "queues": None},
+    {"cpu": 2, "gpu": 1, "capabilities": (), "queues": None},
+    {"cpu": 8, "gpu": 2, "capabilities": ("linux",), "queues": ("batch", "default")},
+)
+
+pick = st.integers(0, 1_000)
+priorities = st.sampled_from((0, 0, 0, 1, -1, 5))
+some_time = st.none() | st.integers(0, 30_000)
+terms = st.fixed_dictionaries(
+    {
+        "queue": st.sampled_from(QUEUES),
+        "priority": priorities,
+        "cpu": st.sampled_from((0, 0.5, 1, 1, 2, 4)),
+        "gpu": st.sampled_from((0, 0, 0, 0.5, 1)),
+        "capabilities": st.sampled_from(((), (), ("linux",))),
+        "key": st.sampled_from((None, None, "a", "b")),
+    }
+)
+LIMITS = {None: 1, "a": 1, "b": 2}
+spoken = st.sampled_from(("nothing said", "all", "none", "some"))
+
+
+def one_of(things: list[T], number: int) -> T:
+    return things[number % len(things)]
+
+
+class Stories(RuleBasedStateMachine):
+    """What people, workers and time do."""
+
+    few_classes = 256
+    few_open = 8
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(ordering, "CLASSES_KEPT", self.few_classes)
+        self.patch.setattr(placement, "FRESH_MAX", self.few_open)
+        self.both = Together()
+
+    def teardown(self) -> None:
+        self.patch.undo()
+
+    # Who is there
+
+    def jobs(self, *states: str) -> list[Job]:
+        return [job for job in self.both.model.jobs.values() if job.state in states]
+
+    def workers(self) -> list[Worker]:
+        return list(self.both.model.workers.values())
+
+    def names(self, worker: Worker, said: str) -> list[str] | None:
+        held = [one.job.id for one in self.both.model.held(worker)]
+        return {"nothing said": None, "all": held, "none": [], "some": held[::2]}[said]
+
+    # What people do
+
+    @initialize(count=st.integers(1, 4))
+    def some_workers(self, count: int) -> None:
+        for number in range(count):
+            self.both.register(f"w{number}", **SHAPES[number])
+            self.both.poll(self.workers()[-1], None, max_orders=3, wait_ms=5_000)
+
+    @rule(
+        asked=terms,
+        after=st.lists(
+            st.tuples(st.integers(0, 4), st.sampled_from(("succeeded", "finished", "failed"))),
+            max_size=2,
+            unique_by=lambda edge: edge[0],
+        ),
+        run_in=some_time,
+        expires_in=st.none() | st.integers(1, 40),
+        tries=st.sampled_from((1, 1, 2, 3)),
+        once=st.booleans(),
+    )
+    def submit(self, asked: dict[str, Any], **more: Any) -> None:
+        self.both.submit(**asked, limit=LIMITS[asked["key"]], **more)
+
+    @rule(asked=terms, count=st.integers(2, 6))
+    def submit_many(self, asked: dict[str, Any], count: int) -> None:
+        for _ in range(count):
+            self.both.submit(**asked, limit=LIMITS[asked["key"]])
+
+    @precondition(lambda self: self.jobs("pending", "queued"))
+    @rule(number=pick, asked=terms, run_in=some_time)
+    def update(self, number: int, asked: dict[str, Any], run_in: int | None) -> None:
+        job = one_of(self.jobs("pending", "queued"), number)
+        self.both.update(job, **asked, limit=LIMITS[asked["key"]], run_in=run_in)
+
+    @precondition(lambda self: self.jobs("pending", "queued", "running", "cancelling"))
+    @rule(number=pick)
+    def cancel(self, number: int) -> None:
+        self.both.cancel(one_of(self.jobs("pending", "queued", "running", "cancelling"), number))
+
+    @precondition(lambda self: self.jobs("failed", "cancelled", "skipped", "expired"))
+    @rule(number=pick)
+    def retry(self, number: int) -> None:
+        self.both.retry(one_of(self.jobs("failed", "cancelled", "skipped", "expired"), number))
+
+    @rule(
+        name=st.sampled_from(QUEUES),
+        priority=st.sampled_from((0, 0, 3)),
+        max_workers=st.sampled_from((None, None, 1, 2)),
+        paused=st.sampled_from((False, False, True)),
+        rate=st.sampled_from((None, None, (1, 3_000), (3, 7_000))),
+    )
+    def queue(self, **settings_: Any) -> None:
+        self.both.queue(**settings_)
+
+    # What workers do
+
+    @rule(number=st.integers(0, 12))
+    def register(self, number: int) -> None:
+        self.both.register(f"w{number}", **SHAPES[number % len(SHAPES)])
+
+    @rule(
+        number=pick,
+        said=spoken,
+        max_orders=st.sampled_from((1, 2, 10)),
+        wait_ms=st.sampled_from((0, 2_000, 5_000)),
+        stale=st.booleans(),
+        reports=st.lists(st.sampled_from(sorted(ENDS)), max_size=2),
+    )
+    def poll(self, number: int, said: str, reports: list[str], **more: Any) -> None:
+        worker = one_of(self.workers(), number)
+        held = [one.job for one in self.both.model.held(worker)]
+        done = list(zip(held, reports, strict=False))
+        self.both.poll(worker, self.names(worker, said), done=done, **more)
+
+    @rule(number=pick)
+    def everybody_polls(self, number: int) -> None:
+        for worker in self.workers():
+            self.both.poll(worker, self.names(worker, "all"), max_orders=4, wait_ms=5_000)
+
+    @rule(number=pick, said=spoken)
+    def beat(self, number: int, said: str) -> None:
+        worker = one_of(self.workers(), number)
+        self.both.beat(worker, self.names(worker, said))
+
+    @precondition(lambda self: self.jobs("running", "cancelling"))
+    @rule(number=pick, how=st.sampled_from(sorted(ENDS)))
+    def complete(self, number: int, how: str) -> None:
+        self.both.complete(one_of(self.jobs("running", "cancelling"), number), how)
+
+    @rule(number=pick)
+    def drain(self, number: int) -> None:
+        worker = one_of(self.workers(), number)
+        if worker.state != "offline":
+            self.both.drain(worker)
+
+    @rule(number=pick)
+    def leave(self, number: int) -> None:
+        self.both.leave(one_of(self.workers(), number))
+
+    # What nobody does
+
+    @rule(ms=st.sampled_from((1, 500, 3_000, 9_000, 20_000)))
+    def time_passes(self, ms: int) -> None:
+        self.both.advance(ms)
+
+    @rule()
+    def restart(self) -> None:
+        self.both.restart()
+
+    @invariant()
+    def why_agrees(self) -> None:
+        self.both.check_why()
+
+
+class CrampedStories(Stories):
+    """The same with class numbers used again and workers kept in heaps all the time."""
+
+    few_classes = 2
+    few_open = 0
+
+
+EVERYDAY = settings(max_examples=40, stateful_step_count=40)
+LONG = settings(max_examples=1_500, stateful_step_count=70)
+
+
+@pytest.mark.parametrize("stories", [Stories, CrampedStories])
+def test_the_scheduler_decides_what_the_naive_model_decides(stories: type[Stories]) -> None:
+    run_state_machine_as_test(stories, settings=EVERYDAY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stories", [Stories, CrampedStories])
+def test_the_scheduler_decides_what_the_naive_model_decides_for_long(
+    stories: type[Stories],
+) -> None:
+    run_state_machine_as_test(stories, settings=LONG)
