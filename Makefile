@@ -87,7 +87,7 @@ quick: $(VENV)/.product $(VENV)/.test ## The tests that start no process
 	$(PYTEST) -q -n $(JOBS) -m "$(QUICK)" $(ARGS)
 
 .PHONY: test
-test: $(VENV)/.product $(VENV)/.test ## The everyday suite; installs what it needs
+test: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## The everyday suite; installs what it needs
 	$(PYTEST) -q -n $(JOBS) -m "$(EVERYDAY)" $(ARGS)
 
 .PHONY: chaos

@@ -53,14 +53,17 @@ class Fleet:
         for name in self._names:
             self._take(self.turn([self._poll(name, ())]).answers)
 
-    def decide(self, decisions: int) -> int:
+    def decide(self, decisions: int, in_a_turn: int = 1) -> int:
         """Goes on until so many jobs have been placed; answers how many."""
         made = 0
         while made < decisions:
-            done = self._running.popleft()
             self.now += 1
-            events = [self._poll(done.worker_id, (done,)), self.submit(1)]
-            made += self._take(self.turn(events).answers)
+            done: dict[WorkerId, list[Execution]] = {}
+            for _ in range(in_a_turn):
+                execution = self._running.popleft()
+                done.setdefault(execution.worker_id, []).append(execution)
+            events: list[AnyInput] = [self._poll(name, ended) for name, ended in done.items()]
+            made += self._take(self.turn([*events, self.submit(in_a_turn)]).answers)
         return made
 
     def submit(self, count: int) -> Submit:

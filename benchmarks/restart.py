@@ -1,7 +1,7 @@
 """How long a server takes to be ready again with many jobs waiting, and the memory it then has.
 
 The jobs come in over HTTP. Ready is: from the start of the process until `/readyz` says ok. The
-system's file cache is warm, as it is after a crash of the process, but not after one of the machine.
+system's file cache is warm, as it is after a crash of the process but not of the machine.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ def measure(scale: Scale) -> Iterator[Row]:
         empty = [_ready(cell) for _ in range(scale.repeats)]
         empty_rss = cell.rss
         filling = run(_fill(cell, waiting))
+        run(_settled(cell))
         ready = [_ready(cell) for _ in range(scale.repeats)]
         loaded_rss = cell.rss
         run(_fill(cell, BATCH * scale.of(4, 1)))
-        cell.kill()
+        cell.kill()  # what was answered is in the journal, and most of it not yet in the tables
         killed = [_ready(cell)]
         cell.stop()
     setting = f"{count(waiting)} waiting"
@@ -59,6 +60,9 @@ async def _answering(cell: Cell) -> None:
 
 async def _fill(cell: Cell, total: int) -> float:
     async with lanes(cell, 2) as opened:
-        rate = total / await pour(opened, NOOP, total, BATCH)
-        await folded(opened[0])
-        return rate
+        return total / await pour(opened, NOOP, total, BATCH)
+
+
+async def _settled(cell: Cell) -> None:
+    async with lanes(cell, 1) as (lane,):
+        await folded(lane)

@@ -21,9 +21,7 @@ def measure(scale: Scale) -> Iterator[Row]:
         one = run(_rates(cell, (1, scale.of(1_000, 200), 1), scale))
     yield Row("submit", "single calls, 1 connection", one, "jobs/s", "each waits for its own sync")
     yield Row("submit", f"single calls, {CONNECTIONS} connections", singles, "jobs/s")
-    yield Row(
-        "submit", f"batches of {BATCH:,}, {BATCH_CONNECTIONS} connections", batches, "jobs/s"
-    )
+    yield Row("submit", f"batches of {BATCH:,}, {BATCH_CONNECTIONS} connections", batches, "jobs/s")
 
 
 async def _rates(cell: Cell, load: tuple[int, int, int], scale: Scale) -> list[float]:

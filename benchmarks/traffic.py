@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 NOOP = {"name": "noop", "task": {"kind": "noop"}}
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
-SETTLE_S_MAX = 600
+SETTLE_S_MAX = 120
 LOOK_S = 0.01
 """Between two looks at whether all is done; the figure is this much too low at most."""
 

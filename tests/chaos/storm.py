@@ -62,8 +62,8 @@ class Storm:
         finally:
             self._calm.set()
             thread.join()
-        if self._trouble:
-            raise self._trouble[0]
+            if self._trouble:  # why the load failed, if it did
+                raise self._trouble[0]
         self._client.wait_all(self._ids.values(), timeout_s=PATIENCE_S)
         self._collect()
         return self.history

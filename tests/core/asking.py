@@ -7,6 +7,7 @@ from typing import Any
 
 from rota.core.inputs import NewJob
 from rota.core.model import (
+    Backoff,
     Concurrency,
     Dependency,
     Instant,
@@ -95,5 +96,5 @@ def job(job_id: str, **asked: Any) -> NewJob:
 
 def retries(count: int, **policy: Any) -> RetryPolicy:
     """So many tries; a fixed second apart and without jitter unless said otherwise."""
-    plain = {"backoff": "fixed", "delay_ms": SECOND, "jitter": 0.0}
+    plain = {"backoff": Backoff.FIXED, "delay_ms": SECOND, "jitter": 0.0}
     return RetryPolicy(max_attempts=count, **{**plain, **policy})

@@ -162,15 +162,11 @@ class Stories(RuleBasedStateMachine):
     def complete(self, number: int, how: str) -> None:
         self.both.complete(one_of(self.jobs("running", "cancelling"), number), how)
 
-    @rule(number=pick)
-    def drain(self, number: int) -> None:
-        worker = one_of(self.workers(), number)
-        if worker.state != "offline":
-            self.both.drain(worker)
-
-    @rule(number=pick)
-    def leave(self, number: int) -> None:
-        self.both.leave(one_of(self.workers(), number))
+    @precondition(lambda self: self.jobs("running"))
+    @rule(how=st.sampled_from(("succeeded", "failed")))
+    def everything_ends(self, how: str) -> None:
+        for job in self.jobs("running"):
+            self.both.complete(job, how)
 
     # What nobody does
 
@@ -178,9 +174,15 @@ class Stories(RuleBasedStateMachine):
     def time_passes(self, ms: int) -> None:
         self.both.advance(ms)
 
-    @rule()
-    def restart(self) -> None:
-        self.both.restart()
+    @rule(number=pick, what=st.sampled_from(("restart", "drain", "leave")))
+    def trouble(self, number: int, what: str) -> None:
+        worker = one_of(self.workers(), number)
+        if what == "restart":
+            self.both.restart()
+        elif what == "leave":
+            self.both.leave(worker)
+        elif worker.state != "offline":
+            self.both.drain(worker)
 
     @invariant()
     def why_agrees(self) -> None:

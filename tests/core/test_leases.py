@@ -179,6 +179,18 @@ def test_an_order_whose_answer_was_lost_is_given_again() -> None:
     assert world.take(names=["a"]) == []
 
 
+def test_naming_what_is_over_does_not_hide_an_order_that_was_lost() -> None:
+    world = World()
+    world.register()
+    world.submit("over")
+    run(world, "over")
+    over = world.execution("over").id
+    world.complete("over")
+    world.submit("a")
+    run(world, "a")
+    assert world.take(names=[over]) == ["a"]
+
+
 def test_an_order_is_not_given_again_to_a_worker_that_does_not_say_what_it_runs() -> None:
     world = World()
     world.register()

@@ -93,6 +93,18 @@ def test_a_worker_that_never_comes_back_after_a_restart_loses_what_it_had() -> N
     assert (world.state("a"), world.life("a").losses) == (JobState.QUEUED, 1)
 
 
+def test_a_job_that_ran_through_a_restart_and_was_lost_still_expires() -> None:
+    world = World()
+    world.register()
+    world.submit("a", expires_at=world.now + 60 * SECOND)
+    run(world, "a")
+    world.restart()
+    world.advance(30 * SECOND)
+    assert world.state("a") is JobState.QUEUED
+    world.advance(30 * SECOND)
+    assert world.state("a") is JobState.EXPIRED
+
+
 def test_a_job_that_was_to_be_tried_again_while_nobody_was_there_is_released() -> None:
     world = World()
     world.register()

@@ -100,6 +100,18 @@ def test_what_a_worker_held_is_still_its_own_after_it_registered_again() -> None
     assert world.state("a") is JobState.SUCCEEDED
 
 
+def test_a_worker_that_registers_over_and_over_does_not_keep_what_it_never_names() -> None:
+    world = World()
+    world.register()
+    world.submit("a")
+    run(world, "a")
+    world.beat(names=["a"])
+    for number in range(10):
+        world.advance(5 * SECOND)
+        world.register(session=f"crashed-{number}")
+    assert (world.state("a"), world.life("a").losses) == (JobState.QUEUED, 1)
+
+
 def test_an_at_most_once_job_is_not_given_again_to_a_worker_that_was_started_anew() -> None:
     """It may have begun before its worker died: only the same run of it could know."""
     world = World()

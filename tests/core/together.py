@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from rota.core.inputs import Drain, Leave, Tick
 from rota.core.lifecycle import EXECUTION_FINAL
-from rota.core.model import JobId, RateLimit, WorkerId
+from rota.core.model import JobId, RateLimit, Semantics, WorkerId
 from tests.core.asking import NOON, retries
 from tests.core.naive import FINAL, Naive
 from tests.core.naive_nouns import Job, Poll, Queue, Worker
@@ -22,7 +22,7 @@ ENDS = {
     "timed_out": ("timed_out", {}),
     "cancelled": ("cancelled", {}),
 }
-SEMANTICS = {True: "at_most_once", False: "at_least_once"}
+SEMANTICS = {True: Semantics.AT_MOST_ONCE, False: Semantics.AT_LEAST_ONCE}
 
 
 class Together:
@@ -59,11 +59,11 @@ class Together:
             )
             for record in self.world.ledger.jobs.values()
         }
-        assert told == {job.id: self.expected(job) for job in self.model.jobs.values()}
+        same(told, {job.id: self.expected(job) for job in self.model.jobs.values()})
         given = {number: self.world.orders(number) for number in self.world.answers}
-        assert given == self.model.answers
+        same(given, self.model.answers)
         states = {worker.id: worker.state.value for worker in self.world.ledger.workers.values()}
-        assert states == {worker.id: worker.state for worker in self.model.workers.values()}
+        same(states, {worker.id: worker.state for worker in self.model.workers.values()})
         due = self.model.next_due()
         ticks_at = self.world.scheduler.next_due()
         assert due is None or (ticks_at is not None and ticks_at <= due), "it would be late"
@@ -267,3 +267,11 @@ class Together:
         self.model.now = self.world.now
         self.model.restart()
         self.both(lambda: None)
+
+
+def same(told: Mapping[Any, object], expected: Mapping[Any, object]) -> None:
+    """Fails with what differs, and only that."""
+    for key in {**told, **expected}:
+        assert told.get(key) == expected.get(key), (
+            f"{key}: the scheduler says {told.get(key)}, the model {expected.get(key)}"
+        )

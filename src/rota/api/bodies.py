@@ -24,6 +24,7 @@ _PATH = re.compile(r"^(?P<text>.*) - at (?:`key` in )?`\$?(?P<path>.*)`$", re.DO
 _QUOTED = re.compile(r"`([^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[[^\]]*\]")
 _LOST_PLUS = re.compile(r" (\d\d:\d\d)$")
+_DATED = re.compile(r"\d{4}-")
 _UNKNOWN = "Object contains unknown field "
 _MISSING = "Object missing required field "
 _KINDS_TO_COME = ("python", "http", "container", "bundle")
@@ -237,14 +238,7 @@ class QueryReader:
         """The struct; a parameter without a value counts as not given (a flag: as true)."""
         given: dict[str, Any] = {}
         for name, text in _pairs(query):
-            value = text
-            if not value and name in self._flags:
-                value = "true"
-            if name in self._times:
-                # In a query "+" means a space: an offset that was not escaped has lost its sign.
-                value = _LOST_PLUS.sub(r"+\1", value)
-            if name in self._numbers and value.lower() == "null":
-                raise invalid(name, "expected a number")  # the converter takes it for "not given"
+            value = self._mend(name, text)
             if name in self._lists:
                 given.setdefault(name, []).append(value)
             elif name in given:
@@ -255,6 +249,19 @@ class QueryReader:
             return msgspec.convert(given, self._kind, strict=False, dec_hook=dec_hook)
         except msgspec.ValidationError as error:
             raise explain(error, self._kind) from None
+
+    def _mend(self, name: str, value: str) -> str:
+        """What was meant; refuses what the converter would read as something else."""
+        if not value and name in self._flags:
+            return "true"
+        if value and name in self._times:
+            # In a query "+" means a space: an offset that was not escaped has lost its sign.
+            value = _LOST_PLUS.sub(r"+\1", value)
+            if not _DATED.match(value):  # a bare number would be seconds since 1970
+                raise invalid(name, "not a time: write it like 2026-01-31T09:00:00Z")
+        if name in self._numbers and value.lower() == "null":
+            raise invalid(name, "expected a number")  # it would count as not given
+        return value
 
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:

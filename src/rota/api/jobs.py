@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -42,6 +42,8 @@ from rota.wire.jobs import (
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.units import to_instant
 
+Label: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": "^[^:]+:"})]
+
 
 class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which jobs to list."""
@@ -51,7 +53,7 @@ class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
     queue: str | None = None
     tenant: str | None = None
     name: str | None = None
-    label: Annotated[list[str], Meta(description="`key:value`; may repeat: all of them.")] = []
+    label: Annotated[list[Label], Meta(description="`key:value`; may repeat: all of them.")] = []
     created_after: Moment | None = None
     created_before: Moment | None = None
     limit: Limit = PAGE_ITEMS_DEFAULT

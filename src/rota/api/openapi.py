@@ -11,12 +11,14 @@ import msgspec
 from rota.api import examples
 from rota.api.problems import TITLES, TYPE_PREFIX
 from rota.api.routes import JSON, NoQuery, Operation
+from rota.wire.jobs import QueueName
 from rota.wire.limits import KEY_CHARS_MAX
 from rota.wire.problems import MEDIA_TYPE, Problem
 from rota.wire.units import schema_hook
 
 Document = dict[str, Any]
 
+_QUEUE_NAME = msgspec.json.schema(QueueName)
 _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)}")
 _WHEN: dict[int, str] = {
@@ -113,12 +115,13 @@ def _describe(operation: Operation, components: Document) -> Document:
 def _path_parameters(operation: Operation) -> Iterator[Document]:
     for name in _PARAMETER.findall(operation.path):
         file = name == "name" and "artifacts" in operation.path
+        queue = name == "name" and not file
         example = examples.ARTIFACT["name"] if file else examples.PARAMETERS[name]
         yield {
             "name": name,
             "in": "path",
             "required": True,
-            "schema": {"type": "string", "minLength": 1},
+            "schema": _QUEUE_NAME if queue else {"type": "string", "minLength": 1},
             "example": example,
         }
 

@@ -47,6 +47,8 @@ from rota.core.timers import Alarm
 def register(t: Tables, event: Register, now: Instant) -> WorkerAnswer:
     """A worker comes, or comes again; the newer registration speaks for it."""
     known = t.fleet.workers.get(event.worker_id)
+    # Whose leases are looked at already must not put that off by registering again.
+    is_watched = known is not None and known.worker.state is not WorkerState.OFFLINE
     if known is None and len(t.fleet.workers) >= WORKERS_MAX:
         raise TooMuch(f"there are {WORKERS_MAX} workers already")
     worker = Worker(
@@ -69,7 +71,8 @@ def register(t: Tables, event: Register, now: Instant) -> WorkerAnswer:
         t.fleet.reshape(cell, worker)
     t.put_worker(cell, worker)
     cell.last_seen = now
-    _watch(t, cell, lease_until(t, now))
+    if not is_watched:
+        _watch(t, cell, lease_until(t, now))
     return WorkerAnswer(worker)
 
 
@@ -158,7 +161,7 @@ def _deliver_owed(
 ) -> None:
     """Hands out what the worker should have and, by its own word, has not."""
     owed = list(worker.undelivered)
-    if named is not None and len(named) < len(worker.held):
+    if named is not None:
         has = {report.execution_id: None for report in named}
         owed.extend(
             execution_id

@@ -65,10 +65,10 @@ def _resume(t: Tables, execution: Execution, now: Instant) -> None:
 
 
 def _rejoin(t: Tables, cell: JobCell, now: Instant) -> None:
-    if cell.life.state not in (JobState.PENDING, JobState.QUEUED):
-        return
     if cell.spec.expires_at is not None:
         t.timers.set(cell.spec.expires_at, Alarm.JOB, cell.id)
+    if cell.life.state not in (JobState.PENDING, JobState.QUEUED):
+        return
     for dependency in cell.spec.dependencies if cell.life.reason == FOR_JOBS else ():
         # Upstream jobs that are gone have ended in a way it accepts, or it would have been skipped.
         # Nor does a job that waits for them no longer wait again for one that was started over.

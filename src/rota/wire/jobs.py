@@ -59,6 +59,7 @@ Status: TypeAlias = Literal[
 ]
 When: TypeAlias = Literal["succeeded", "finished", "failed"]
 EnvText: TypeAlias = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
+PROGRAM = {"type": "string", "pattern": r"^[^\x00]+$"}
 
 
 class Command(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="command"):
@@ -70,7 +71,7 @@ class Command(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag=
             min_length=1,
             max_length=10_000,
             examples=[["python3", "bill.py", "42"]],
-            extra_json_schema={"prefixItems": [{"minLength": 1}]},
+            extra_json_schema={"prefixItems": [PROGRAM]},
         ),
     ]
     env: dict[Annotated[str, Meta(min_length=1, pattern=r"^[^\x00=]+$")], EnvText] = {}

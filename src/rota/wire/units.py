@@ -151,13 +151,13 @@ def enc_hook(value: object) -> Any:
 def schema_hook(kind: type) -> dict[str, Any]:
     """What the OpenAPI document says of the types above."""
     if kind is Duration:
-        pattern = r"^\s*\d+(\.\d+)?\s*(ms|s|m|h|d|w)(\s*\d+(\.\d+)?\s*(ms|s|m|h|d|w))*\s*$"
+        part = r"\d+(\.\d+)?\s*(ms|s|m|h|d|w)"
         return {
             "description": 'seconds, or text such as "90s", "5m", "1h30m"',
             "examples": ["5m"],
             "anyOf": [
                 {"type": "number", "minimum": 0, "maximum": DURATION_MS_MAX // 1000},
-                {"type": "string", "maxLength": 16, "pattern": pattern},
+                _text(rf"^\s*(\d+(\.\d+)?|{part}(\s*{part})*)\s*$"),
             ],
         }
     if kind is ByteSize:
@@ -166,10 +166,14 @@ def schema_hook(kind: type) -> dict[str, Any]:
             "examples": ["256MiB"],
             "anyOf": [
                 {"type": "number", "minimum": 0, "maximum": BYTES_MAX},
-                {"type": "string", "pattern": r"^\d{1,9}([KMGkmg]i?B)?$"},
+                _text(r"^\s*\d+(\.\d+)?\s*([kKmMgGtTpP][iI]?[bB]?|[bB])?\s*$"),
             ],
         }
     raise NotImplementedError(kind)
+
+
+def _text(pattern: str) -> dict[str, Any]:
+    return {"type": "string", "maxLength": _TEXT_CHARS_MAX, "pattern": pattern}
 
 
 ENCODER = msgspec.json.Encoder(enc_hook=enc_hook)

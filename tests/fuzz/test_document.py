@@ -1,0 +1,88 @@
+"""Requests made up from the OpenAPI document: the server keeps to it, and never fails.
+
+The short run goes through every example and every corner of every schema, one by one; the long one
+adds chance, and chains of calls that hand each other ids.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.process.cell import Cell, until
+
+pytest.importorskip("schemathesis", reason="make fuzz installs it")
+
+ROOT = Path(__file__).parents[2]
+REPLACED = "positive_data_acceptance,negative_data_rejection"
+"""The checks of tests/fuzz/checks.py ask these where they apply."""
+AT_ONCE = 4
+"""Requests that wait for something do not hold the others up."""
+SHORT_SEED = 1
+LONG_EXAMPLES = 60
+ENDLESS = "/stream"
+"""Each look at it lasts seconds; the short run looks often enough."""
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Iterator[Cell]:
+    """A server whose polls are short, so that they do not hold the run up."""
+    with Cell(tmp_path, lease_ttl="1s") as one:
+        one.up()
+        yield one
+
+
+def an_execution(cell: Cell) -> str:
+    """The id of one, since no call makes one by itself."""
+    http = cell.http()
+    http.post("/jobs", json={"name": "fuzzed", "task": {"kind": "noop"}})
+    spec = {"name": "fuzzer", "resources": {"cpu": 4}}
+    worker = http.post("/workers/register", json=spec).json()["worker_id"]
+    path, poll = f"/workers/{worker}/lease", {"max": 1, "wait": "1s"}
+    orders = until(lambda: http.post(path, json=poll).json()["executions"], "an order")
+    return str(orders[0]["execution_id"])
+
+
+def fuzz(cell: Cell, seed: int, *more: str) -> None:
+    """Runs schemathesis; what it found is the message."""
+    config = cell.folder / "schemathesis.toml"
+    config.write_text(f'[parameters]\n"path.execution_id" = "{an_execution(cell)}"\n')
+    args = [
+        *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(config)),
+        *("run", f"{cell.url}/openapi.json", "--header", f"Authorization: Bearer {cell.token}"),
+        *("--exclude-checks", REPLACED, "--seed", str(seed), "--no-color"),
+        *("--workers", str(AT_ONCE), *more),
+    ]
+    env = {"PYTHONPATH": str(ROOT), "SCHEMATHESIS_HOOKS": "tests.fuzz.checks"}
+    done = subprocess.run(
+        args, cwd=cell.folder, env={**os.environ, **env}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"seed {seed}\n{done.stdout[-20_000:]}\n{done.stderr[-2_000:]}"
+    assert_unharmed(cell)
+
+
+def assert_unharmed(cell: Cell) -> None:
+    """Nothing broke inside, and all that was accepted can be loaded again."""
+    assert "Traceback" not in cell.server.text()
+    assert '"error"' not in cell.server.text()
+    cell.server.kill()
+    cell.up()
+    assert cell.client().ready().status == "ok"
+
+
+@pytest.mark.process
+def test_every_corner_of_the_document_is_as_it_says(cell: Cell) -> None:
+    fuzz(cell, SHORT_SEED, "--phases", "examples,coverage")
+
+
+@pytest.mark.fuzz
+def test_chance_finds_no_fault(cell: Cell) -> None:
+    seed = int(os.environ.get("ROTA_FUZZ_SEED", secrets.randbelow(1_000_000_000)))
+    examples = ("--max-examples", str(LONG_EXAMPLES))
+    fuzz(cell, seed, "--phases", "fuzzing,stateful", *examples, "--exclude-path", ENDLESS)
