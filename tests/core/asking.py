@@ -55,9 +55,7 @@ def dependencies(after: Iterable[Any]) -> tuple[Dependency, ...]:
 def spec(**asked: Any) -> Spec:
     """A job's spec; one cpu and nothing else unless said otherwise."""
     amounts = {
-        kind: asked.pop(kind)
-        for kind in ("memory", "storage", "gpu", "custom")
-        if kind in asked
+        kind: asked.pop(kind) for kind in ("memory", "storage", "gpu", "custom") if kind in asked
     }
     needs = Needs(
         resources(cpu=asked.pop("cpu", 1), **amounts),

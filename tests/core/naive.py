@@ -231,7 +231,7 @@ class Naive:
     def hear(self, worker: Worker) -> None:
         worker.seen = self.now
         if worker.state == "offline":
-            worker.state = "online"
+            worker.state, worker.look_at = "online", self.now + LEASE
 
     def renew(self, worker: Worker, names: list[str] | None) -> None:
         for one in self.held(worker):
@@ -267,7 +267,7 @@ class Naive:
         A job that waits for others waits again for those of them that were started over.
         """
         for worker in self.workers.values():
-            worker.poll, worker.seen = None, self.now
+            worker.poll, worker.seen, worker.look_at = None, self.now, self.now + LEASE
         for one in self.tries.values():
             one.lease, one.told = self.now + LEASE, False
         for queue in self.queues.values():
@@ -297,12 +297,20 @@ class Naive:
             for one in self.held(worker):
                 if one.lease <= self.now:
                     self.lose(one)
-            silent = worker.seen + LEASE <= self.now and worker.state != "offline"
-            if silent and not self.held(worker):
-                self.close(worker)
-                worker.state = "offline"
+            if worker.state != "offline" and worker.look_at <= self.now:
+                self.look_at(worker)
             if worker.poll is not None and worker.poll.until <= self.now:
                 worker.poll.answer = True
+
+    def look_at(self, worker: Worker) -> None:
+        """One that is silent and holds nothing is gone; others are looked at again later."""
+        marks = [worker.seen + LEASE, *(one.lease for one in self.held(worker))]
+        later = [mark for mark in marks if mark > self.now]
+        if later:
+            worker.look_at = min(later)
+        else:
+            self.close(worker)
+            worker.state = "offline"
 
     def finish_turn(self) -> None:
         """Ready jobs and waiting workers are brought together, and polls answered."""
@@ -328,8 +336,8 @@ class Naive:
         for worker in self.workers.values():
             if worker.poll is not None:
                 times.append(worker.poll.until)
-            if worker.state != "offline" and not self.held(worker):
-                times.append(worker.seen + LEASE)
+            if worker.state != "offline":
+                times.append(worker.look_at)
         return min(times, default=None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+
 @dataclass
 class Job:
     """A job, whatever became of it."""
@@ -74,6 +75,8 @@ class Worker:
     queues: tuple[str, ...] | None
     seen: int
     registered_at: int
+    look_at: int
+    """When it is next looked at whether it is still there."""
     state: str = "online"
     poll: Poll | None = None
 

@@ -1,4 +1,4 @@
-"""The whole scheduler against the naive model, decision by decision, on stories nobody thought of."""
+"""The scheduler against the naive model, decision by decision, on stories nobody thought of."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from rota.core import ordering, placement
 from tests.core.naive_nouns import Job, Worker
@@ -196,8 +202,8 @@ class CrampedStories(Stories):
     few_open = 0
 
 
-EVERYDAY = settings(max_examples=40, stateful_step_count=40)
-LONG = settings(max_examples=1_500, stateful_step_count=70)
+EVERYDAY = settings(max_examples=120, stateful_step_count=50)
+LONG = settings(max_examples=2_000, stateful_step_count=80)
 
 
 @pytest.mark.parametrize("stories", [Stories, CrampedStories])

@@ -125,9 +125,7 @@ def test_a_decision_costs_the_same_whatever_waits(monkeypatch: Any) -> None:
     for waiting in (10, 1_000, 30_000):
         world = World(checked=False)
         world.register()
-        world.submit_all(
-            [job(f"j{n}", priority=n % 7, cpu=1 + n % 3) for n in range(waiting)]
-        )
+        world.submit_all([job(f"j{n}", priority=n % 7, cpu=1 + n % 3) for n in range(waiting)])
         with monkeypatch.context() as patch:
             counting = Counting(patch)
             costs[waiting] = max(cost_of_a_decision(world, counting) for _ in range(5))

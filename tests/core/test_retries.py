@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.model import Backoff, JobId, JobState, RetryPolicy
-from rota.core.retry import delay_ms
+from rota.core.model import Backoff, JobId, JobState, RetryPolicy, Semantics
+from rota.core.retry import TRY_AT_ONCE, delay_ms
 from tests.core.asking import SECOND, retries
 from tests.core.world import World, run
 
@@ -139,3 +139,11 @@ def test_a_success_has_no_reason_and_its_progress_is_whole() -> None:
     life = world.life("a")
     assert (life.state, life.reason, life.result) == (JobState.SUCCEEDED, "", b'"done"')
     assert life.progress is None, "it never spoke of progress"
+
+
+def test_an_at_most_once_job_has_no_second_try_whatever_its_policy_says() -> None:
+    world = tried_once(retry=retries(5), semantics=Semantics.AT_MOST_ONCE)
+    world.complete("a", "failed", exit_code=TRY_AT_ONCE)
+    world.advance(20 * SECOND)
+    life = world.life("a")
+    assert (life.state, life.reason, life.fence) == (JobState.FAILED, "exit_code", 1)

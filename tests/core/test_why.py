@@ -28,9 +28,7 @@ def test_a_job_that_no_worker_could_ever_run_is_told_apart_with_figures() -> Non
     world.submit("a", cpu=64)
     (cause,) = world.why("a").causes
     assert cause.code == "impossible"
-    assert cause.message == (
-        "no worker could ever run this: asks 64 cpu, the largest has 8 cpu"
-    )
+    assert cause.message == ("no worker could ever run this: asks 64 cpu, the largest has 8 cpu")
     assert cause.figures["failing"] == {"cpu": 2}
     assert cause.figures["workers"] == 2
 
@@ -140,9 +138,7 @@ def test_a_key_says_who_holds_it_and_how_many_are_before() -> None:
         world.submit(name, key="customer-42")
     code, message = first(world, "c")
     assert code == "concurrency"
-    assert message == (
-        "key 'customer-42' allows 1 at once and 1 hold it; 1 wait before this one"
-    )
+    assert message == ("key 'customer-42' allows 1 at once and 1 hold it; 1 wait before this one")
 
 
 def test_room_without_a_poll_and_the_line_before_it_are_said() -> None:

@@ -177,9 +177,7 @@ def test_a_forgotten_worker_that_registers_in_the_turn_that_forgets_it_is_known(
     world.submit("a")
     world.step(Leave(worker_id=W1))
     world.now += OFFLINE_KEPT_MS
-    world.step(
-        Register(worker_id=W1, session="s2", name="w1", capacity=resources(cpu=4))
-    )
+    world.step(Register(worker_id=W1, session="s2", name="w1", capacity=resources(cpu=4)))
     assert W1 in world.ledger.workers
     run(world, "a")
     world.restart()

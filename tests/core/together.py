@@ -10,7 +10,7 @@ from rota.core.inputs import Drain, Leave, Tick
 from rota.core.lifecycle import EXECUTION_FINAL
 from rota.core.model import JobId, RateLimit, Semantics, WorkerId
 from tests.core.asking import NOON, retries
-from tests.core.naive import FINAL, Naive
+from tests.core.naive import FINAL, LEASE, Naive
 from tests.core.naive_nouns import Job, Poll, Queue, Worker
 from tests.core.world import World
 
@@ -165,12 +165,13 @@ class Together:
             now = self.model.now
             if known is not None:
                 self.model.close(known)
-                known.state, known.seen, known.registered_at = "online", now, now
+                self.model.hear(known)
+                known.state, known.registered_at = "online", now
                 return
             cpu, gpu = round(has["cpu"] * 1000), round(has["gpu"] * 1000)
             rank = len(self.model.workers)
-            worker = Worker(name, rank, cpu, gpu, has["capabilities"], has["queues"], now, now)
-            self.model.workers[name] = worker
+            what = (name, rank, cpu, gpu, has["capabilities"], has["queues"])
+            self.model.workers[name] = Worker(*what, now, now, now + LEASE)
 
         self.both(act)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
 
+from rota.api.limits import HEAD_S_MAX
 from tests.fuzz.raw import Raw
 from tests.process.cell import Cell, until
 
@@ -22,17 +22,23 @@ STREAMS = 50
 NOOP = b'{"name": "n", "task": {"kind": "noop"}}'
 
 
-@pytest.fixture
-def cell(tmp_path: Path) -> Iterator[Cell]:
-    """A server that must be as well after the test as before."""
-    with Cell(tmp_path) as one:
+@pytest.fixture(scope="module")
+def sufferer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cell, int]]:
+    """One server for all of it, and what memory it needed at first."""
+    with Cell(tmp_path_factory.mktemp("hostile")) as one:
         one.up()
-        assert one.client().submit({"name": "warm", "task": {"kind": "noop"}}).status == "queued"
-        before = memory(one)
-        yield one
-        assert one.client().submit({"name": "after", "task": {"kind": "noop"}}).status == "queued"
-        assert memory(one) - before < GROWTH_MAX
-        assert "Traceback" not in one.server.text()
+        assert one.client().submit({"name": "warm", "task": {"kind": "noop"}}).job_id
+        yield one, memory(one)
+
+
+@pytest.fixture
+def cell(sufferer: tuple[Cell, int]) -> Iterator[Cell]:
+    """It must be as well after each test as before."""
+    one, before = sufferer
+    yield one
+    assert one.client().submit({"name": "after", "task": {"kind": "noop"}}).job_id
+    assert memory(one) - before < GROWTH_MAX
+    assert "Traceback" not in one.server.text()
 
 
 def memory(cell: Cell) -> int:
@@ -88,7 +94,7 @@ def test_hostile_json_is_the_senders_fault(cell: Cell, body: bytes) -> None:
         b"GET / HTTP/9.9\r\n\r\n",
         b"\r\n\r\n\r\n\r\n\x00\x00",
         b"GET /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n",
-        b"POST /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+        b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
         b"POST /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}",
         b"GET /%ff%00%0d%0a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
         b"GET /jobs HTTP/1.1\r\n\r\n",
@@ -114,13 +120,42 @@ def test_requests_on_the_heels_of_others_are_answered_in_order(cell: Cell) -> No
     assert got.count(b"HTTP/1.1 200") == 1
 
 
-def test_a_head_without_end_is_cut_off(cell: Cell) -> None:
+@pytest.mark.parametrize("piece", [b"x" * 65_536, b"x\r\nX-More: " * 5000])
+def test_a_head_without_end_is_cut_off(cell: Cell, piece: bytes) -> None:
     with Raw(cell) as raw:
-        raw.send(b"GET /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        raw.send(b"GET /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: ")
         sent = 0
-        while sent < 64 * MIB and raw.send(b"X-More: " + b"x" * 65_000 + b"\r\n"):
+        while sent < 64 * MIB and raw.send(piece):
+            sent += len(piece)
+        assert raw.status() in (431, None)
+    assert sent < 64 * MIB
+
+
+def test_a_head_that_is_too_large_is_told_so(cell: Cell) -> None:
+    with Raw(cell) as raw:
+        raw.send(b"GET /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"x" * 66_000)
+        assert raw.status() == 431
+    with Raw(cell) as raw:
+        raw.send(raw.head("GET /jobs", "X-Long: " + "x" * 60_000))
+        assert raw.status() == 200
+
+
+def test_trailers_without_end_are_cut_off(cell: Cell) -> None:
+    with Raw(cell) as raw:
+        raw.send(raw.head("POST /jobs", "Transfer-Encoding: chunked") + b"1\r\n{\r\n0\r\n")
+        sent = 0
+        while sent < 64 * MIB and raw.send(b"X-Trailer: " + b"x" * 65_000 + b"\r\n"):
             sent += 65_000
     assert sent < 64 * MIB
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("said", [b"", b"GET /jobs HTTP/1.1\r\nHost: 127"])
+def test_a_client_that_does_not_finish_its_head_is_dropped(cell: Cell, said: bytes) -> None:
+    with Raw(cell) as raw:
+        raw.send(said)
+        raw.socket.settimeout(HEAD_S_MAX + 20)
+        assert raw.status() is None
 
 
 def test_slow_and_silent_clients_do_not_keep_others_out(cell: Cell) -> None:

@@ -171,6 +171,8 @@ def _task_kind(text: str) -> str:
 
 def _unknown_field(name: str, path: str, kind: Any) -> str:
     known = _names_at(kind, path)
+    if name in known:
+        return f"`{name}` does not go with this kind"
     near = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.6)
     if near:
         return f"unknown field `{name}`; did you mean `{near[0]}`?"

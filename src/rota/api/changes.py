@@ -21,7 +21,7 @@ from rota.store.protocol import Change, Seq
 from rota.wire.units import encode
 
 EVENTS = "text/event-stream"
-_EVENT_ID = re.compile(r"(\d{1,18})\.(\d{1,18})\Z", re.ASCII)
+_EVENT_ID = re.compile(r"(\d{1,18})\.(\d{1,19})\Z", re.ASCII)
 _RECORD_END = 10**18
 """A number past any in a record: all of it was seen."""
 

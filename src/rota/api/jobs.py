@@ -42,7 +42,7 @@ from rota.wire.jobs import (
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.units import to_instant
 
-Label: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": "^[^:]+:"})]
+Label: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": r"^[^:\x00]+:[^\x00]*$"})]
 
 
 class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):

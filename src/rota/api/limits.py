@@ -1,5 +1,9 @@
 """Every bound of the server's side of HTTP, named, with its reason."""
 
+HEAD_BYTES_MAX = 64 * 1024
+"""One request's line and headers: several times what a browser with many cookies sends."""
+HEAD_S_MAX = 20.0
+"""For a request's head to arrive; before that nobody knows whether the client may even ask."""
 STREAMS_MAX = 256
 """Streams open at once (changes and followed logs): each is a task and a socket."""
 STREAM_SEND_S = 30.0

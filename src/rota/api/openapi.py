@@ -19,6 +19,13 @@ from rota.wire.units import schema_hook
 Document = dict[str, Any]
 
 _QUEUE_NAME = msgspec.json.schema(QueueName)
+_FILE_NAME = {
+    "type": "string",
+    "maxLength": 255,
+    "pattern": r"^[^.\x00-\x1f\x7f/\\][^\x00-\x1f\x7f/\\]*$",
+}
+_ID = {"type": "string", "minLength": 1}
+_TEXT = {"type": "string", "pattern": r"^[^\x00]*$"}
 _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)}")
 _WHEN: dict[int, str] = {
@@ -121,7 +128,7 @@ def _path_parameters(operation: Operation) -> Iterator[Document]:
             "name": name,
             "in": "path",
             "required": True,
-            "schema": _QUEUE_NAME if queue else {"type": "string", "minLength": 1},
+            "schema": _QUEUE_NAME if queue else _FILE_NAME if file else _ID,
             "example": example,
         }
 
@@ -138,7 +145,7 @@ def _query_parameters(operation: Operation, components: Document) -> Iterator[Do
             parameter["example"] = example[0]
         elif name in examples.PARAMETERS:
             parameter["example"] = examples.PARAMETERS[name]
-        parameter["schema"] = plain
+        parameter["schema"] = _TEXT if plain == {"type": "string"} else plain
         yield parameter
 
 

@@ -46,6 +46,7 @@ TITLES: Mapping[int, str] = {
     421: "Wrong host",
     422: "The request makes no sense",
     429: "Too much at once",
+    431: "Head too large",
     500: "A fault of ours",
     503: "Not now",
     507: "No space left",

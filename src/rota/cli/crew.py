@@ -9,17 +9,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rota.cli.up import UpOptions
 from rota.worker.machine import detect
 
 
 class Crew:
     """Worker processes. Each has its own session, so that Ctrl-C reaches them through us only."""
 
-    def __init__(self, url: str, token: str | None, data: Path, count: int) -> None:
+    def __init__(self, url: str, token: str | None, options: UpOptions) -> None:
         self._url = url
+        self._certificate = options.tls_cert
         self._token = token
-        self._work = data.resolve() / "work"
-        self._count = count
+        self._work = options.data.resolve() / "work"
+        self._count = options.workers
         self._workers: list[asyncio.subprocess.Process] = []
 
     async def start(self) -> None:
@@ -34,6 +36,9 @@ class Crew:
         environment = dict(os.environ)
         if self._token is not None:
             environment["ROTA_TOKEN"] = self._token
+        if self._certificate is not None:
+            # They talk to this very server: its own certificate is the one to trust.
+            environment.setdefault("SSL_CERT_FILE", str(self._certificate.resolve()))
         return await asyncio.create_subprocess_exec(
             sys.executable, "-m", "rota", "worker",
             "--server", self._url, "--name", f"local-{number}",

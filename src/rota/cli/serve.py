@@ -20,7 +20,9 @@ import uvicorn
 from rota import __version__
 from rota.api.app import Parts, create_app
 from rota.api.auth import LOOPBACK_HOSTS, Access, digest
+from rota.api.connections import BoundedProtocol
 from rota.cli.crew import Crew
+from rota.cli.diary import keep_diary
 from rota.cli.identity import announce, first_token, withdraw
 from rota.cli.up import ServerOptions, UpOptions
 from rota.core.inputs import Timing
@@ -84,6 +86,7 @@ def _run(work: object) -> int:
     # The store's threads must get their turn soon although the loop is busy; the interpreter's
     # default of 5 ms makes a page of rows take tens of milliseconds under load.
     sys.setswitchinterval(SWITCH_S)
+    keep_diary()
     loop_factory = None
     with contextlib.suppress(ImportError):
         import uvloop
@@ -98,7 +101,7 @@ def _run(work: object) -> int:
 
 async def _up(options: UpOptions) -> int:
     service = await start(options)
-    crew = Crew(service.url, service.token, options.data, options.workers)
+    crew = Crew(service.url, service.token, options)
     stop = _on_signal()
     await crew.start()
     _greet(options, service)
@@ -162,7 +165,7 @@ async def start(options: UpOptions | ServerOptions) -> Service:
     access = Access(
         token_digests=() if token is None else (digest(token),),
         no_auth=token is None,
-        hosts=(*LOOPBACK_HOSTS, options.host, *options.names),
+        hosts=tuple(dict.fromkeys((*LOOPBACK_HOSTS, options.host, *options.names))),
         secure_cookies=options.tls_cert is not None,
     )
     closing = asyncio.Event()
@@ -171,7 +174,8 @@ async def start(options: UpOptions | ServerOptions) -> Service:
     server = EmbeddedServer(_uvicorn(app, options))
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
     scheme = "http" if options.tls_cert is None else "https"
-    url = f"{scheme}://{_host_text(options.host)}:{listening.getsockname()[1]}"
+    name = options.names[0] if options.names else _host_text(options.host)
+    url = f"{scheme}://{name}:{listening.getsockname()[1]}"
     announce(url, token, options.data)
     sign_in = None if token is None else f"{url}/?token={access.codes.issue()}"
     return Service(url, sign_in, token, server, engine, store, closing, serving)
@@ -216,6 +220,7 @@ def _uvicorn(app: object, options: UpOptions | ServerOptions) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         lifespan="off",
+        http=BoundedProtocol,
         timeout_keep_alive=HEADERS_S_MAX,
         timeout_graceful_shutdown=CLOSE_S_MAX,
         ssl_certfile=options.tls_cert,

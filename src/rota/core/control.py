@@ -71,8 +71,9 @@ def execute(t: Tables, event: Execute, now: Instant) -> ExecutionAnswer:
     job = t.jobs.get(event.job_id)
     if job is None:
         record = Memory(t, event.recall, now).must_have_ended(event.job_id)
-        raise IllegalTransition("job", record.id, record.life.state, JobVerb.CLAIM)
-    move_job(job.id, job.life.state, JobVerb.CLAIM)
+        raise IllegalTransition("job", record.id, record.life.state, "run")
+    if job.life.state not in JOB_WAITING:
+        raise IllegalTransition("job", job.id, job.life.state, "run")
     if job.unmet:
         raise Conflict(f"job {job.id} waits for {job.unmet} other jobs")
     worker = t.worker(event.worker_id)

@@ -62,13 +62,13 @@ class Draft:
 
     def writes(self) -> list[AnyWrite]:
         """As facts, in an order in which they can be applied one after the other."""
-        facts: list[AnyWrite] = [PutQueue(queue) for queue in self.queues.values()]
-        facts.extend(PutWorker(worker) for worker in self.workers.values())
-        facts.extend(DropWorker(worker_id) for worker_id in self.dropped_workers)
-        facts.extend(PutJob(cell.id, cell.spec, cell.life) for cell in self.put.values())
         put = self.put
-        facts.extend(MoveJob(c.id, c.life) for c in self.moved.values() if c.id not in put)
-        facts.extend(PutExecution(execution) for execution in self.executions.values())
-        facts.extend(DropJob(job_id) for job_id in self.dropped)
-        facts.extend(PutKey(record) for record in self.keys)
+        facts: list[AnyWrite] = [PutQueue(queue) for queue in self.queues.values()]
+        facts += [PutWorker(worker) for worker in self.workers.values()]
+        facts += [DropWorker(worker_id) for worker_id in self.dropped_workers]
+        facts += [PutJob(cell.id, cell.spec, cell.life) for cell in put.values()]
+        facts += [MoveJob(cell.id, cell.life) for cell in self.moved.values() if cell.id not in put]
+        facts += [PutExecution(execution) for execution in self.executions.values()]
+        facts += [DropJob(job_id) for job_id in self.dropped]
+        facts += [PutKey(record) for record in self.keys]
         return facts

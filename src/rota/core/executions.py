@@ -127,13 +127,20 @@ def _decide(
         conclude(t, job, JobVerb.SUCCEED, life, now)
     elif execution.state is ExecutionState.CANCELLED or job.life.state is JobState.CANCELLING:
         conclude(t, job, JobVerb.STOP, replace(ended, reason="cancelled"), now)
-    elif may_try_again(
-        job.spec.terms.retry, ended.attempt, retryable=retryable, exit_code=execution.exit_code
-    ):
+    elif _has_another_try(job, execution, retryable=retryable):
         _try_again(t, job, ended, execution.exit_code == TRY_AT_ONCE, now)
     else:
         life = replace(ended, reason=_reason(execution, retryable=retryable))
         conclude(t, job, JobVerb.FAIL, life, now)
+
+
+def _has_another_try(job: JobCell, execution: Execution, *, retryable: bool) -> bool:
+    """A job that may start at most once has started: its retry policy gives it no second start."""
+    terms = job.spec.terms
+    if terms.semantics is Semantics.AT_MOST_ONCE:
+        return False
+    code = execution.exit_code
+    return may_try_again(terms.retry, execution.attempt, retryable=retryable, exit_code=code)
 
 
 def _reason(execution: Execution, *, retryable: bool) -> str:

@@ -153,7 +153,10 @@ class Tables:
             self.draft.dropped[cell.id] = None
 
     def _count(self, cell: JobCell, state: JobState, step: int) -> None:
-        depth = self.depth.setdefault(cell.spec.terms.queue, {})
+        queue = cell.spec.terms.queue
+        depth = self.depth.get(queue)
+        if depth is None:
+            depth = self.depth[queue] = {}
         depth[state] = depth.get(state, 0) + step
 
     # Executions, workers, queues

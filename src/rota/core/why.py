@@ -186,11 +186,15 @@ def _room(t: Tables, cell: JobCell, online: list[WorkerCell]) -> Iterator[Cause]
         count = len(with_room)
         yield Cause(
             "no_poll",
-            f"{count} workers have room, but none is asking for work right now",
+            f"{_many(count, 'worker')} with room, but none is asking for work right now",
             {"workers": count},
         )
     if cell.life.state is JobState.QUEUED:
         yield from _line(t, cell)
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _busy(cell: JobCell, online: list[WorkerCell]) -> Cause:
@@ -204,7 +208,8 @@ def _busy(cell: JobCell, online: list[WorkerCell]) -> Cause:
     fragmented = sum(free[kind]) >= asked
     message = (
         f"resources are busy: asks {amount_text(kind, asked)},"
-        f" the most free on one of {len(online)} workers is {amount_text(kind, max(free[kind]))}"
+        f" the most free on one of {_many(len(online), 'worker')}"
+        f" is {amount_text(kind, max(free[kind]))}"
     )
     if fragmented:
         message += f" ({amount_text(kind, sum(free[kind]))} in all, but in pieces)"
@@ -227,7 +232,7 @@ def _line(t: Tables, cell: JobCell) -> Iterator[Cause]:
         return
     yield Cause(
         "order",
-        f"{job_class.waiting - 1} other jobs like it wait in queue {cell.spec.terms.queue},"
+        f"{_many(job_class.waiting - 1, 'other job')} like it in queue {cell.spec.terms.queue},"
         " some of them before it",
         {"alike": job_class.waiting - 1, "priority": cell.spec.terms.priority},
     )

@@ -124,7 +124,7 @@ class Engine:
         self._put(event, future)
         return await future
 
-    def _put(self, event: AnyInput, future: asyncio.Future[AnyReceipt] | None) -> None:
+    def _put(self, event: AnyInput, future: asyncio.Future[AnyReceipt]) -> None:
         if not self.ready:
             raise UnavailableError(f"not ready: {self._trouble}")
         if len(self._inbox) >= INBOX_MAX:
@@ -141,10 +141,15 @@ class Engine:
             answer = await future
         except asyncio.CancelledError:
             if self.ready:
-                self._put(ClosePoll(poll_id=event.poll_id, worker_id=event.worker_id), None)
+                # Past the limit of the inbox: it makes work less, not more.
+                gone = ClosePoll(poll_id=event.poll_id, worker_id=event.worker_id)
+                self._inbox.append((gone, None))
+                self._rouse()
             raise
         finally:
             self._polls.pop(event.poll_id, None)
+            if future.done() and not future.cancelled():
+                future.exception()  # the caller has heard of it another way
         if answer.refusal is not None:
             raise answer.refusal
         return answer
@@ -283,7 +288,7 @@ class Engine:
         full = isinstance(error, StoreFullError)
         self._trouble = "the data disk is full: free some space" if full else "reading the store"
         self._scheduler = None
-        log.error("reloading", reason=str(error), exc_info=not isinstance(error, StoreError))
+        log.error("reloading", reason=str(error), exc_info=_is_unexpected(error))
         self._observer.reloaded(type(error).__name__)
         away = UnavailableError(f"not ready: {self._trouble}")
         for _, future in batch:
@@ -297,8 +302,8 @@ class Engine:
                 self._epoch = await self._ledger.claim(self.node)
                 await self._load()
                 return
-            except StoreError as again:
-                log.error("reload_failed", reason=str(again))
+            except Exception as again:
+                log.error("reload_failed", reason=str(again), exc_info=_is_unexpected(again))
                 delay_s = min(max(0.1, delay_s * 2), RELOAD_DELAY_S_MAX)
 
     def _fail_everybody(self, error: Exception) -> None:
@@ -306,6 +311,10 @@ class Engine:
             _fail(self._inbox.popleft()[1], error)
         for waiting in self._polls.values():
             _fail(waiting, error)
+
+
+def _is_unexpected(error: Exception) -> bool:
+    return not isinstance(error, StoreError)
 
 
 def _fail(future: asyncio.Future[AnyReceipt] | asyncio.Future[Answer] | None, e: Exception) -> None:

@@ -20,7 +20,7 @@ from rota.wire.limits import (
     NAME_CHARS_MAX,
     PRIORITY_MAX,
 )
-from rota.wire.units import ByteSize, Duration, SomeTime
+from rota.wire.units import ByteSize, Duration, SomeTime, no_bytes
 
 PLAIN = r"^[^\x00-\x1f\x7f-\x9f]*(?!\n)$"
 """No control characters: names are printed on terminals and pages.
@@ -93,8 +93,8 @@ class Requirements(msgspec.Struct, forbid_unknown_fields=True):
     """What a job needs of its worker."""
 
     cpu: Amount = 1.0
-    memory: ByteSize = msgspec.field(default_factory=lambda: ByteSize(0))
-    storage: ByteSize = msgspec.field(default_factory=lambda: ByteSize(0))
+    memory: ByteSize = msgspec.field(default_factory=no_bytes)
+    storage: ByteSize = msgspec.field(default_factory=no_bytes)
     gpu: Amount = 0.0
     custom: Annotated[dict[Name, Amount], Meta(max_length=CUSTOM_RESOURCES_MAX)] = {}
     capabilities: Annotated[list[Capability], Meta(max_length=CAPABILITIES_MAX)] = []

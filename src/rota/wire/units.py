@@ -17,6 +17,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]i?b?|b)?", re.ASCII | re.IGNORECA
 _SIZE_STEPS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _TEXT_CHARS_MAX = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAIVE_EPOCH = _EPOCH.replace(tzinfo=None)
 
 
 class Duration:
@@ -64,6 +65,14 @@ class ByteSize:
 
     def __hash__(self) -> int:
         return hash(self.bytes)
+
+
+_NO_BYTES = ByteSize(0)
+
+
+def no_bytes() -> ByteSize:
+    """The default of an amount that is not given; one object for all."""
+    return _NO_BYTES
 
 
 def parse_duration(value: object) -> Duration:
@@ -116,8 +125,8 @@ def to_instant(moment: datetime) -> int:
 
 def from_instant(instant: int) -> str:
     """RFC 3339 in UTC with milliseconds."""
-    moment = _EPOCH + timedelta(milliseconds=instant)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{instant % 1000:03d}Z"
+    moment = _NAIVE_EPOCH + timedelta(milliseconds=instant)
+    return moment.isoformat(timespec="milliseconds") + "Z"
 
 
 def number(milli: int) -> int | float:

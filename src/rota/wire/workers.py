@@ -17,7 +17,7 @@ from rota.wire.limits import (
     MESSAGE_CHARS_MAX,
     QUEUES_PER_WORKER_MAX,
 )
-from rota.wire.units import ByteSize, Duration
+from rota.wire.units import ByteSize, Duration, no_bytes
 
 WorkerIdText: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+(?!\n)$")
@@ -28,8 +28,8 @@ class ResourcesSpec(msgspec.Struct, forbid_unknown_fields=True):
     """What a worker has to give; left out means 0."""
 
     cpu: Amount = 0.0
-    memory: ByteSize = msgspec.field(default_factory=lambda: ByteSize(0))
-    storage: ByteSize = msgspec.field(default_factory=lambda: ByteSize(0))
+    memory: ByteSize = msgspec.field(default_factory=no_bytes)
+    storage: ByteSize = msgspec.field(default_factory=no_bytes)
     gpu: Amount = 0.0
     custom: Annotated[dict[Name, Amount], Meta(max_length=CUSTOM_RESOURCES_MAX)] = {}
 

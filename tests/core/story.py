@@ -1,0 +1,147 @@
+"""A long random story, told from a seed: what comes of it must depend on nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from typing import Any
+
+import msgspec
+
+from rota.core.errors import Refusal
+from rota.core.inputs import (
+    AnyInput,
+    Cancel,
+    ClockJump,
+    Complete,
+    Heartbeat,
+    Key,
+    Poll,
+    PutQueueSettings,
+    Submit,
+    Tick,
+)
+from rota.core.model import JobId, PollId, RateLimit, WorkerId
+from rota.core.outcome import Outcome
+from tests.core.asking import job, retries
+from tests.core.world import World
+
+WORKERS = 12
+TURNS = 250
+
+
+class Story:
+    """Tells one story, and keeps what the scheduler said to each turn of it, byte by byte."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.world = World(checked=False)
+        self.told = hashlib.sha256()
+        self.jobs = 0
+        self.polls = 0
+
+    def play(self) -> str:
+        """The hash of everything that came of it."""
+        for number in range(WORKERS):
+            self.world.register(
+                f"w{number}",
+                cpu=1 + number % 5,
+                gpu=number % 3 // 2,
+                custom={"licence": number % 2, "slot": 3},
+                capabilities=[f"cap-{n}" for n in range(number % 4)],
+            )
+            self.note(self.world.last)
+        for _ in range(TURNS):
+            self.turn()
+        self.world.check()
+        return self.told.hexdigest()
+
+    def turn(self) -> None:
+        world = self.world
+        world.now += self.dice.choice((0, 1, 50, 900, 4_000))
+        jump: list[AnyInput] = []
+        if self.dice.random() < 0.02:
+            by = self.dice.choice((-3_600_000, 3_600_000))
+            world.now += by
+            jump.append(ClockJump(by=by))
+        events = [self.event() for _ in range(self.dice.randrange(1, 6))]
+        self.note(world.turn([*jump, *events]))
+        if self.dice.random() < 0.02:
+            world.restart()
+
+    def note(self, outcome: Outcome) -> None:
+        replies = [
+            (reply.code, reply.detail) if isinstance(reply, Refusal) else reply
+            for reply in outcome.replies
+        ]
+        self.told.update(msgspec.msgpack.encode((replies, outcome.writes, outcome.answers)))
+
+    def event(self) -> AnyInput:
+        kinds = (self.submit, self.submit, self.poll, self.poll, self.complete, self.other)
+        return self.dice.choice(kinds)()
+
+    def submit(self) -> AnyInput:
+        batch = []
+        for _ in range(self.dice.randrange(1, 5)):
+            self.jobs += 1
+            batch.append(job(f"j{self.jobs}", **self.terms()))
+        recall = msgspec.structs.replace(self.world.recall(), at=self.world.now)
+        key = Key(key=f"k{self.jobs}", fingerprint="f") if self.dice.random() < 0.2 else None
+        return Submit(jobs=tuple(batch), recall=recall, key=key)
+
+    def terms(self) -> dict[str, Any]:
+        dice, now = self.dice, self.world.now
+        count, known = dice.choice((0, 0, 1, 2)), list(self.world.ledger.jobs)[-20:]
+        return {
+            "queue": f"q{dice.randrange(4)}",
+            "priority": dice.randrange(-2, 3),
+            "cpu": dice.choice((0.1, 1, 2, 3)),
+            "gpu": dice.choice((0, 0, 0, 1)),
+            "custom": dice.choice(({}, {"licence": 1}, {"slot": 1, "licence": 1})),
+            "capabilities": dice.choice(([], [], ["cap-0"], ["cap-1", "cap-0"])),
+            "key": dice.choice((None, None, "x", "y")),
+            "limit": dice.randrange(1, 3),
+            "labels": [("n", str(self.jobs))],
+            "retry": retries(dice.randrange(1, 4), jitter=0.5),
+            "run_at": dice.choice((None, None, now + 3_000)),
+            "expires_at": dice.choice((None, None, now + 30_000)),
+            "after": [dice.choice(known) for _ in range(count) if known],
+        }
+
+    def poll(self) -> AnyInput:
+        self.polls += 1
+        worker = f"w{self.dice.randrange(WORKERS)}"
+        held = [x for x in self.world.ledger.running() if x.worker_id == worker]
+        done = [self.world.report(x.job_id) for x in held if self.dice.random() < 0.4]
+        return Poll(
+            poll_id=PollId(self.polls),
+            worker_id=WorkerId(worker),
+            max_orders=self.dice.randrange(1, 6),
+            until=self.world.now + 5_000,
+            completed=tuple(done),
+            executions=tuple(self.world.running(x.id) for x in held),
+        )
+
+    def complete(self) -> AnyInput:
+        running = self.world.ledger.running()
+        if not running:
+            return Tick()
+        state = self.dice.choice(("succeeded", "failed", "failed"))
+        return Complete(completion=self.world.report(self.dice.choice(running).job_id, state))
+
+    def other(self) -> AnyInput:
+        dice = self.dice
+        return dice.choice(
+            (
+                Tick(),
+                Cancel(job_id=JobId(f"j{max(1, self.jobs - dice.randrange(15))}")),
+                Heartbeat(worker_id=WorkerId(f"w{dice.randrange(WORKERS)}")),
+                PutQueueSettings(
+                    name=f"q{dice.randrange(4)}",
+                    priority=dice.randrange(3),
+                    max_workers=dice.randrange(1, 9),
+                    paused=dice.random() < 0.2,
+                    rate_limit=RateLimit(dice.randrange(1, 9), 1_000),
+                ),
+            )
+        )

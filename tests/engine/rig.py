@@ -1,0 +1,164 @@
+"""An engine on a store in memory, with a ledger that a test can hold up, and callers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rota.core.inputs import Completion, Poll, Recall, Register, Submit, Tick, Timing
+from rota.core.model import ExecutionState, Instant, JobId, JobRecord, JobState, WorkerId
+from rota.core.outcome import Answer, AnyReceipt, AnyWrite, Order
+from rota.engine.loop import Engine
+from rota.engine.observe import Counts
+from rota.engine.ports import Clock
+from rota.store.memory import MemoryStore
+from rota.store.protocol import Epoch, Seq, Snapshot
+from tests.core.asking import job, resources
+from tests.engine.clocks import FakeClock
+
+PATIENCE_S = 10.0
+
+
+class SlowLedger:
+    """The store's ledger behind a door that can be shut while an append is under way."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.inner = store.ledger
+        self.records: list[Sequence[AnyWrite]] = []
+        """What was appended, or tried to be."""
+        self.load_errors: list[Exception] = []
+        """What the next loads fail with."""
+        self._open = asyncio.Event()
+        self._open.set()
+        self._arrived = asyncio.Event()
+
+    @property
+    def folded(self) -> Seq:
+        """As the store says."""
+        return self.inner.folded
+
+    def shut(self) -> None:
+        """Appends wait from now on."""
+        self._open.clear()
+        self._arrived.clear()
+
+    def let_go(self) -> None:
+        """They wait no longer."""
+        self._open.set()
+
+    async def reached(self) -> None:
+        """Until an append waits at the door."""
+        await asyncio.wait_for(self._arrived.wait(), PATIENCE_S)
+
+    async def claim(self, holder: str) -> Epoch:
+        """As the store does."""
+        return await self.inner.claim(holder)
+
+    async def load(self) -> Snapshot:
+        """As the store does, unless it is to fail."""
+        if self.load_errors:
+            raise self.load_errors.pop(0)
+        return await self.inner.load()
+
+    async def append(self, epoch: Epoch, seq: Seq, at: Instant, writes: Sequence[AnyWrite]) -> None:
+        """As the store does, when the door is open."""
+        self.records.append(writes)
+        self._arrived.set()
+        await self._open.wait()
+        await self.inner.append(epoch, seq, at, writes)
+
+    async def close(self) -> None:
+        """As the store does."""
+        await self.inner.close()
+
+
+class Rig:
+    """What a test of the engine holds in its hands."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.store = MemoryStore()
+        self.ledger = SlowLedger(self.store)
+        self.hands = FakeClock()
+        self.clock = clock or self.hands
+        self.counts = Counts()
+        self.engine = Engine(self.ledger, self.clock, Timing(), self.counts, "node-1")
+
+    async def submit(self, job_id: str, **asked: Any) -> AnyReceipt:
+        """One job."""
+        new = job(job_id, created_at=self.clock.now(), **asked)
+        return await self.engine.post(Submit(jobs=(new,)))
+
+    async def register(self, worker_id: str = "w1", session: str = "s1") -> None:
+        """A worker with 4 cpu."""
+        await self.engine.post(
+            Register(
+                worker_id=WorkerId(worker_id),
+                session=session,
+                name=worker_id,
+                capacity=resources(cpu=4),
+            )
+        )
+
+    def poll(self, worker_id: str = "w1", **said: Any) -> asyncio.Task[Answer]:
+        """A worker waits for work."""
+        event = Poll(
+            poll_id=self.engine.next_poll_id(),
+            worker_id=WorkerId(worker_id),
+            max_orders=10,
+            until=self.clock.now() + said.pop("wait_ms", 5_000),
+            **said,
+        )
+        return asyncio.create_task(self.engine.poll(event))
+
+    async def pass_by(self, ms: int) -> None:
+        """Time passes, and the engine looks at the clock."""
+        self.hands.pass_by(ms)
+        await self.engine.post(Tick())
+
+    async def recall(self, key: str | None = None) -> Recall:
+        """What the tables say of a key."""
+        known = None if key is None else await self.store.catalog.key(key)
+        return Recall(at=self.clock.now(), key=known)
+
+    async def record(self, job_id: str) -> JobRecord | None:
+        """The job as readers see it."""
+        found = await self.store.catalog.jobs([JobId(job_id)])
+        return found[0] if found else None
+
+    async def state(self, job_id: str) -> JobState | None:
+        """Its state as readers see it."""
+        record = await self.record(job_id)
+        return None if record is None else record.life.state
+
+    async def until_ready(self) -> None:
+        """Until the engine decides again."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not self.engine.ready:
+                await asyncio.sleep(0.005)
+
+
+def succeeded(order: Order) -> Completion:
+    """The report that this order was done."""
+    execution = order.execution
+    state = ExecutionState.SUCCEEDED
+    return Completion(execution_id=execution.id, fence=execution.fence, state=state)
+
+
+async def settle() -> None:
+    """Lets every task go as far as it can without waiting for anything."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def running(clock: Clock | None = None) -> AsyncIterator[Rig]:
+    """A rig whose engine runs, and is stopped in the end."""
+    rig = Rig(clock)
+    await rig.engine.start()
+    try:
+        yield rig
+    finally:
+        rig.ledger.let_go()
+        await asyncio.wait_for(rig.engine.stop(), PATIENCE_S)
