@@ -206,7 +206,7 @@ class Naive:
             self.end(job, "succeeded", "")
         elif how == "cancelled" or job.state == "cancelling":
             self.end(job, "cancelled", "cancelled")
-        elif how != "hopeless" and job.attempt < job.tries:
+        elif how != "hopeless" and job.attempt < job.tries and not job.once:
             job.state = "pending"
             job.due = self.now + (0 if how == "at once" else job.delay)
             self.begin(job)

@@ -81,11 +81,12 @@ class Stories(RuleBasedStateMachine):
 
     # What people do
 
-    @initialize(count=st.integers(1, 4))
-    def some_workers(self, count: int) -> None:
+    @initialize(count=st.integers(1, 4), waiting=st.booleans())
+    def some_workers(self, count: int, *, waiting: bool) -> None:
         for number in range(count):
             self.both.register(f"w{number}", **SHAPES[number])
-            self.both.poll(self.workers()[-1], None, max_orders=3, wait_ms=5_000)
+            if waiting:
+                self.both.poll(self.workers()[-1], None, max_orders=3, wait_ms=5_000)
 
     @rule(
         asked=terms,
@@ -102,9 +103,11 @@ class Stories(RuleBasedStateMachine):
     def submit(self, asked: dict[str, Any], **more: Any) -> None:
         self.both.submit(**asked, limit=LIMITS[asked["key"]], **more)
 
-    @rule(asked=terms, count=st.integers(2, 6))
-    def submit_many(self, asked: dict[str, Any], count: int) -> None:
-        for _ in range(count):
+    @rule(asked=terms, count=st.integers(2, 6), everywhere=st.booleans())
+    def submit_many(self, asked: dict[str, Any], count: int, *, everywhere: bool) -> None:
+        for number in range(count):
+            if everywhere:
+                asked["queue"] = QUEUES[number % len(QUEUES)]
             self.both.submit(**asked, limit=LIMITS[asked["key"]])
 
     @precondition(lambda self: self.jobs("pending", "queued"))
@@ -125,7 +128,7 @@ class Stories(RuleBasedStateMachine):
 
     @rule(
         name=st.sampled_from(QUEUES),
-        priority=st.sampled_from((0, 0, 3)),
+        priority=st.sampled_from((0, 3, -3)),
         max_workers=st.sampled_from((None, None, 1, 2)),
         paused=st.sampled_from((False, False, True)),
         rate=st.sampled_from((None, None, (1, 3_000), (3, 7_000))),
@@ -142,7 +145,7 @@ class Stories(RuleBasedStateMachine):
     @rule(
         number=pick,
         said=spoken,
-        max_orders=st.sampled_from((1, 2, 10)),
+        max_orders=st.sampled_from((1, 1, 2, 10)),
         wait_ms=st.sampled_from((0, 2_000, 5_000)),
         stale=st.booleans(),
         reports=st.lists(st.sampled_from(sorted(ENDS)), max_size=2),
@@ -153,10 +156,11 @@ class Stories(RuleBasedStateMachine):
         done = list(zip(held, reports, strict=False))
         self.both.poll(worker, self.names(worker, said), done=done, **more)
 
-    @rule(number=pick)
-    def everybody_polls(self, number: int) -> None:
+    @rule(max_orders=st.sampled_from((1, 4)))
+    def everybody_polls(self, max_orders: int) -> None:
         for worker in self.workers():
-            self.both.poll(worker, self.names(worker, "all"), max_orders=4, wait_ms=5_000)
+            names = self.names(worker, "all")
+            self.both.poll(worker, names, max_orders=max_orders, wait_ms=5_000)
 
     @rule(number=pick, said=spoken)
     def beat(self, number: int, said: str) -> None:

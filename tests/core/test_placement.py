@@ -170,3 +170,21 @@ def test_sums_come_out_even() -> None:
         left = minus(left, part)
     assert (left.cpu_milli, left.custom) == (0, (("x", 0),))
     assert plus(left, whole) == whole
+
+
+def test_the_best_fit_is_found_among_many_that_wait() -> None:
+    world = World()
+    polls = {}
+    for cpu in range(40, 0, -1):
+        world.register(f"w{cpu}", cpu=cpu)
+        polls[cpu] = world.poll(f"w{cpu}", wait_ms=60_000)
+    for cpu in (17, 3, 40, 1):
+        world.submit(f"wants-{cpu}", cpu=cpu)
+        assert world.orders(polls[cpu]) == [f"wants-{cpu}"]
+    world.submit("next-best", cpu=17)
+    assert world.orders(polls[18]) == ["next-best"]
+    world.submit("nobody", cpu=40)
+    assert world.state("nobody") is JobState.QUEUED
+    world.complete("wants-40")
+    world.poll("w40")
+    assert world.state("nobody") is JobState.RUNNING

@@ -133,10 +133,9 @@ class Rig:
         return None if record is None else record.life.state
 
     async def until_ready(self) -> None:
-        """Until the engine decides again."""
-        async with asyncio.timeout(PATIENCE_S):
-            while not self.engine.ready:
-                await asyncio.sleep(0.005)
+        """Until the engine decides again: whatever it does, it is between two turns then."""
+        await asyncio.wait_for(self.engine.settled(), PATIENCE_S)
+        assert self.engine.ready
 
 
 def succeeded(order: Order) -> Completion:

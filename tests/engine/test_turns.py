@@ -61,6 +61,27 @@ async def test_inputs_that_come_while_an_append_is_under_way_form_one_record() -
         assert sum(isinstance(write, PutJob) for write in rig.ledger.records[1]) == 7
 
 
+async def test_who_looks_at_memory_sees_what_is_durable_and_nothing_that_is_not() -> None:
+    async with running() as rig:
+
+        async def look() -> list[bool]:
+            await rig.engine.settled()
+            return [rig.engine.why(JobId(name)) is not None for name in ("a", "b")]
+
+        assert await look() == [False, False]
+        rig.ledger.shut()
+        callers = [asyncio.create_task(rig.submit("a"))]
+        await rig.ledger.reached()
+        callers.append(asyncio.create_task(rig.submit("b")))
+        looking = asyncio.create_task(look())
+        await settle()
+        assert not looking.done()
+        rig.ledger.let_go()
+        assert await looking == [True, False]
+        await asyncio.gather(*callers)
+        assert await look() == [True, True]
+
+
 async def test_a_turn_is_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "TURN_WEIGHT_MAX", 3)
     async with running() as rig:

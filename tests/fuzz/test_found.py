@@ -42,6 +42,12 @@ def test_a_query_takes_no_word_for_something_else(http: httpx2.Client, query: st
     assert answer.json()["errors"][0]["field"] == query.partition("=")[0]
 
 
+def test_a_filter_beyond_the_stores_numbers_is_refused(http: httpx2.Client) -> None:
+    assert http.get(f"/jobs?priority={1 << 80}").status_code == 422
+    filtered = {"action": "cancel", "filter": {"priority": 1 << 80}}
+    assert http.post("/jobs/bulk", json=filtered).status_code == 422
+
+
 @pytest.mark.parametrize("path", ["/jobs", "/executions", "/workers"])
 def test_a_wrong_status_is_answered_with_the_right_ones(http: httpx2.Client, path: str) -> None:
     detail = http.get(f"{path}?status=sleeping").json()["detail"]

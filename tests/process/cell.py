@@ -1,7 +1,7 @@
 """A real cell on loopback: one server process, worker processes, and clients that ask them.
 
-Everything it starts carries a mark in its environment. What still carries it at the end is killed,
-and nothing else is.
+Everything it starts carries a mark in its environment. Servers and agents that still carry it at
+the end are killed, and nothing else is: what an agent leaves behind is for its own guard to end.
 """
 
 from __future__ import annotations
@@ -133,6 +133,7 @@ class Cell:
         self._mark = secrets.token_hex(16)
         self._clients: list[Client | httpx2.Client] = []
         self._server: Daemon | None = None
+        self._daemons: list[Daemon] = []
         self._started = 0
 
     def __enter__(self) -> Self:
@@ -146,7 +147,7 @@ class Cell:
     ) -> None:
         for client in self._clients:
             client.close()
-        until(lambda: not self._end_all(), "the end of all that this cell started")
+        until(lambda: not self._end_all(), "the end of all that this cell started, guards too")
 
     # Processes
 
@@ -176,7 +177,9 @@ class Cell:
         """Any `rota` command, beside the test."""
         self._started += 1
         said = self.folder / f"said-{self._started}-{args[0]}"
-        return Daemon(args, self.env, said)
+        daemon = Daemon(args, self.env, said)
+        self._daemons.append(daemon)
+        return daemon
 
     def run(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Any `rota` command, to its end."""
@@ -217,17 +220,19 @@ class Cell:
 
     def _end_all(self) -> list[int]:
         mine = list(self._mine())
-        for process in mine:
-            process.kill()
-        for worker in (*self.workers, *([self._server] if self._server else [])):
-            worker.ended()  # collects it
-        return [process.pid for process in mine]
+        for process, args in mine:
+            # A guard must live until it has ended the jobs of its dead agent; then it goes, too.
+            if args[1:3] == ["-m", "rota"]:
+                process.kill()
+        for daemon in self._daemons:
+            daemon.ended()  # collects it
+        return [process.pid for process, _ in mine]
 
-    def _mine(self) -> Iterator[psutil.Process]:
+    def _mine(self) -> Iterator[tuple[psutil.Process, list[str]]]:
         for process in psutil.process_iter():
             try:
                 if process.environ().get(MARK) == self._mark and is_alive(process.pid):
-                    yield process
+                    yield process, process.cmdline()
             except psutil.Error:
                 continue  # gone, or somebody else's
 

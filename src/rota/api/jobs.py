@@ -38,6 +38,7 @@ from rota.wire.jobs import (
     JobSpec,
     JobView,
     Moment,
+    Priority,
 )
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.units import to_instant
@@ -49,7 +50,7 @@ class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which jobs to list."""
 
     status: Annotated[str, any_of(JobState)] | None = None
-    priority: int | None = None
+    priority: Priority | None = None
     queue: str | None = None
     tenant: str | None = None
     name: str | None = None

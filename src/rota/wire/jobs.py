@@ -57,6 +57,7 @@ Status: TypeAlias = Literal[
     "skipped",
     "expired",
 ]
+Priority: TypeAlias = Annotated[int, Meta(ge=-PRIORITY_MAX, le=PRIORITY_MAX)]
 When: TypeAlias = Literal["succeeded", "finished", "failed"]
 EnvText: TypeAlias = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
 PROGRAM = {"type": "string", "pattern": r"^[^\x00]+$"}
@@ -132,7 +133,7 @@ class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
     task: Task
     queue: QueueName = "default"
     tenant: QueueName = "default"
-    priority: Annotated[int, Meta(ge=-PRIORITY_MAX, le=PRIORITY_MAX)] = 0
+    priority: Priority = 0
     requirements: Requirements = msgspec.field(default_factory=Requirements)
     dependencies: Annotated[
         list[Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX + 4)] | DependencySpec],
@@ -310,7 +311,7 @@ class JobFilter(msgspec.Struct, forbid_unknown_fields=True):
 
     job_ids: Annotated[list[JobIdText], Meta(min_length=1, max_length=BATCH_JOBS_MAX)] | None = None
     status: list[Status] | Status | None = None
-    priority: int | None = None
+    priority: Priority | None = None
     queue: str | None = None
     tenant: str | None = None
     name: str | None = None
@@ -324,7 +325,7 @@ class BulkSpec(msgspec.Struct, forbid_unknown_fields=True):
 
     action: Literal["cancel", "retry", "delete", "reprioritise"]
     filter: JobFilter
-    priority: Annotated[int, Meta(ge=-PRIORITY_MAX, le=PRIORITY_MAX)] | None = None
+    priority: Priority | None = None
     """For `reprioritise`."""
     dry_run: bool = False
     """Counts what would be touched and touches nothing."""
