@@ -6,6 +6,7 @@ and nothing else is.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
@@ -48,6 +49,19 @@ def is_alive(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def marked(mark: str) -> list[int]:
+    """The living processes with this in their command line.
+
+    A job may know its processes by other numbers than the machine does, and may clear all else.
+    """
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any(mark in word for word in process.cmdline()) and is_alive(process.pid):
+                found.append(process.pid)
+    return found
 
 
 def shell(script: str, name: str = "shell", **more: Any) -> dict[str, Any]:
@@ -201,9 +215,9 @@ class Cell:
         mine = list(self._mine())
         for process in mine:
             process.kill()
-        for worker in (*self.workers, *([self._server] if self._server else [])):
-            worker.ended()  # collects it
-        return [process.pid for process in mine]
+        # One that is just dying shows no environment any more, but is not collected yet.
+        ours = (*self.workers, *([self._server] if self._server else []))
+        return [process.pid for process in mine] + [one.pid for one in ours if not one.ended()]
 
     def _mine(self) -> Iterator[psutil.Process]:
         for process in psutil.process_iter():
