@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks import decisions, floor, living, memory, pickup, restart, submitting
+from benchmarks import decisions, flood, floor, living, memory, pickup, restart, submitting
 from benchmarks.cell import workplace
 from benchmarks.machine import header
 from benchmarks.table import Row, Scale, markdown
@@ -17,6 +17,7 @@ MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
     "floor": floor.measure,
     "submit": submitting.measure,
     "life": living.measure,
+    "flood": flood.measure,
     "pickup": pickup.measure,
     "decisions": decisions.measure,
     "memory": memory.measure,

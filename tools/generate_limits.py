@@ -29,6 +29,7 @@ OPENING = """\
 Everything has a bound, and every bound has a name and a reason. They are constants, not settings:
 what can be set is in [configuration.md](configuration.md). A body or file that is too large is
 answered with 413, a field over its limit with 422, too much at once with 429 and `Retry-After`.
+What jobs are held to can be changed for each queue: [job-limits.md](job-limits.md).
 """
 
 SIZES = (("EiB", 1 << 60), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))

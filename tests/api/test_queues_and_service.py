@@ -26,6 +26,51 @@ async def test_a_queue_is_made_shown_and_changed(house: House) -> None:
     assert await house.ask("GET", "/queues/billing", expect=200) == reset
 
 
+async def test_a_queue_s_limits_are_shown_changed_one_by_one_and_told_to_the_worker(
+    house: House,
+) -> None:
+    plain = await house.ask("PUT", "/queues/tight", {}, expect=200)
+    assert plain["limits"] == {
+        "processes": 4096,
+        "open_files": 8192,
+        "file_size": 1 << 40,
+        "log_size": 16 << 20,
+        "result_size": 1 << 20,
+    }
+    given = {"processes": 20, "file_size": "2GiB"}
+    await house.ask("PATCH", "/queues/tight", {"limits": given}, expect=200)
+    changed = await house.ask("PATCH", "/queues/tight", {"limits": {"processes": 30}}, expect=200)
+    assert changed["limits"] == {**plain["limits"], "processes": 30, "file_size": 2 << 30}
+    await house.submit(queue="tight")
+    await house.submit(queue="loose")
+    orders = (await house.lease(await house.register(), max=2))["executions"]
+    assert {one["queue"]: one["limits"] for one in orders} == {
+        "tight": changed["limits"],
+        "loose": None,
+    }
+    await house.ask("PATCH", "/queues/tight", {"limits": {"processes": None}}, expect=200)
+    back = await house.ask("PATCH", "/queues/tight", {"limits": None}, expect=200)
+    assert back["limits"] == plain["limits"]
+    await house.ask("PATCH", "/queues/tight", {"limits": {"open_files": 100}}, expect=200)
+    assert (await house.ask("PUT", "/queues/tight", {}, expect=200))["limits"] == plain["limits"]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"processes": 0},
+        {"open_files": 3},
+        {"log_size": "65MiB"},
+        {"result_size": "2MiB"},
+        {"cores": 1},
+        {"file_size": "much"},
+        3,
+    ],
+)
+async def test_limits_that_cannot_be_held_are_refused(house: House, limits: object) -> None:
+    await house.ask("PUT", "/queues/q", {"limits": limits}, expect=422)
+
+
 async def test_queues_show_their_depth(house: House) -> None:
     await house.submit(queue="a")
     await house.submit(queue="a", run_at="2100-01-01T00:00:00Z")

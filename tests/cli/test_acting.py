@@ -271,6 +271,17 @@ def test_a_queue_is_set_paused_and_purged(server: SmallServer, rota: Rota) -> No
     assert rota("queues", "purge", "mail", "--yes").out == "cancelled 3 jobs\n"
 
 
+def test_a_queue_s_limits_are_set_by_name_and_shown(server: SmallServer, rota: Rota) -> None:
+    rota("queues", "pause", "mail")
+    limits = ("--limit", "processes=256", "--limit", "file_size=2GiB", "--limit", "log_size=none")
+    assert rota("queues", "set", "mail", *limits).status == 0
+    sent = {"processes": 256, "file_size": "2GiB", "log_size": None}
+    assert json.loads(server.writes()[-1].body) == {"limits": sent}
+    assert rota("queues", "set", "mail", "--limit", "processes").status == 2
+    shown = rota("queues", "show", "mail").out
+    assert "each job is held to: 4,096 processes, 8,192 open files" in shown
+
+
 def test_a_worker_is_drained_and_removed_by_name(server: SmallServer, rota: Rota) -> None:
     worker = server.add_worker("box-1")
     assert rota("workers", "drain", "box-1").out == "box-1 is draining\n"

@@ -12,6 +12,7 @@ import termios
 
 import pytest
 
+from rota.cli.jobs import LogWriter
 from tests.sdk.small_server import TOKEN, SmallServer
 
 
@@ -72,6 +73,30 @@ def test_a_log_cannot_give_orders_to_the_terminal(server: SmallServer) -> None:
     assert "\x1b" not in shown
     assert "\x07" not in shown
     assert shown == "\\x1b]0;owned\\x07plain   text\n\\xffend\n".replace("   ", "\t")
+
+
+def test_a_log_keeps_its_colours_and_nothing_else_of_its_orders(server: SmallServer) -> None:
+    job = server.add_job()
+    log = b"\x1b[1;31mred\x1b[0m \x1b[2Jgone \x1b[38;5;208morange"
+    server.run(job.job_id, log, exit_code=0)
+    shown = on_terminal(server, "logs", job.job_id)
+    assert shown == "\x1b[1;31mred\x1b[0m \\x1b[2Jgone \x1b[38;5;208morange\x1b[0m\n"
+    assert "\x1b" not in on_terminal(server, "logs", job.job_id, NO_COLOR="1")
+
+
+def test_a_colour_that_is_cut_between_two_reads_stays_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    log = "a\x1b[31mü\x1b[0m\r\nb\x1b".encode()
+    whole = "a\x1b[31mü\x1b[0m\nb\\x1b\x1b[0m\n"
+    for cut in range(len(log)):
+        writer = LogWriter()
+        writer.write(log[:cut])
+        writer.write(log[cut:])
+        writer.finish()
+        assert capsys.readouterr().out == whole, cut
 
 
 def test_names_cannot_either(server: SmallServer) -> None:

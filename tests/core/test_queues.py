@@ -6,7 +6,7 @@ import pytest
 
 from rota.core.errors import NotFound
 from rota.core.inputs import Purge, PutQueueSettings
-from rota.core.model import JobState, RateLimit
+from rota.core.model import JobState, Limits, RateLimit
 from rota.core.outcome import Counted
 from tests.core.asking import HOUR, SECOND, job
 from tests.core.world import World
@@ -35,6 +35,19 @@ def test_a_queue_runs_no_more_than_its_max_workers() -> None:
     assert world.take() == []
     world.complete("j1")
     assert world.take() == ["j2"]
+
+
+def test_what_the_jobs_of_a_queue_are_held_to_goes_with_their_orders() -> None:
+    world = World()
+    world.register(cpu=64)
+    world.queue("tight", limits=(("processes", 20), ("file_size", 100)))
+    world.queue("tight", limits=(("processes", None), ("log_size", 5)))
+    world.submit_all([job("a", queue="tight"), job("b")])
+    orders = world.answers[world.poll()].orders
+    assert [order.limits for order in orders] == [Limits(file_size=100, log_size=5), None]
+    world.queue("tight", limits=(("file_size", None), ("log_size", None)))
+    world.submit("c", queue="tight")
+    assert [order.limits for order in world.answers[world.poll()].orders] == [None]
 
 
 def test_the_limit_of_one_queue_does_not_hold_another() -> None:

@@ -6,6 +6,7 @@ the end are killed, and nothing else is: what an agent leaves behind is for its 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
@@ -66,6 +67,19 @@ def is_alive(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def marked(mark: str) -> list[int]:
+    """The living processes with this in their command line.
+
+    A job may know its processes by other numbers than the machine does, and may clear all else.
+    """
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any(mark in word for word in process.cmdline()) and is_alive(process.pid):
+                found.append(process.pid)
+    return found
 
 
 def shell(script: str, name: str = "shell", **more: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import threading
 from typing import Any
@@ -11,29 +12,33 @@ import pytest
 
 from rota.sdk import Client
 from rota.wire.executions import ExecutionView
-from tests.process.cell import Cell, is_alive, until
+from tests.process.cell import Cell, marked, until
 
 pytestmark = pytest.mark.process
 
 FAMILY = """
-echo {name} $$ >> {witness}
-(setsid sh -c 'trap "" TERM; sleep 601 & echo {name} $$ >> {witness}; echo {name} $! >> {witness}
-wait' &)
-(sh -c 'echo {name} $$ >> {witness}; exec sleep 602' &)
-sleep 603
+(env -i setsid sh -c 'trap "" TERM; sleep 601.{mark} & wait' &)
+(sh -c 'exec sleep 602.{mark}' &)
+sleep 603.{mark}
 """
-"""A shell, a grandchild of a new session that is deaf to SIGTERM, its child, and an orphan."""
+"""A shell, a grandchild of a new session without environment that is deaf to SIGTERM, its child, an
+orphan, and a child."""
+FAMILY_SIZE = 5
 
 
-def family_of(cell: Cell, name: str) -> list[int]:
-    """The processes of a job that runs FAMILY."""
-    pids = [int(line.split()[1]) for line in cell.until_witnessed(name, 4)]
-    assert all(map(is_alive, pids))
-    return pids
+@pytest.fixture
+def mark() -> str:
+    """What the command lines of one test's jobs have in them, and no others."""
+    return str(secrets.randbelow(10**12))
 
 
-def family_job(cell: Cell, name: str, **more: object) -> dict[str, object]:
-    script = FAMILY.format(name=name, witness=cell.witness)
+def family_is_there(mark: str) -> None:
+    """Waits for all processes of a job that runs FAMILY."""
+    until(lambda: len(marked(mark)) == FAMILY_SIZE, "the whole family")
+
+
+def family_job(name: str, mark: str, **more: object) -> dict[str, object]:
+    script = FAMILY.format(mark=mark)
     return {"name": name, "task": {"kind": "command", "argv": ["sh", "-c", script]}, **more}
 
 
@@ -42,17 +47,18 @@ def executions(client: Client, job_id: str) -> list[ExecutionView]:
     return client.executions(job_id=job_id).items[::-1]
 
 
-def test_a_killed_workers_job_runs_again_under_a_higher_fence(cell: Cell) -> None:
+def test_a_killed_workers_job_runs_again_under_a_higher_fence(cell: Cell, mark: str) -> None:
     cell.up()
     doomed = cell.worker("doomed")
     client = cell.client()
-    first_hangs = '[ "$ROTA_FENCE" -gt 1 ] || sleep 600'
+    first_hangs = f'[ "$ROTA_FENCE" -gt 1 ] || sleep 600.{mark}'
     job = client.submit(cell.witness_job("hard", first_hangs))
     once = client.submit(cell.witness_job("once", "sleep 600", semantics="at_most_once"))
-    [line] = cell.until_witnessed("hard")
+    cell.until_witnessed("hard")
     cell.until_witnessed("once")
+    assert marked(mark)
     doomed.kill()
-    until(lambda: not is_alive(int(line.split()[2])), "the end of the dead worker's job")
+    until(lambda: not marked(mark), "the end of the dead worker's job")
     cell.worker("heir")
     ended = client.wait(job.job_id, timeout_s=30)
     assert (ended.status, ended.attempt, ended.losses) == ("succeeded", 1, 1)
@@ -106,37 +112,37 @@ def test_a_completion_that_comes_too_late_is_refused_and_changes_nothing(cell: C
     assert (ended.status, ended.result, ended.losses) == ("succeeded", "good", 1)
 
 
-def test_cancel_ends_the_whole_tree(cell: Cell) -> None:
+def test_cancel_ends_the_whole_tree(cell: Cell, mark: str) -> None:
     cell.up()
     cell.worker("w")
     client = cell.client()
-    job = client.submit(family_job(cell, "family"))
-    pids = family_of(cell, "family")
+    job = client.submit(family_job("family", mark))
+    family_is_there(mark)
     assert client.cancel(job.job_id).status == "cancelling"
     ended = client.wait(job.job_id, timeout_s=30)
     assert ended.status == "cancelled"
-    assert not any(map(is_alive, pids))
+    assert not marked(mark)
 
 
-def test_a_timeout_ends_the_whole_tree_and_counts_as_a_try(cell: Cell) -> None:
+def test_a_timeout_ends_the_whole_tree_and_counts_as_a_try(cell: Cell, mark: str) -> None:
     cell.up()
     cell.worker("w")
     client = cell.client()
-    job = client.submit(family_job(cell, "slow", timeout="1s"))
-    pids = family_of(cell, "slow")
+    job = client.submit(family_job("slow", mark, timeout="1s"))
+    family_is_there(mark)
     ended = client.wait(job.job_id, timeout_s=30)
     assert (ended.status, ended.reason, ended.attempt) == ("failed", "timeout", 1)
     assert [run.status for run in executions(client, job.job_id)] == ["timed_out"]
-    assert not any(map(is_alive, pids))
+    assert not marked(mark)
 
 
-def test_a_killed_agent_leaves_no_process_of_its_jobs(cell: Cell) -> None:
+def test_a_killed_agent_leaves_no_process_of_its_jobs(cell: Cell, mark: str) -> None:
     cell.up()
     worker = cell.worker("w")
-    cell.client().submit(family_job(cell, "orphans"))
-    pids = family_of(cell, "orphans")
+    cell.client().submit(family_job("orphans", mark))
+    family_is_there(mark)
     worker.kill()
-    until(lambda: not any(map(is_alive, pids)), "the end of all its processes")
+    until(lambda: not marked(mark), "the end of all its processes")
 
 
 def test_sigterm_lets_the_running_job_finish_and_takes_no_other(cell: Cell) -> None:
@@ -166,12 +172,15 @@ def test_a_job_that_kills_its_worker_every_time_becomes_a_dead_letter(cell: Cell
     cell.lease_ttl = "1s"
     cell.up()
     client = cell.client()
-    job = client.submit(cell.witness_job("poison", "kill -9 $PPID; sleep 600"))
+    # In a PID namespace a job cannot even see its worker.
+    parent = "$(cut -d ' ' -f 4 /proc/{}/stat)"
+    script = f"guard={parent.format('$PPID')}; kill -9 {parent.format('$guard')}; sleep 600"
+    job = client.submit(cell.witness_job("poison", script))
     crew = threading.Event()
 
     def keep_one_worker() -> None:
         while not crew.is_set():
-            cell.worker("victim").wait(60)
+            cell.worker("victim", "--isolation", "subreaper").wait(60)
 
     keeper = threading.Thread(target=keep_one_worker)
     keeper.start()

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rota.sdk import calls
 from rota.sdk.calls import JobSearch
-from rota.wire.jobs import BatchSpec, JobSpec, Noop
+from rota.wire.jobs import BatchSpec, JobSpec
+from rota.wire.tasks import Noop
 from rota.wire.units import Duration, dec_hook
 
 

@@ -1,14 +1,21 @@
-"""The client against a server on a socket."""
+"""Both clients against a server on a socket."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
+from typing import Any
 
 import pytest
 
 from rota.sdk import (
+    AsyncClient,
     Client,
     ConflictError,
+    JobFailed,
     JobSearch,
     NotFoundError,
     Patience,
@@ -16,7 +23,11 @@ from rota.sdk import (
     UnavailableError,
     UnreachableError,
     WaitTimeoutError,
+    batches,
 )
+from rota.wire.jobs import BatchJobSpec, DependencySpec
+from rota.wire.tasks import Noop
+from tests.sdk.both import OpenClient
 from tests.sdk.small_server import TOKEN, SmallServer
 
 JOB = {"name": "hello", "task": {"kind": "command", "argv": ["true"]}}
@@ -46,19 +57,18 @@ def test_two_writes_have_two_keys(server: SmallServer, client: Client) -> None:
     assert len(server.jobs) == 2
 
 
-def test_a_key_of_the_callers_own_survives_his_restart(server: SmallServer) -> None:
+def test_a_key_of_the_callers_own_survives_his_restart(
+    server: SmallServer, open_client: OpenClient
+) -> None:
     for _ in range(2):
-        with Client(server.url, TOKEN) as client:
-            client.submit(JOB, idempotency_key="invoice-42")
+        open_client(server.url, TOKEN).submit(JOB, idempotency_key="invoice-42")
     assert len(server.jobs) == 1
 
 
-def test_patience_ends(server: SmallServer) -> None:
+def test_patience_ends(server: SmallServer, open_client: OpenClient) -> None:
     server.faults += [503] * 50
-    with (
-        Client(server.url, TOKEN, patience=Patience(retry_for_s=0.3)) as client,
-        pytest.raises(UnavailableError),
-    ):
+    client = open_client(server.url, TOKEN, patience=Patience(retry_for_s=0.3))
+    with pytest.raises(UnavailableError):
         client.submit(JOB)
     assert 2 <= len(server.seen) < 50
 
@@ -70,20 +80,20 @@ def test_what_cannot_pass_is_not_tried_again(server: SmallServer, client: Client
     assert len(server.seen) == 1
 
 
-def test_a_server_that_is_not_there_is_said_at_once_if_asked_so() -> None:
+def test_a_server_that_is_not_there_is_said_at_once_if_asked_so(open_client: OpenClient) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         patience = Patience(retry_for_s=60, first_contact_s=0)
-        with Client(url, patience=patience) as client, pytest.raises(UnreachableError) as caught:
-            client.stats()
+        with pytest.raises(UnreachableError) as caught:
+            open_client(url, patience=patience).stats()
     assert caught.value.refused
     assert caught.value.cause == "connection refused"
 
 
-def test_a_wrong_token_is_refused(server: SmallServer) -> None:
-    with Client(server.url, "wrong") as client, pytest.raises(UnauthenticatedError):
-        client.stats()
+def test_a_wrong_token_is_refused(server: SmallServer, open_client: OpenClient) -> None:
+    with pytest.raises(UnauthenticatedError):
+        open_client(server.url, "wrong").stats()
 
 
 def test_an_unknown_job_is_not_found(client: Client) -> None:
@@ -189,3 +199,110 @@ def test_queues_and_workers_answer_by_their_calls(server: SmallServer, client: C
     assert client.workers() == []
     assert client.cluster().leader == "here"
     assert client.ready().status == "ok"
+
+
+def test_a_result_is_waited_for(server: SmallServer, client: Client) -> None:
+    job = server.add_job()
+    server.on_stream = lambda: server.move(job.job_id, "succeeded", result={"total": 42})
+    assert client.result(job.job_id, timeout_s=30) == {"total": 42}
+
+
+def test_a_job_that_failed_has_no_result_but_says_why_and_what_it_printed_last(
+    server: SmallServer, client: Client
+) -> None:
+    job = server.add_job("invoice")
+    server.run(job.job_id, b"x" * 10_000 + b"\nno such customer\n", exit_code=1)
+    server.move(job.job_id, "failed", error={"type": "KeyError", "message": "42"})
+    with pytest.raises(JobFailed, match=r"job invoice .* failed: KeyError: 42") as caught:
+        client.result(job.job_id)
+    assert caught.value.job.status == "failed"
+    assert caught.value.error["type"] == "KeyError"
+    assert caught.value.log_tail.endswith("\nno such customer\n")
+    assert len(caught.value.log_tail) < 10_000
+
+
+def test_many_jobs_go_in_batches_and_refs_reach_across_them(
+    server: SmallServer, client: Client
+) -> None:
+    def jobs() -> Iterator[dict[str, Any]]:
+        yield {**JOB, "ref": "first"}
+        yield from ({**JOB, "name": f"n{i}"} for i in range(10_000))
+        yield {**JOB, "dependencies": ["ref:first"]}
+        yield {**JOB, "dependencies": [{"job_id": "ref:first", "when": "finished"}]}
+
+    heard: list[int] = []
+    ids = client.submit_many(jobs(), on_progress=heard.append)
+    assert heard == [10_000, 10_003]
+    assert len(server.writes()) == 2
+    assert ids == list(server.jobs)
+    needs = [server.jobs[job_id].dependencies[0] for job_id in ids[-2:]]
+    assert [(need.job_id, need.when) for need in needs] == [
+        (ids[0], "succeeded"),
+        (ids[0], "finished"),
+    ]
+
+
+def test_a_batch_is_cut_before_it_is_too_large_for_one_request(
+    server: SmallServer, client: Client
+) -> None:
+    large = {**JOB, "payload": "x" * (6 << 20)}
+    assert len(client.submit_many([large] * 5)) == 5
+    assert [len(one.body) < (17 << 20) for one in server.writes()] == [True] * 3
+
+
+def test_many_jobs_handed_in_again_under_a_key_of_the_callers_own_are_there_once(
+    server: SmallServer, client: Client
+) -> None:
+    server.faults += [503]
+    first = client.submit_many([JOB] * 3, idempotency_key="import-7")
+    assert client.submit_many([JOB] * 3, idempotency_key="import-7") == first
+    assert len(server.jobs) == 3
+
+
+def test_typed_jobs_may_name_each_other_across_batches_too(
+    server: SmallServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "BATCH_JOBS_MAX", 1)
+    one = BatchJobSpec(name="a", task=Noop(), ref="a")
+    needs = DependencySpec("ref:a", "finished")
+    two = BatchJobSpec(name="b", task=Noop(), dependencies=[needs, "ref:a"])
+    ids = client.submit_many([one, two])
+    assert [need.job_id for need in server.jobs[ids[1]].dependencies] == [ids[0], ids[0]]
+
+
+def test_a_stream_that_lives_but_says_nothing_does_not_outlast_the_wait(
+    server: SmallServer, client: Client
+) -> None:
+    live, other = server.add_job(), server.add_job()
+    done = Event()
+
+    def chatter() -> None:
+        while not done.wait(0.02):
+            server.move(other.job_id, "running")
+
+    talking = Thread(target=chatter)
+    talking.start()
+    try:
+        with pytest.raises(WaitTimeoutError):
+            client.wait(live.job_id, timeout_s=0.3)
+    finally:
+        done.set()
+        talking.join()
+
+
+def test_threads_may_share_a_client(server: SmallServer) -> None:
+    with Client(server.url, TOKEN) as client, ThreadPoolExecutor(8) as threads:
+        ids = list(threads.map(lambda _: client.submit(JOB).job_id, range(80)))
+    assert len(server.writes()) == 80
+    assert len(ids) == 80
+
+
+async def test_tasks_may_share_an_async_client(server: SmallServer) -> None:
+    live = server.add_job()
+    server.on_stream = lambda: server.move(live.job_id, "succeeded")
+    async with AsyncClient(server.url, TOKEN) as client:
+        waited, *jobs = await asyncio.gather(
+            client.wait(live.job_id, timeout_s=30), *(client.submit(JOB) for _ in range(20))
+        )
+    assert waited.status == "succeeded"
+    assert len(jobs) == 20

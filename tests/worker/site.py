@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import psutil
 
 from rota.wire.executions import ProgressSpec
 from rota.worker.devices import Devices
+from rota.worker.guard.client import Guard, Isolation
 from rota.worker.link import AwayError
+from rota.worker.runners.folder import Shelf
 from rota.worker.runners.process import Site
-from rota.worker.runners.reaper import Reaper
 
 PATIENCE_S = 20.0
 
@@ -48,27 +50,36 @@ class Sink:
         self.files[file.name] = await asyncio.to_thread(file.read_bytes)
 
 
-class NoWarden:
-    """Nobody watches."""
-
-    def watch(self, session: int, execution_id: str) -> None:
-        """Does not."""
-
-    def release(self, session: int) -> None:
-        """Neither."""
+_guards: dict[tuple[asyncio.AbstractEventLoop, Isolation, bool], Guard] = {}
 
 
-def site(workplace: Path, sink: Sink, grace_s: float = 5.0) -> Site:
+def guard_here(isolation: Isolation = "auto", *, groups: bool = True) -> Guard:
+    """The guard of this test, started when the first job needs it."""
+    key = (asyncio.get_running_loop(), isolation, groups)
+    if key not in _guards:
+        _guards[key] = Guard(isolation, groups=groups)
+    return _guards[key]
+
+
+async def dismiss_guards() -> None:
+    """At a test's end; whatever it left running is killed."""
+    while _guards:
+        await _guards.popitem()[1].dismiss()
+
+
+def site(workplace: Path, sink: Sink, grace_s: float = 5.0, isolation: Isolation = "auto") -> Site:
     """Where a test's executions run."""
     return Site(
         workplace=workplace,
+        shelf=Shelf(workplace, kept_max=0),
         worker="tester",
+        mask=(),
         grace_s=grace_s,
         sink=sink,
-        reaper=Reaper(),
+        guard=guard_here(isolation),
         devices=Devices([0, 1]),
-        warden=NoWarden(),
         progressed=lambda *_: None,
+        deadline=lambda _: None,
     )
 
 
@@ -78,6 +89,19 @@ def alive(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def marked(mark: str) -> list[int]:
+    """The living processes whose command line has this in it.
+
+    Jobs may know themselves by other numbers than the machine does, and may clear all else.
+    """
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any(mark in word for word in process.cmdline()) and alive(process.pid):
+                found.append(process.pid)
+    return found
 
 
 async def until(true: Callable[[], bool]) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import re
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.wire.limits import JOB_LOG_BYTES
 from rota.worker.backoff import delay_s
 from rota.worker.diary import open_diary
-from rota.worker.logs import LogBuffer
+from rota.worker.link import AwayError
+from rota.worker.logs import NEWEST_BYTES, WAITING_BYTES, LogBuffer, LogPump
+from rota.worker.masking import Secrets
 from rota.worker.runners.pipes import parse_progress
 
-CAP, HALF = 2000, 300
+CAP, WAITING = 4000, 600
+NEWEST = CAP // 4
 
 
 def drain(buffer: LogBuffer) -> bytes:
@@ -23,11 +29,17 @@ def drain(buffer: LogBuffer) -> bytes:
     return sent
 
 
-@given(st.lists(st.tuples(st.binary(max_size=500), st.booleans()), max_size=30))
+def left_out(text: bytes) -> int:
+    """What the marks in a text say is missing."""
+    found = re.findall(rb"([\d,]+) bytes left out", text)
+    return sum(int(number.replace(b",", b"")) for number in found)
+
+
+@given(st.lists(st.tuples(st.binary(max_size=900), st.booleans()), max_size=30))
 def test_output_stays_below_the_cap_and_starts_and_ends_as_printed(
     pieces: list[tuple[bytes, bool]],
 ) -> None:
-    buffer = LogBuffer(cap=CAP, half=HALF)
+    buffer = LogBuffer(cap=CAP, waiting=WAITING)
     sent, printed = b"", b""
     for piece, is_sent in pieces:
         buffer.add(piece)
@@ -37,32 +49,131 @@ def test_output_stays_below_the_cap_and_starts_and_ends_as_printed(
     buffer.close()
     sent += drain(buffer)
     assert len(sent) <= CAP
-    if len(printed) <= HALF:
+    assert sent[:WAITING] == printed[:WAITING]
+    if len(printed) <= WAITING + NEWEST:
         assert sent == printed
-    assert sent[:HALF] == printed[:HALF]
-    assert sent.endswith(printed[-HALF:])
     if sent != printed:
-        assert b"[rota: " in sent
+        rest = sent.rpartition(b" \xe2\x80\xa6]\n")[2]
+        assert printed.endswith(rest)
+        marks = re.sub(rb"\n?\[\xe2\x80\xa6 [^\n]* \xe2\x80\xa6\]\n", b"", sent)
+        assert len(marks) + left_out(sent) in range(len(printed) - 3, len(printed) + 1)
 
 
-def test_a_gap_names_how_much_is_missing() -> None:
-    buffer = LogBuffer(cap=100_000, half=HALF)
-    buffer.add(b"a" * HALF + b"b" * 1000 + b"c" * HALF)
-    line = b"\n[rota: 1000 bytes left out here: output came faster than it could be sent]\n"
-    assert drain(buffer) == b"a" * HALF + line + b"c" * HALF
+def test_a_stall_names_how_much_is_missing_and_goes_on_with_a_whole_line() -> None:
+    buffer = LogBuffer(cap=100_000, waiting=600)
+    buffer.add(b"a" * 599 + b"\n" + b"b" * 5000 + b"\n" + b"c" * 24_000)
+    assert buffer.crowded
+    buffer.add(b"\n" + b"d" * 2000)
+    sent = drain(buffer)
+    assert sent.startswith(b"a" * 599 + b"\n[\xe2\x80\xa6 ")
+    assert b"bytes left out: they came faster than the server took them" in sent
+    assert sent.endswith(b"d" * 2000)
+    assert not buffer.crowded
 
 
-def test_a_full_log_waits_for_the_end_to_show_the_end() -> None:
-    buffer = LogBuffer(cap=CAP, half=HALF)
+def test_a_full_log_says_so_at_once_and_shows_its_end_at_the_end() -> None:
+    buffer = LogBuffer(cap=CAP, waiting=WAITING)
     sent = b""
     for number in range(100):
-        buffer.add(f"{number:04}".encode() * 25)
+        buffer.add(f"{number:04}\n".encode() * 20)
         sent += drain(buffer)
-    assert b"rota" not in sent
+    assert sent.endswith("[… the log is full: its end follows when the job has ended …]\n".encode())
+    assert sent.startswith(b"0000\n")
     buffer.close()
     rest = drain(buffer)
-    assert b"the log is full" in rest
-    assert rest.endswith(b"0099")
+    assert left_out(rest) > 0
+    assert rest.startswith(f"[… {left_out(rest):,} bytes left out …]\n00".encode())
+    assert rest.endswith(b"0099\n")
+    kept = sum(line[:1] == b"0" for line in (sent + rest).splitlines())
+    assert kept * 5 + left_out(rest) in range(100 * 20 * 5, 100 * 20 * 5 + 5)
+
+
+def test_a_flood_without_line_ends_is_cut_between_characters() -> None:
+    buffer = LogBuffer(cap=CAP, waiting=WAITING)
+    buffer.add("ä".encode() * 5000 + b"!")
+    buffer.close()
+    sent = drain(buffer)
+    text = sent.rpartition(b"]\n")[2]
+    assert text.decode() == "ä" * (len(text) // 2) + "!"
+    assert len(text) in range(NEWEST - 3, NEWEST + 1)
+
+
+def test_a_hundred_megabytes_take_little_memory() -> None:
+    buffer = LogBuffer()
+    piece = b"0123456789abcde\n" * 4096
+    sent = held = 0
+    for _ in range(1600):
+        buffer.add(piece)
+        while buffer.crowded:
+            sent += len(buffer.take(256 * 1024))
+        held = max(held, len(buffer._next) + len(buffer._newest))
+    buffer.close()
+    rest = drain_at_once(buffer)
+    assert held <= 3 * 1024 * 1024
+    assert sent + len(rest) <= JOB_LOG_BYTES
+    assert sent + len(rest) > JOB_LOG_BYTES - 64 * 1024
+    assert left_out(rest) > 85_000_000
+    assert rest.endswith(piece[-1000:])
+
+
+def drain_at_once(buffer: LogBuffer) -> bytes:
+    return b"".join(iter(lambda: buffer.take(256 * 1024), b""))
+
+
+def test_a_log_of_which_nothing_is_kept_still_says_how_much_there_was() -> None:
+    buffer = LogBuffer(cap=0)
+    buffer.add(b"x" * 1000)
+    assert left_out(drain(buffer)) == 0
+    buffer.close()
+    assert drain(buffer) == "[… 1,000 bytes left out …]\n".encode()
+
+
+class Server:
+    """Takes logs when it is there."""
+
+    def __init__(self) -> None:
+        self.log = bytearray()
+        self.there = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    async def send_log(self, execution_id: str, fence: int, offset: int, chunk: bytes) -> None:
+        self.asked.set()
+        if not self.there.is_set():
+            raise AwayError("away")
+        self.log[offset:] = chunk
+
+
+async def test_a_reader_waits_for_a_slow_server_and_not_for_one_that_is_away() -> None:
+    server = Server()
+    pump = LogPump("e1", 7, server)
+    pump.add(b"x" * WAITING_BYTES)
+    assert pump.crowded
+    running = asyncio.create_task(pump.run())
+    async with asyncio.timeout(20):
+        await server.asked.wait()
+        while pump.crowded:  # noqa: ASYNC110  (until the answer has come)
+            await asyncio.sleep(0)
+    pump.add(b"y" * 3 * NEWEST_BYTES)
+    assert not pump.crowded
+    server.there.set()
+    pump.end()
+    async with asyncio.timeout(20):
+        await running
+    assert server.log.startswith(b"x" * WAITING_BYTES)
+    assert left_out(bytes(server.log)) > 0
+    assert server.log.endswith(b"y" * NEWEST_BYTES)
+
+
+async def test_secrets_are_hidden_in_the_log_and_in_the_tail() -> None:
+    server = Server()
+    server.there.set()
+    pump = LogPump("e1", 7, server, Secrets(["hunter2hunter2"]))
+    for piece in (b"login hunter2", b"hunt", b"er2 ok\nhunter2hunter"):
+        pump.add(piece)
+    assert pump.buffer.tail() == "login *** ok"
+    pump.end()
+    await pump.run()
+    assert bytes(server.log) == b"login *** ok\n***"
 
 
 def test_the_tail_is_the_last_lines_as_text() -> None:

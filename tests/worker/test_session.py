@@ -69,6 +69,15 @@ def test_a_renewal_counts_from_the_sending_of_the_call_not_from_its_answer(
     assert session.next_deadline() == pytest.approx(4 + TTL * (1 - LEASE_MARGIN))
 
 
+def test_what_was_ended_for_its_lease_is_neither_reported_nor_named(session: Session) -> None:
+    running(session, "a")
+    assert session.deadline("a") == pytest.approx(TTL * (1 - LEASE_MARGIN))
+    session.lapsed("a")
+    session.ended(report_noop("a", 7))
+    assert (session.held, session.owed, session.deadline("a")) == (0, 0, None)
+    assert session.answered(session.call(1), answer(order("a")), 1) == [], "nor started again"
+
+
 def test_what_loses_its_lease_is_abandoned_at_once_and_not_reported(session: Session) -> None:
     running(session, "a")
     assert session.expire(TTL * (1 - LEASE_MARGIN) - 0.01) == []

@@ -13,7 +13,7 @@ import pytest
 
 from tests.worker.cell import Cell
 from tests.worker.orders import order, shell
-from tests.worker.site import PATIENCE_S, alive, until
+from tests.worker.site import PATIENCE_S, marked, until
 
 pytestmark = pytest.mark.process
 
@@ -66,12 +66,9 @@ async def test_sigterm_drains_and_exits_with_zero(
 async def test_a_killed_worker_takes_its_jobs_with_it(
     cell: Cell, worker: asyncio.subprocess.Process
 ) -> None:
-    # The warden looks for this id on the whole machine, where other tests may run.
-    key = secrets.token_hex(8)
-    cell.grant(order(key, shell("setsid sleep 600 & echo $!; echo $$; wait")))
-    await until(lambda: cell.logs.get(key, b"").count(b"\n") == 2)
-    pids = [int(word) for word in cell.logs[key].split()]
-    assert all(map(alive, pids))
+    mark = str(secrets.randbelow(10**12))
+    cell.grant(order("e1", shell(f"setsid sleep 600.{mark} & wait")))
+    await until(lambda: len(marked(mark)) == 2)
     worker.kill()
     await worker.communicate()
-    await until(lambda: not any(map(alive, pids)))
+    await until(lambda: marked(mark) == [])

@@ -27,7 +27,8 @@ _LOST_PLUS = re.compile(r" (\d\d:\d\d)$")
 _DATED = re.compile(r"\d{4}-")
 _UNKNOWN = "Object contains unknown field "
 _MISSING = "Object missing required field "
-_KINDS_TO_COME = ("python", "http", "container", "bundle")
+_KINDS = "`command`, `python`, `http` and `noop`"
+_KINDS_TO_COME = ("container", "bundle")
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
@@ -165,8 +166,8 @@ def explain(error: msgspec.ValidationError, kind: Any) -> ProblemError:
 def _task_kind(text: str) -> str:
     kind = text.removeprefix("Invalid value ").strip("'\"")
     if kind in _KINDS_TO_COME:
-        return f"task kind `{kind}` is not built yet; this server runs `command` and `noop`"
-    return f"{text}: this server runs `command` and `noop`"
+        return f"task kind `{kind}` is not built yet; this server runs {_KINDS}"
+    return f"{text}: this server runs {_KINDS}"
 
 
 def _unknown_field(name: str, path: str, kind: Any) -> str:

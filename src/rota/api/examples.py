@@ -181,6 +181,7 @@ LEASE: dict[str, Any] = {
             "lease_expires_in": 15.0,
             "scheduled_at": AT,
             "traceparent": None,
+            "limits": None,
         }
     ],
     "held_for": 0.12,
@@ -211,6 +212,7 @@ QUEUE_SPEC: dict[str, Any] = {
     "priority": 5,
     "max_workers": 20,
     "rate_limit": {"count": 100, "per": "1m"},
+    "limits": {"processes": 256},
 }
 QUEUE: dict[str, Any] = {
     "name": "default",
@@ -221,6 +223,13 @@ QUEUE: dict[str, Any] = {
     "paused": False,
     "depth": {"pending": 2, "queued": 14, "running": 3, "cancelling": 0},
     "created_at": AT,
+    "limits": {
+        "processes": 256,
+        "open_files": 8192,
+        "file_size": 1 << 40,
+        "log_size": 16 << 20,
+        "result_size": 1 << 20,
+    },
 }
 QUEUES: dict[str, Any] = {"items": [QUEUE], "next_cursor": None}
 
@@ -262,6 +271,7 @@ PARAMETERS: dict[str, Any] = {
     "cursor": "MDE5YTg1YzItNmIxZS03YzNhLTlmMDAtNWUyZDhhNDFjN2Iz",
     "follow": True,
     "offset": 0,
+    "tail": 100,
     "fence": 1,
     "force": True,
 }

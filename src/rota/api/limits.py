@@ -18,10 +18,14 @@ STREAM_EVENTS_PER_SEND = 256
 """Events encoded at a time, so that a slow reader holds little."""
 LOG_READ_BYTES = 256 * 1024
 """Log text read from the store at a time."""
-LOG_WAIT_S = 0.25
-"""How long a follower waits before it looks for more text."""
-LOG_WAIT_S_MAX = 1.0
+LOG_WAIT_S = 0.1
+"""How long a follower whom nobody calls waits before it looks for more text, or for the end."""
+LOG_WAIT_S_MAX = 0.5
 """The same, once a log has been quiet for a while."""
+LOG_TAIL_LINES_MAX = 1_000_000
+"""Lines of a log's end that may be asked for."""
+LOG_TAIL_BYTES_MAX = 4 * 1024 * 1024
+"""How far back those lines are looked for: some logs are one line without end."""
 LOG_GRACE_MS = 10 * 60 * 1000
 """How long after its end an execution may still send what it had printed."""
 GRAPH_NODES_MAX = 10_000
@@ -62,3 +66,5 @@ SIGN_IN_CODES_MAX = 16
 """Sign-in links waiting to be used."""
 INSTANT_MAX = 7_258_118_400_000
 """The year 2200: times beyond are taken for mistakes."""
+FUNCTIONS_REMEMBERED_MAX = 4_096
+"""Functions whose plain needs are shared between their jobs: a few apps with many functions fit."""

@@ -17,6 +17,7 @@ from rota.api.limits import (
     USAGE_KINDS_MAX,
     USAGE_WORKERS_MAX,
 )
+from rota.api.log_bell import LogBell
 from rota.api.metrics import Figures
 from rota.api.problems import ProblemError
 from rota.core.inputs import Key
@@ -141,3 +142,4 @@ class Desk:
     usage: UsageBoard = field(default_factory=UsageBoard)
     seats: Seats = field(default_factory=Seats)
     bulk: BulkMemory = field(default_factory=BulkMemory)
+    bell: LogBell = field(default_factory=LogBell)

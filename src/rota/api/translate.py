@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
 import msgspec
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
-from rota.api.bodies import read_json
+from rota.api.bodies import check_depth, read_json
 from rota.api.ids import IdMint
-from rota.api.limits import INSTANT_MAX
+from rota.api.limits import FUNCTIONS_REMEMBERED_MAX, INSTANT_MAX
 from rota.api.problems import ProblemError, invalid
 from rota.core.errors import DependencyCycle, Invalid, UnknownDependency
 from rota.core.inputs import Completion, Key, NewJob, PutQueueSettings, Recall, Running
@@ -42,7 +43,8 @@ from rota.wire.limits import (
     RESULT_BYTES_MAX,
     TASK_BYTES_MAX,
 )
-from rota.wire.queues import QueueSpec
+from rota.wire.queues import LimitsSpec, QueueSpec
+from rota.wire.tasks import FUNCTION_CAPABILITY, HttpCall, PythonCall
 from rota.wire.units import ByteSize, Duration, encode, milli, to_instant
 from rota.wire.workers import ResourcesSpec, RunningReport
 
@@ -85,7 +87,7 @@ def terms_of(job: JobSpec) -> Terms:
         queue=job.queue,
         tenant=job.tenant,
         priority=job.priority,
-        needs=_needs(job.requirements),
+        needs=_needs(job.requirements, () if job.task else (function_capability(job.name),)),
         retry=_retry(job.retry),
         semantics=Semantics(job.semantics),
         timeout_ms=_ms(job.timeout),
@@ -98,11 +100,23 @@ def _ms(duration: Duration | None) -> Millis | None:
     return None if duration is None else duration.ms
 
 
-def _needs(asked: Requirements) -> Needs:
+def function_capability(name: str) -> str:
+    """What a worker needs to have to run this function."""
+    return FUNCTION_CAPABILITY + name
+
+
+def _needs(asked: Requirements, implied: tuple[str, ...]) -> Needs:
     if asked == _PLAIN_REQUIREMENTS:
-        return _PLAIN_NEEDS
+        return _plain_needs(implied) if implied else _PLAIN_NEEDS
     amounts = (asked.cpu, asked.memory, asked.storage, asked.gpu)
-    return Needs(_resources(amounts, asked.custom), tuple(sorted(set(asked.capabilities))))
+    capabilities = tuple(sorted({*asked.capabilities, *implied}))
+    return Needs(_resources(amounts, asked.custom), capabilities)
+
+
+@functools.lru_cache(maxsize=FUNCTIONS_REMEMBERED_MAX)
+def _plain_needs(capabilities: tuple[str, ...]) -> Needs:
+    """The same object for the many calls of one function."""
+    return Needs(_PLAIN_NEEDS.resources, capabilities)
 
 
 def resources_of(given: ResourcesSpec) -> Resources:
@@ -141,7 +155,16 @@ _PLAIN_POLICY = RetryPolicy()
 
 
 def _task(job: JobSpec, where: str) -> bytes:
+    if job.task is None:
+        return _NULL
     task = encode(job.task)
+    match job.task:
+        case PythonCall(args=args, kwargs=kwargs):
+            check_depth(where + "task", task, [args, kwargs])
+        case HttpCall(body=body):
+            check_depth(where + "task.body", task, body)
+        case _:
+            pass  # nothing in the others nests
     if len(task) > TASK_BYTES_MAX:
         raise invalid(where + "task", f"larger than {TASK_BYTES_MAX} bytes as JSON")
     return task
@@ -151,6 +174,12 @@ def _payload(job: JobSpec, where: str) -> bytes:
     payload = bytes(job.payload)
     if payload == _EMPTY_PAYLOAD:
         return _EMPTY_PAYLOAD
+    if job.task is None and not payload.lstrip().startswith((b"{", b"[", _NULL)):
+        message = (
+            "without a task the job runs a function: the payload is a list of its arguments, an "
+            'object with its named ones, or {"args": […], "kwargs": {…}}'
+        )
+        raise invalid(where + "payload", message)
     return _free_json(payload, where + "payload", PAYLOAD_BYTES_MAX)
 
 
@@ -334,10 +363,21 @@ def settings_of(
         max_workers=given(spec.max_workers),
         rate_limit=RateLimit(rate.count, rate.per.ms) if rate is not None else None,
         paused=given(spec.paused),
+        limits=_limits(given(spec.limits)),
         cleared=tuple(cleared),
         key=key,
         recall=recall,
     )
+
+
+def _limits(spec: LimitsSpec | None) -> tuple[tuple[str, int | None], ...]:
+    """Those that were named; null means the default."""
+    changes = []
+    for name in LimitsSpec.__struct_fields__:
+        value = getattr(spec, name, UNSET)
+        if value is not UNSET:
+            changes.append((name, value.bytes if isinstance(value, ByteSize) else value))
+    return tuple(changes)
 
 
 def given(value: T | UnsetType | None) -> T | None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from rota.api.metrics import worker_status
+from rota.api.translate import function_capability
 from rota.core.glance import Explanation, QueueGlance, WorkerGlance
 from rota.core.inputs import Timing
 from rota.core.model import (
@@ -15,9 +16,11 @@ from rota.core.model import (
     Instant,
     JobRecord,
     JobState,
+    Limits,
     Needs,
     Resources,
     RetryPolicy,
+    Spec,
 )
 from rota.core.outcome import (
     DropJob,
@@ -42,7 +45,7 @@ from rota.wire.jobs import (
     RetryView,
     WhyView,
 )
-from rota.wire.queues import DepthView, QueueView, RateLimitView
+from rota.wire.queues import DepthView, LimitsView, QueueView, RateLimitView
 from rota.wire.service import ChangeView
 from rota.wire.units import from_instant, number
 from rota.wire.workers import AmountView, OrderView, WorkerResources, WorkerView
@@ -152,7 +155,14 @@ def order_view(order: Order, timing: Timing) -> OrderView:
         timeout=_seconds(spec.terms.timeout_ms),
         lease_expires_in=timing.lease_ttl_ms / 1000,
         scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
+        limits=None if order.limits is None else limits_view(order.limits),
     )
+
+
+def limits_view(limits: Limits | None) -> LimitsView:
+    """What a queue's jobs are held to: its own limits, and everybody's where it has none."""
+    own = {} if limits is None else msgspec.structs.asdict(limits)
+    return LimitsView(**{name: value for name, value in own.items() if value is not None})
 
 
 def worker_view(glance: WorkerGlance, usage: Mapping[str, Any]) -> WorkerView:
@@ -204,6 +214,7 @@ def queue_view(glance: QueueGlance) -> QueueView:
             cancelling=depth.get(JobState.CANCELLING, 0),
         ),
         created_at=from_instant(queue.created_at),
+        limits=limits_view(queue.limits),
     )
 
 
@@ -286,7 +297,7 @@ def submitted_form(job: JobRecord) -> dict[str, Any]:
         "queue": terms.queue,
         "tenant": terms.tenant,
         "priority": terms.priority,
-        "requirements": msgspec.to_builtins(requirements_view(terms.needs)),
+        "requirements": _submitted_requirements(job.spec),
         "dependencies": [
             {"job_id": one.job_id, "when": one.when.value} for one in spec.dependencies
         ],
@@ -301,3 +312,12 @@ def submitted_form(job: JobRecord) -> dict[str, Any]:
         "labels": dict(spec.labels),
         "payload": msgspec.Raw(spec.payload) if spec.payload else _EMPTY,
     }
+
+
+def _submitted_requirements(spec: Spec) -> Any:
+    """Without what the function's name implied: a patch may change the name."""
+    view = requirements_view(spec.terms.needs)
+    if spec.task == b"null":
+        implied = function_capability(spec.terms.name)
+        view.capabilities = [one for one in view.capabilities if one != implied]
+    return msgspec.to_builtins(view)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from rota.cli.render import Styled, console, print_object, rich_text
 from rota.cli.text import plural, size
 from rota.sdk import ApiError, Client, Endpoint, Patience, RotaError, calls, discover
 from rota.wire.service import StatsView
+from rota.worker.guard.client import Guard, GuardError
 
 CLOCK_S_MAX = 2.0
 """The Date header has whole seconds and the way there takes time: less than this means nothing."""
@@ -65,6 +67,7 @@ def examine(endpoint: Endpoint) -> Iterator[Check]:
     yield Check("client", "ok", f"rota {__version__}, server from {endpoint.url_from}")
     yield from token_checks(endpoint)
     yield from disk_checks(endpoint)
+    yield from asyncio.run(guard_checks())
     with Client(endpoint, patience=Patience(retry_for_s=0.0)) as client:
         try:
             alive = client.ask(calls.healthz())
@@ -103,6 +106,25 @@ def disk_checks(endpoint: Endpoint) -> Iterator[Check]:
         yield Check("disk", "ok", found)
     else:
         yield Check("disk", "warn", found, "make room, or move the data: rota up --data DIR")
+
+
+async def guard_checks() -> list[Check]:
+    """How a worker that this user starts on this machine would hold and end jobs."""
+    guard = Guard()
+    try:
+        hello = await guard.hello
+    except GuardError as error:
+        return [Check("jobs", "fail", str(error), "a worker needs Linux 5.4 or newer")]
+    finally:
+        await guard.dismiss()
+    means = f"memory by {_means(hello.memory)}, processes by {_means(hello.processes)}"
+    if hello.isolation == "namespace":
+        return [Check("jobs", "ok", f"workers here use PID namespaces; {means}")]
+    return [Check("jobs", "ok", f"workers here use no PID namespaces ({hello.why}); {means}")]
+
+
+def _means(what: str) -> str:
+    return "looking twice a second" if what == "watched" else what
 
 
 def clock_checks(headers: Mapping[str, str], here_ms: int) -> Iterator[Check]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import sys
 from typing import Any
 
@@ -21,7 +22,7 @@ from rota.cli.render import (
     show_table,
     status_cell,
 )
-from rota.cli.text import age, local, plain_log, short
+from rota.cli.text import age, local, plain_log, short, unfinished
 from rota.cli.trees import branches
 from rota.cli.views import EXECUTION_COLUMNS, JOB_COLUMNS, execution_row, job_facts, job_row
 from rota.sdk import Client, JobSearch, calls
@@ -159,23 +160,27 @@ def graph(job: str, *, as_json: bool) -> None:
 @click.command()
 @click.argument("job", shell_complete=offers.jobs)
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
+@click.option("--tail", "-n", type=click.IntRange(0), metavar="N", help="The last N lines first.")
 @click.option("--raw", is_flag=True, help="Write control characters to the terminal as they are.")
 @json_option
-def logs(job: str, *, follow: bool, raw: bool, as_json: bool) -> None:
+def logs(job: str, *, follow: bool, tail: int | None, raw: bool, as_json: bool) -> None:
     """Print what a job printed.
 
-    On a terminal control characters are written out, so that a log cannot play tricks on it; into a
-    pipe or file every byte goes as it is.
+    On a terminal colours stay and other control characters are written out, so that a log cannot
+    play tricks on it; into a pipe or file every byte goes as it is.
     """
     if follow and as_json:
         raise click.UsageError("--json prints one document: it does not go with --follow")
     with connected() as client:
         found = job_id(client, job)
         if as_json:
-            text = client.logs(found).decode("utf-8", "replace")
+            text = client.logs(found, tail=tail).decode("utf-8", "replace")
             print_object({"job_id": found, "log": text})
             return
-        chunks = client.follow_logs(found) if follow else iter((client.logs(found),))
+        if follow:
+            chunks = client.follow_logs(found, tail=tail)
+        else:
+            chunks = iter((client.logs(found, tail=tail),))
         writer = LogWriter(raw=raw)
         for chunk in chunks:
             writer.write(chunk)
@@ -187,20 +192,33 @@ class LogWriter:
 
     def __init__(self, *, raw: bool = False) -> None:
         self._raw = raw or not sys.stdout.isatty()
+        self._colours = not os.environ.get("NO_COLOR")
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._held = ""
         self._open_line = False
+        self._coloured = False
 
     def write(self, chunk: bytes) -> None:
-        """Writes a piece; a character may be cut between two."""
+        """Writes a piece; a character or a colour may be cut between two."""
         if self._raw:
             sys.stdout.buffer.write(chunk)
         else:
-            text = plain_log(self._decoder.decode(chunk))
-            self._open_line = not text.endswith("\n") if text else self._open_line
-            sys.stdout.write(text)
+            text = self._held + self._decoder.decode(chunk)
+            cut = len(text) - unfinished(text)
+            self._held = text[cut:]
+            self._show(text[:cut])
         sys.stdout.flush()
 
     def finish(self) -> None:
-        """Leaves the terminal at the beginning of a line."""
-        if self._open_line:
-            sys.stdout.write("\n")
+        """Leaves the terminal at the beginning of a line, and without colour."""
+        self._show(self._held + self._decoder.decode(b"", final=True))
+        end = "\x1b[0m" if self._coloured else ""
+        sys.stdout.write(end + "\n" if self._open_line else end)
+        sys.stdout.flush()
+
+    def _show(self, text: str) -> None:
+        if text:
+            shown = plain_log(text, colours=self._colours)
+            self._open_line = not shown.endswith("\n")
+            self._coloured = self._coloured or "\x1b" in shown
+            sys.stdout.write(shown)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from rota.cli import offers
 from rota.cli.connect import answer, connected
-from rota.cli.options import json_option
+from rota.cli.options import json_option, pair
 from rota.cli.problems import Failure
 from rota.cli.render import print_object, show_table
 from rota.cli.text import plural
-from rota.cli.views import QUEUE_COLUMNS, queue_row
+from rota.cli.views import QUEUE_COLUMNS, limits_text, queue_row
 from rota.sdk import NotFoundError, calls
 from rota.wire.queues import QueuePage, QueueView
 from rota.wire.units import parse_duration
@@ -36,6 +37,7 @@ def queues(ctx: click.Context, *, as_json: bool) -> None:
 
 def _draw(queue: QueueView) -> None:
     show_table(QUEUE_COLUMNS, [queue_row(queue)], empty="")
+    click.echo(f"each job is held to: {limits_text(queue.limits)}")
 
 
 @queues.command()
@@ -72,12 +74,18 @@ def rate(text: str) -> dict[str, Any] | None:
 @click.option("--weight", type=float, help="Its share of what several queues want.")
 @click.option("--max-workers", metavar="N|none", help="So many executions at once.")
 @click.option("--rate", "rate_limit", metavar="COUNT/PER|none", help="So many starts: 100/1m.")
+@click.option(
+    "--limit", "limits", multiple=True, type=pair, metavar="NAME=VALUE|none",
+    help="What its jobs are held to: processes, open_files, file_size, log_size, result_size.",
+)  # fmt: skip
 @click.option("--pause/--resume", "paused", default=None, help="Start nothing from it, or do.")
 @click.option("--reset", is_flag=True, help="What is not given goes back to its default.")
 @json_option
 def set_(name: str, *, reset: bool, as_json: bool, **given: Any) -> None:
     """Change a queue; it is made if it is not there."""
-    settings = {key: value for key, value in given.items() if value is not None}
+    settings = {key: value for key, value in given.items() if value not in (None, ())}
+    if "limits" in settings:
+        settings["limits"] = limits_of(settings["limits"])
     if "max_workers" in settings:
         settings["max_workers"] = _whole(settings["max_workers"])
     if "rate_limit" in settings:
@@ -90,6 +98,15 @@ def set_(name: str, *, reset: bool, as_json: bool, **given: Any) -> None:
         except NotFoundError:
             # Nothing is there whose settings could be kept: setting it anew makes it.
             answer(client, calls.set_queue(name, settings, reset=True), _draw, as_json=as_json)
+
+
+def limits_of(pairs: Sequence[tuple[str, str]]) -> dict[str, int | str | None]:
+    """`processes=256`, `file_size=2GiB`; `none` goes back to the default."""
+    given = {name: or_none(value) for name, value in pairs}
+    return {
+        name: int(value) if value is not None and value.isdecimal() else value
+        for name, value in given.items()
+    }
 
 
 def _whole(text: str) -> int | None:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
+from rota.cli.tasks import TaskOptions, read_json, run_of
 from rota.wire.units import ByteSize, Duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitOptions:
+class SubmitOptions(TaskOptions):
     """What was typed."""
 
-    command: tuple[str, ...] = ()
     name: str | None = None
     queue: str | None = None
     tenant: str | None = None
@@ -44,9 +40,6 @@ class SubmitOptions:
     concurrency_limit: int | None = None
     label: tuple[tuple[str, str], ...] = ()
     payload: str | None = None
-    env: tuple[tuple[str, str], ...] = ()
-    cwd: str | None = None
-    noop: bool = False
 
 
 def terms_of(
@@ -69,7 +62,7 @@ def terms_of(
     }
     terms = _given(parts)
     if options.payload is not None:
-        terms["payload"] = read_payload(options.payload)
+        terms["payload"] = read_json(options.payload, "--payload")
     return terms
 
 
@@ -86,28 +79,15 @@ def _run_at(options: SubmitOptions, now: datetime) -> datetime | None:
 
 
 def job_of(options: SubmitOptions, terms: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole job."""
-    task = _task(options)
-    return {"name": options.name or _name(options), "task": task, **terms}
-
-
-def _name(options: SubmitOptions) -> str:
-    return "noop" if options.noop else os.path.basename(options.command[0]) or "job"
-
-
-def _task(options: SubmitOptions) -> dict[str, Any]:
-    if options.noop:
-        if options.command:
-            raise click.UsageError("--noop runs nothing: leave the command out")
-        return {"kind": "noop"}
-    if not options.command:
-        raise click.UsageError("say what to run: rota submit -- COMMAND ARGS…")
-    task: dict[str, Any] = {"kind": "command", "argv": list(options.command)}
-    if options.env:
-        task["env"] = dict(options.env)
-    if options.cwd is not None:
-        task["cwd"] = os.path.abspath(options.cwd)
-    return task
+    """The whole job; one that runs a registered function has no task."""
+    run = run_of(options)
+    if "payload" in run and "payload" in terms:
+        raise click.UsageError("--payload and --args or --kwargs both say the arguments")
+    if options.name is not None and options.function is None:
+        run["name"] = options.name
+    elif options.name is not None:
+        raise click.UsageError("--function is the job's name already")
+    return {**run, **terms}
 
 
 def _requirements(options: SubmitOptions) -> dict[str, Any]:
@@ -155,26 +135,6 @@ def _concurrency(options: SubmitOptions) -> dict[str, Any] | None:
         return None
     limit = options.concurrency_limit
     return {"key": options.concurrency_key, **({} if limit is None else {"limit": limit})}
-
-
-def read_payload(text: str) -> Any:
-    """JSON, or `@file` with JSON in it; `@-` is what comes in on stdin."""
-    body: bytes | str = text
-    if text.startswith("@"):
-        try:
-            body = sys.stdin.buffer.read() if text == "@-" else _bytes_of(text[1:])
-        except OSError as error:
-            raise click.BadParameter(
-                f"{text[1:]}: {error.strerror}", param_hint="'--payload'"
-            ) from error
-    try:
-        return msgspec.json.decode(body)
-    except msgspec.MsgspecError as error:
-        raise click.BadParameter(f"not JSON: {error}", param_hint="'--payload'") from error
-
-
-def _bytes_of(path: str) -> bytes:
-    return Path(path).read_bytes()
 
 
 def split_after(text: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from rota.cli.many import copies, jobs_in, submit_many
 from rota.cli.options import duration, json_option, now, pair, size, time
 from rota.cli.render import print_object
 from rota.cli.spec import SubmitOptions, job_of, split_after, terms_of
+from rota.cli.tasks import KINDS
 from rota.cli.text import plural, short
 from rota.cli.waits import exit_status, wait_for
 from rota.sdk import Client
@@ -56,7 +57,16 @@ KEY_VALUE = "KEY=VALUE"
 @click.option("--payload", metavar="JSON|@FILE", help="Data for it.")
 @click.option("--env", "-e", multiple=True, type=pair, metavar=KEY_VALUE, help="Environment.")
 @click.option("--cwd", type=click.Path(), help="The folder it starts in.")
+@click.option("--function", metavar="NAME", help="Run this function of a worker's app.")
+@click.option("--python", metavar="MODULE:FUNCTION", help="Run a function the worker can import.")
+@click.option("--args", metavar="JSON|@FILE", help="A list: arguments for the function.")
+@click.option("--kwargs", metavar="JSON|@FILE", help="An object: its named arguments.")
+@click.option("--http", metavar="URL", help="Send a request.")
+@click.option("--method", metavar="METHOD", help="Of the request; else GET, or POST with a body.")
+@click.option("--header", "-H", multiple=True, type=pair, metavar=KEY_VALUE, help="A header of it.")
+@click.option("--body", metavar="TEXT|@FILE", help="The body of it; JSON goes out as JSON.")
 @click.option("--noop", is_flag=True, help="Run nothing: the worker just acknowledges it.")
+@click.option("--key", metavar="KEY", help="The same key again is the same job, for a day.")
 @click.option("--wait", "-w", is_flag=True, help="Wait until it has ended; exit 1 if it failed.")
 @click.option("--follow", "-f", is_flag=True, help="Print its log; exit as it exits.")
 @click.option("--count", type=click.IntRange(1), metavar="N", help="So many copies, in batches.")
@@ -73,10 +83,14 @@ def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
       rota submit -- python3 bill.py 42
       rota submit --cpu 4 --memory 2GiB --retries 3 --follow -- ./train.sh
       rota submit --after 5e2d8a41 --in 10m -- ./report.sh
+      rota submit --function invoice --args '[42]' --wait
+      rota submit --http https://shop.example/hooks --body '{"paid": 42}'
       rota submit --from jobs.jsonl --wait
     """
     many, source = given.pop("count"), given.pop("source")
-    wait, follow = given.pop("wait"), given.pop("follow")
+    wait, follow, key = given.pop("wait"), given.pop("follow"), given.pop("key")
+    if key is not None and (many is not None or source is not None):
+        raise click.UsageError("--key is for one job: it does not go with --count or --from")
     options = SubmitOptions(**{field.name: given[field.name] for field in fields(SubmitOptions)})
     _check(options, many, source, follow=follow, as_json=as_json)
     with connected() as client:
@@ -86,7 +100,7 @@ def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
         elif many is not None:
             ids = submit_many(client, copies(job_of(options, terms), many), total=many)
         else:
-            job = client.submit(job_of(options, terms))
+            job = client.submit(job_of(options, terms), idempotency_key=key)
             ctx.exit(_see_through(client, job, wait=wait, follow=follow, as_json=as_json))
         ctx.exit(_see_many_through(client, ids, wait=wait, as_json=as_json))
 
@@ -94,7 +108,8 @@ def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
 def _check(
     options: SubmitOptions, many: int | None, source: str | None, *, follow: bool, as_json: bool
 ) -> None:
-    if source is not None and (many is not None or options.command or options.noop or options.name):
+    runs = any(getattr(options, kind) for kind in KINDS)
+    if source is not None and (many is not None or runs or options.name):
         raise click.UsageError("--from takes the jobs from the file: no command, name or count")
     if follow and (source is not None or many is not None or as_json):
         raise click.UsageError("--follow is for one job, without --json")

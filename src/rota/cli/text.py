@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 ID_SHOWN_CHARS = 8
 """Ids rise with time, so their ends tell them apart and their beginnings do not."""
+
+_COLOUR = re.compile(r"(\x1b\[[0-9;:]*m)")
+"""Colour and weight: what a terminal does with these harms nobody."""
+_UNFINISHED = re.compile(r"(\x1b(\[[0-9;:]{0,64})?|\r)\Z")
 
 _AGES = ((86_400, "d"), (3_600, "h"), (60, "m"))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -18,9 +23,20 @@ def plain(text: str, *, keep: str = "") -> str:
     return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
 
 
-def plain_log(text: str) -> str:
-    """The same for a log: its lines and tabs stay."""
-    return plain(text.replace("\r\n", "\n"), keep="\n\t")
+def plain_log(text: str, *, colours: bool = False) -> str:
+    """The same for a log: its lines and tabs stay, and its colours if wanted."""
+    text = text.replace("\r\n", "\n")
+    if not colours:
+        return plain(text, keep="\n\t")
+    # The pattern's group makes every second piece a colour.
+    pieces = enumerate(_COLOUR.split(text))
+    return "".join(piece if n % 2 else plain(piece, keep="\n\t") for n, piece in pieces)
+
+
+def unfinished(text: str) -> int:
+    """How many characters at the end may be the beginning of a colour or of a line's end."""
+    found = _UNFINISHED.search(text)
+    return len(text) - found.start() if found else 0
 
 
 def _escaped(char: str) -> str:

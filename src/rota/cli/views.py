@@ -12,7 +12,7 @@ from rota.cli.render import Cell, Column, Row, Styled, status_cell
 from rota.cli.text import age, amount, between, count, local, percent, short, size, span
 from rota.wire.executions import ExecutionView
 from rota.wire.jobs import JobView
-from rota.wire.queues import QueueView
+from rota.wire.queues import LimitsView, QueueView
 from rota.wire.workers import AmountView, WorkerView
 
 JOB_COLUMNS = (
@@ -130,6 +130,15 @@ def queue_row(queue: QueueView) -> Row:
     )
 
 
+def limits_text(limits: LimitsView) -> str:
+    """What the jobs of a queue are held to, in a line."""
+    return (
+        f"{count(limits.processes)} processes, {count(limits.open_files)} open files, "
+        f"files of {size(limits.file_size)}, a log of {size(limits.log_size)}, "
+        f"a result of {size(limits.result_size)}"
+    )
+
+
 def _used(amounts: AmountView) -> str:
     return f"{amount(amounts.used)} / {amount(amounts.capacity)}"
 
@@ -141,7 +150,7 @@ def job_facts(job: JobView, now_ms: int) -> list[tuple[str, Cell]]:
         ("name", job.name),
         ("status", status_cell(job.status)),
         ("reason", job.reason or None),
-        ("task", task_line(bytes(job.task))),
+        ("task", task_line(job.name, bytes(job.task))),
         ("queue", job.queue),
         ("tenant", job.tenant if job.tenant != "default" else None),
         ("priority", str(job.priority)),
@@ -173,14 +182,24 @@ def _times(job: JobView, now_ms: int) -> list[tuple[str, Cell | None]]:
     ]
 
 
-def task_line(task: bytes) -> str:
+def task_line(name: str, task: bytes) -> str:
     """What a job runs, as one would type it."""
     read = msgspec.json.decode(task)
-    if read.get("kind") == "command":
-        env = "".join(f"{k}={shlex.quote(v)} " for k, v in (read.get("env") or {}).items())
-        cwd = f"  (in {read['cwd']})" if read.get("cwd") else ""
-        return f"{env}{shlex.join(read['argv'])}{cwd}"
-    return str(read.get("kind"))
+    if read is None:
+        return f"function {name}"
+    match read.get("kind"):
+        case "command":
+            env = "".join(f"{k}={shlex.quote(v)} " for k, v in (read.get("env") or {}).items())
+            cwd = f"  (in {read['cwd']})" if read.get("cwd") else ""
+            return f"{env}{shlex.join(read['argv'])}{cwd}"
+        case "python":
+            args = [msgspec.json.encode(one).decode() for one in read["args"]]
+            args += [f"{k}={msgspec.json.encode(v).decode()}" for k, v in read["kwargs"].items()]
+            return f"{read['entry']}({', '.join(args)})"
+        case "http":
+            return f"{read['method']} {read['url']}"
+        case kind:
+            return str(kind)
 
 
 def _needs(job: JobView) -> str:

@@ -36,6 +36,19 @@ if TYPE_CHECKING:
     "--grace", type=duration, default="5s", show_default=True, metavar="DURATION",
     help="Between asking a job to stop and making it.",
 )  # fmt: skip
+@click.option(
+    "--isolation", type=click.Choice(("auto", "subreaper")), default="auto", show_default=True,
+    help="Jobs in PID namespaces where permitted, or without.",
+)  # fmt: skip
+@click.option("--app", metavar="PACKAGE.MODULE:APP", help="Run the functions of this rota.App.")
+@click.option(
+    "--http-allow", multiple=True, metavar="HOST|CIDR",
+    help="Let http tasks reach this though it is private.",
+)  # fmt: skip
+@click.option(
+    "--mask", multiple=True, metavar="ENVNAME",
+    help="Hide this variable's value in logs; those of jobs that look secret are hidden anyway.",
+)  # fmt: skip
 @click.option("--with-parent", is_flag=True, hidden=True, help="Drain when the parent has died.")
 @click.pass_context
 def worker(ctx: click.Context, /, **given: Any) -> None:
@@ -63,6 +76,10 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
         concurrency=given["concurrency"],
         work_dir=given["work_dir"],
         grace_s=given["grace"].seconds,
+        mask=given["mask"],
+        app=given["app"],
+        http_allow=given["http_allow"],
+        isolation=given["isolation"],
         **named,
     )
     ctx.exit(asyncio.run(_run(config, with_parent=given["with_parent"])))

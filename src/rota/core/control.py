@@ -12,7 +12,7 @@ from rota.core.executions import ask_to_stop, claim, lose
 from rota.core.gates import full
 from rota.core.inputs import Cancel, Delete, Execute, Purge, PutQueueSettings
 from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
-from rota.core.model import Instant, JobState, Queue, Stop, WorkerState
+from rota.core.model import Instant, JobState, Limits, Queue, Stop, WorkerState
 from rota.core.outcome import Counted, ExecutionAnswer, JobAnswer, JobGone, QueueAnswer
 from rota.core.placement import unable
 from rota.core.recall import Memory
@@ -144,6 +144,9 @@ def set_queue(t: Tables, event: PutQueueSettings, now: Instant) -> QueueAnswer:
         value = getattr(event, name)
         if value is not None:
             changes[name] = value
+    if event.limits:
+        limits = replace(before.limits or Limits(), **dict(event.limits))
+        changes["limits"] = None if limits == Limits() else limits
     queue = replace(before, **changes)
     if queue.rate_limit != cell.queue.rate_limit:
         _restart_rate(cell)

@@ -32,7 +32,8 @@ def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
     assert poll is not None
     cell.delivered = True
     worker.undelivered.pop(cell.execution.id, None)
-    poll.orders.append(Order(cell.execution, t.jobs[cell.execution.job_id].spec))
+    spec = t.jobs[cell.execution.job_id].spec
+    poll.orders.append(Order(cell.execution, spec, t.queues[spec.terms.queue].queue.limits))
     poll.room -= 1
     t.answer_now[worker.worker.id] = None
     if poll.room > 0:

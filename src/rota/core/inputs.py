@@ -195,6 +195,8 @@ class PutQueueSettings(Keyed, frozen=True, kw_only=True):
     max_workers: int | None = None
     rate_limit: RateLimit | None = None
     paused: bool | None = None
+    limits: tuple[tuple[str, int | None], ...] = ()
+    """Names of `Limits` and their new values; None: back to what everybody is held to."""
     cleared: tuple[str, ...] = ()
     """Fields to put back to their defaults."""
 

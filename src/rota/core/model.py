@@ -248,6 +248,16 @@ class RateLimit(Record, frozen=True):
     per_ms: Millis
 
 
+class Limits(Record, frozen=True):
+    """What each job of a queue is held to by its worker; None: what everybody is held to."""
+
+    processes: int | None = None
+    open_files: int | None = None
+    file_size: int | None = None
+    log_size: int | None = None
+    result_size: int | None = None
+
+
 class Queue(Record, frozen=True):
     """A named line of jobs and the limits that hold for it."""
 
@@ -258,6 +268,7 @@ class Queue(Record, frozen=True):
     rate_limit: RateLimit | None = None
     paused: bool = False
     created_at: Instant = 0
+    limits: Limits | None = None
 
 
 class JobRecord(Record, frozen=True):

@@ -16,6 +16,7 @@ from rota.core.model import (
     JobState,
     KeyRecord,
     Life,
+    Limits,
     Millis,
     PollId,
     Queue,
@@ -163,6 +164,8 @@ class Order(msgspec.Struct, frozen=True, gc=False):
 
     execution: Execution
     spec: Spec
+    limits: Limits | None = None
+    """The queue's own, where it has any."""
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -27,6 +28,15 @@ T = TypeVar("T")
 
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 def read(call: Call[T], status: int, headers: Mapping[str, str], body: bytes) -> T:

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 Params: TypeAlias = tuple[tuple[str, str], ...]
 JobLike: TypeAlias = JobSpec | Mapping[str, Any]
-"""A job to submit: the typed record, or just a mapping with API.md's fields."""
+"""A job to submit: the typed record, or just a mapping with the API's fields."""
 
 FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 """The statuses a job does not leave by itself."""
@@ -173,11 +173,18 @@ def graph(job_id: str) -> Call[GraphView]:
 
 
 def job_logs(
-    job_id: str, *, follow: bool = False, execution_id: str | None = None, offset: int = 0
+    job_id: str,
+    *,
+    follow: bool = False,
+    execution_id: str | None = None,
+    offset: int = 0,
+    tail: int | None = None,
 ) -> Call[bytes]:
-    """What a job printed, in its newest execution or the one named, from a byte offset on; with
-    `follow` a live stream until that ends."""
-    params = _params(follow=follow or None, execution_id=execution_id, offset=offset or None)
+    """What a job printed, in its newest execution or the one named, from a byte offset on or its
+    last lines only; with `follow` a live stream until that ends."""
+    params = _params(
+        follow=follow or None, execution_id=execution_id, offset=offset or None, tail=tail
+    )
     return Call("GET", _path("jobs", job_id, "logs"), bytes, params=params)
 
 

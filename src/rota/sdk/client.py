@@ -6,16 +6,16 @@ Each method is a line: what a call looks like is in `calls`, how it travels in `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx2
-
-from rota.sdk import calls, watching
+from rota.sdk import batches, calls, paging, watching
 from rota.sdk.calls import JobLike, JobSearch
-from rota.sdk.carrier import Carrier, Patience
+from rota.sdk.carrier import Carrier
 from rota.sdk.clock import Clock
 from rota.sdk.discover import Endpoint, discover
-from rota.sdk.watching import Event, Waiting
+from rota.sdk.events import Event
+from rota.sdk.flows import Patience
+from rota.sdk.watching import Waiting
 from rota.wire.executions import (
     ArtifactView,
     CompletionSpec,
@@ -24,7 +24,6 @@ from rota.wire.executions import (
     ProgressSpec,
 )
 from rota.wire.jobs import BulkAnswer, BulkSpec, GraphView, JobPage, JobView, WhyView
-from rota.wire.limits import PAGE_ITEMS_MAX
 from rota.wire.queues import QueueView
 from rota.wire.service import ClusterView, Health, StatsView
 from rota.wire.workers import (
@@ -37,6 +36,9 @@ from rota.wire.workers import (
     WorkerView,
 )
 
+if TYPE_CHECKING:
+    import httpx2
+
 
 class Client(Carrier):
     """A Rota server, as Python sees it.
@@ -45,7 +47,7 @@ class Client(Carrier):
             job = rota.submit({"name": "hello", "task": {"kind": "command", "argv": ["date"]}})
             print(rota.wait(job.job_id).status)
 
-    Without a URL the local server is found. Not for use by several threads at once.
+    Without a URL the local server is found. Threads may share one.
     """
 
     def __init__(
@@ -72,13 +74,28 @@ class Client(Carrier):
         """Submits jobs together, all or none; answers their ids in the order given."""
         return self.call(calls.submit_batch(jobs), key=idempotency_key).job_ids
 
+    def submit_many(
+        self,
+        jobs: Iterable[JobLike],
+        *,
+        on_progress: Callable[[int], None] | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[str]:
+        """Submits any number of jobs in batches; answers their ids in the order given.
+
+        Jobs may name earlier ones by `ref:`. Each batch is all or none.
+        """
+        return self.run(
+            batches.submit_many(self.terms, jobs, on_progress=on_progress, key=idempotency_key)
+        )
+
     def job(self, job_id: str) -> JobView:
         """One job."""
         return self.call(calls.get_job(job_id))
 
     def jobs(self, search: JobSearch | None = None) -> Iterator[JobView]:
         """All jobs that match, newest first, fetched page by page as they are asked for."""
-        return watching.all_jobs(self, search or JobSearch())
+        return self.iterate(paging.all_jobs(self.terms, search or JobSearch()))
 
     def jobs_page(self, search: JobSearch | None = None) -> JobPage:
         """One page of them."""
@@ -112,13 +129,13 @@ class Client(Carrier):
         """The dependency graph a job is part of."""
         return self.call(calls.graph(job_id))
 
-    def logs(self, job_id: str) -> bytes:
-        """What a job has printed so far."""
-        return self.call(calls.job_logs(job_id))
+    def logs(self, job_id: str, *, tail: int | None = None) -> bytes:
+        """What a job has printed so far, or the last lines of it."""
+        return self.call(calls.job_logs(job_id, tail=tail))
 
-    def follow_logs(self, job_id: str) -> Iterator[bytes]:
-        """What a job printed and prints, until it has ended."""
-        return watching.follow_log(self, job_id)
+    def follow_logs(self, job_id: str, *, tail: int | None = None) -> Iterator[bytes]:
+        """What a job printed (or the last lines of it) and prints, until it has ended."""
+        return self.iterate(watching.follow_log(self.terms, job_id, tail))
 
     def execute(self, job_id: str, worker_id: str) -> ExecutionView:
         """Runs this job on that worker, past time, order and pause."""
@@ -130,8 +147,7 @@ class Client(Carrier):
 
     def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
         """Waits until a job has ended, and answers it as it then is."""
-        Waiting(self, (job_id,), timeout_s=timeout_s).run()
-        return self.job(job_id)
+        return self.run(watching.ended(self.terms, job_id, timeout_s))
 
     def wait_all(
         self,
@@ -141,7 +157,11 @@ class Client(Carrier):
         on_end: Callable[[str, str], None] | None = None,
     ) -> dict[str, str]:
         """Waits until all have ended; answers the status of each, by id."""
-        return Waiting(self, job_ids, timeout_s=timeout_s, on_end=on_end).run()
+        return self.run(Waiting(self.terms, job_ids, timeout_s=timeout_s, on_end=on_end).flow())
+
+    def result(self, job_id: str, *, timeout_s: float | None = None) -> Any:
+        """Waits for what a job returned; raises JobFailed if it ended otherwise."""
+        return self.run(watching.result(self.terms, job_id, timeout_s))
 
     # Workers
 
@@ -157,18 +177,7 @@ class Client(Carrier):
         self, *, status: Sequence[str] = (), capabilities: Sequence[str] = ()
     ) -> list[WorkerView]:
         """Workers that are in one of the statuses and have all the capabilities."""
-        found: list[WorkerView] = []
-        cursor: str | None = None
-        while True:
-            page = self.call(
-                calls.list_workers(
-                    status=status, capabilities=capabilities, limit=PAGE_ITEMS_MAX, cursor=cursor
-                )
-            )
-            found += page.items
-            cursor = page.next_cursor
-            if cursor is None:
-                return found
+        return self.run(paging.all_workers(self.terms, status, capabilities))
 
     def heartbeat(self, worker_id: str, spec: HeartbeatSpec) -> HeartbeatAnswer:
         """Renews a worker's leases."""
@@ -230,14 +239,7 @@ class Client(Carrier):
 
     def queues(self) -> list[QueueView]:
         """All queues, by name."""
-        found: list[QueueView] = []
-        cursor: str | None = None
-        while True:
-            page = self.call(calls.list_queues(limit=PAGE_ITEMS_MAX, cursor=cursor))
-            found += page.items
-            cursor = page.next_cursor
-            if cursor is None:
-                return found
+        return self.run(paging.all_queues(self.terms))
 
     def queue(self, name: str) -> QueueView:
         """One queue."""
@@ -285,4 +287,4 @@ class Client(Carrier):
 
     def stream(self, *, after: str | None = None) -> Iterator[Event]:
         """Every state change from now on, or after an event's id."""
-        return watching.events(self, after=after)
+        return self.iterate(watching.events(self.terms, after))

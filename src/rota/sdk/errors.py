@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from rota.wire.jobs import JobView
 from rota.wire.problems import FieldError, Problem
 
 
@@ -35,6 +37,35 @@ class WaitTimeoutError(RotaError):
     def __init__(self, job_ids: Sequence[str]) -> None:
         super().__init__(f"{len(job_ids)} of the jobs had not ended in time")
         self.job_ids = tuple(job_ids)
+
+
+class JobFailed(RotaError):  # noqa: N818 - what happened, not what this program did wrong
+    """A job whose result was waited for ended without one."""
+
+    def __init__(self, job: JobView, log_tail: str = "") -> None:
+        said = f": {words}" if (words := _words(job.error)) else ""
+        super().__init__(f"job {job.name} {job.job_id} {job.status}{said}")
+        self.job = job
+        self.log_tail = log_tail
+        """The last that it printed."""
+
+    @property
+    def error(self) -> Any:
+        """What the job's record says of it, such as `{"type": …, "message": …}`."""
+        return self.job.error
+
+    @property
+    def traceback(self) -> str:
+        """Where a Python function raised; empty for other jobs."""
+        told = self.job.error
+        return str(told.get("traceback", "")) if isinstance(told, Mapping) else ""
+
+
+def _words(error: Any) -> str:
+    if isinstance(error, Mapping):
+        kind, message = error.get("type"), error.get("message")
+        return ": ".join(str(part) for part in (kind, message) if part)
+    return "" if error is None else str(error)
 
 
 class ApiError(RotaError):

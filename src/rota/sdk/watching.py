@@ -6,20 +6,18 @@ read again, so a change that was missed costs a moment and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-
-import httpx2
-import msgspec
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from rota.sdk import calls
 from rota.sdk.answers import BACKOFF_FIRST_S
 from rota.sdk.calls import FINAL, JobSearch
-from rota.sdk.carrier import Carrier, Retrying
-from rota.sdk.errors import AnswerError, ApiError, SilenceError, UnreachableError, WaitTimeoutError
+from rota.sdk.errors import ApiError, JobFailed, SilenceError, UnreachableError, WaitTimeoutError
+from rota.sdk.events import Event, EventReader
+from rota.sdk.flows import Emit, Flow, More, Open, Pause, Retrying, Terms, ask, fetch
+from rota.sdk.paging import all_jobs
 from rota.wire.jobs import JobView
 from rota.wire.limits import PAGE_ITEMS_MAX
-from rota.wire.service import ChangeView
 
 QUIET_S = 60.0
 """A stream silent for this long is opened anew: the server sends a sign of life more often."""
@@ -31,106 +29,116 @@ LOG_LOOK_S, LOG_LOOK_S_MAX = 0.05, 1.0
 """How soon, and at most how late, a job that has not started is looked at again."""
 CLOCK_SLACK_MS = 60_000
 """How far a job's id and its time of creation may lie apart."""
+TAIL_LINES, TAIL_BYTES = 20, 8192
+"""Of the log of a job that failed: what its error carries, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event of the stream; `id` is where to resume.
-
-    Its kind is `message` for a change, or `reset` where changes were missed for good: what one
-    knows must then be read anew.
-    """
-
-    id: str
-    kind: str
-    data: bytes
-
-    @property
-    def change(self) -> ChangeView:
-        """What changed."""
-        try:
-            return msgspec.json.decode(self.data, type=ChangeView)
-        except msgspec.MsgspecError as error:
-            raise AnswerError(f"cannot read an event of the stream: {error}") from error
-
-
-def events(carrier: Carrier, *, after: str | None = None) -> Iterator[Event]:
-    """Every state change from now on, or after an event's id; goes on through lost connections."""
-    last, retrying = after, Retrying(carrier, "events")
+def events(terms: Terms, after: str | None = None) -> Flow[None]:
+    """Emits every state change from now on, or after an event's id; goes on through lost
+    connections."""
+    last, retrying = after, Retrying(terms, "events")
     while True:
+        reader = EventReader()
         try:
-            for event in stream_once(carrier, last, QUIET_S):
+            yield _open_stream(last, QUIET_S)
+            while (chunk := (yield More())) is not None:
                 retrying.progressed()
-                if event is not None:
+                for event in reader.feed(chunk):
                     last = event.id or last
-                    yield event
-            carrier.clock.sleep(BACKOFF_FIRST_S)
+                    yield Emit(event)
+            yield Pause(BACKOFF_FIRST_S)
         except SilenceError:
             continue
         except (UnreachableError, ApiError) as error:
-            retrying.after(error)
+            yield from retrying.after(error)
 
 
-def stream_once(carrier: Carrier, after: str | None, quiet_s: float) -> Iterator[Event | None]:
-    """Events of one connection, until it ends; None once first, when it stands."""
+def _open_stream(after: str | None, quiet_s: float) -> Open:
     headers = {"Accept": "text/event-stream"}
     if after:
         headers["Last-Event-ID"] = after
-    with carrier.open(calls.stream(), headers, quiet_s=quiet_s) as response:
-        yield None
-        for event in httpx2.EventSource(response):
-            if event.data:
-                yield Event(event.id, event.event, event.data.encode())
+    return Open(calls.stream(), headers, quiet_s)
 
 
-def follow_log(carrier: Carrier, job_id: str) -> Iterator[bytes]:
-    """What a job printed and prints, one execution after the other, until it has ended.
+def follow_log(terms: Terms, job_id: str, tail: int | None = None) -> Flow[None]:
+    """Emits what a job printed and prints, one execution after the other, until it has ended.
 
-    A lost connection is taken up again at the byte where it broke off.
+    `tail`: of the first of them only the last lines, and what comes. A lost connection is taken up
+    again at the byte where it broke off.
     """
     shown: str | None = None
     waits = 0
     while True:
-        job = carrier.call(calls.get_job(job_id))
+        job = yield from fetch(terms, calls.get_job(job_id))
         if job.execution_id is not None and job.execution_id != shown:
             shown, waits = job.execution_id, 0
-            yield from _follow_execution(carrier, job_id, shown)
+            start = 0 if tail is None else (yield from _last_lines(terms, job_id, shown, tail))
+            tail = None
+            yield from _follow_execution(terms, job_id, shown, start)
         elif job.status in FINAL:
             return
         else:
             waits += 1
-            carrier.clock.sleep(min(LOG_LOOK_S * waits, LOG_LOOK_S_MAX))
+            yield Pause(min(LOG_LOOK_S * waits, LOG_LOOK_S_MAX))
 
 
-def _follow_execution(carrier: Carrier, job_id: str, execution_id: str) -> Iterator[bytes]:
-    offset, retrying = 0, Retrying(carrier, execution_id)
+def _last_lines(terms: Terms, job_id: str, execution_id: str, tail: int) -> Flow[int]:
+    """Emits them; the byte to go on from."""
+    call = calls.job_logs(job_id, execution_id=execution_id, tail=tail)
+    answer = yield from ask(terms, call)
+    yield Emit(answer.body)
+    return int(answer.headers.get("rota-log-offset", 0)) + len(answer.body)
+
+
+def _follow_execution(terms: Terms, job_id: str, execution_id: str, offset: int) -> Flow[None]:
+    retrying = Retrying(terms, execution_id)
     while True:
         call = calls.job_logs(job_id, follow=True, execution_id=execution_id, offset=offset)
         try:
-            with carrier.open(call, {"Accept": "text/plain"}, quiet_s=QUIET_S) as response:
-                retrying.progressed()
-                for chunk in response.iter_bytes():
-                    offset += len(chunk)
-                    yield chunk
+            yield Open(call, {"Accept": "text/plain"}, QUIET_S)
+            retrying.progressed()
+            while (chunk := (yield More())) is not None:
+                offset += len(chunk)
+                yield Emit(chunk)
         except SilenceError:
             continue
         except (UnreachableError, ApiError) as error:
-            retrying.after(error)
+            yield from retrying.after(error)
             continue
         # A server that stops ends its streams too: only the execution says that it is over.
-        if carrier.call(calls.get_execution(execution_id)).end_time is not None:
+        execution = yield from fetch(terms, calls.get_execution(execution_id))
+        if execution.end_time is not None:
             return
-        carrier.clock.sleep(BACKOFF_FIRST_S)
+        yield Pause(BACKOFF_FIRST_S)
 
 
-def all_jobs(carrier: Carrier, search: JobSearch) -> Iterator[JobView]:
-    """All jobs that match, newest first, page after page."""
-    while True:
-        page = carrier.call(calls.list_jobs(search))
-        yield from page.items
-        if page.next_cursor is None:
-            return
-        search = replace(search, cursor=page.next_cursor)
+def ended(terms: Terms, job_id: str, timeout_s: float | None) -> Flow[JobView]:
+    """Waits until a job has ended; the job as it then is."""
+    yield from Waiting(terms, (job_id,), timeout_s=timeout_s).flow()
+    job = yield from fetch(terms, calls.get_job(job_id))
+    return job
+
+
+def result(terms: Terms, job_id: str, timeout_s: float | None) -> Flow[Any]:
+    """Waits for what a job returned; raises JobFailed."""
+    job = yield from ended(terms, job_id, timeout_s)
+    if job.status == "succeeded":
+        return job.result
+    tail = b"" if job.execution_id is None else (yield from _tail(job))
+    raise JobFailed(job, tail.decode("utf-8", "replace"))
+
+
+def _tail(job: JobView) -> Flow[bytes]:
+    tail = b""
+    try:
+        call = calls.job_logs(job.job_id, tail=TAIL_LINES)
+        yield Open(call, {"Accept": "text/plain"}, QUIET_S)
+        while (chunk := (yield More())) is not None:
+            tail = (tail + chunk)[-TAIL_BYTES:]
+    except (UnreachableError, ApiError):
+        # That the job failed is the news; its log is only a help.
+        return tail
+    return tail
 
 
 class Waiting:
@@ -138,68 +146,76 @@ class Waiting:
 
     def __init__(
         self,
-        carrier: Carrier,
+        terms: Terms,
         job_ids: Iterable[str],
         *,
         timeout_s: float | None = None,
         on_end: Callable[[str, str], None] | None = None,
     ) -> None:
-        self._carrier = carrier
+        self._terms = terms
         self._order = tuple(dict.fromkeys(job_ids))
         self._pending = dict.fromkeys(self._order)
         self._ended: dict[str, str] = {}
         self._on_end = on_end
         self._last: str | None = None
-        clock = carrier.clock
+        clock = terms.clock
         self._deadline_s = None if timeout_s is None else clock.elapsed_s() + timeout_s
 
-    def run(self) -> dict[str, str]:
+    def flow(self) -> Flow[dict[str, str]]:
         """The status each ended in, in the order given; raises WaitTimeoutError, NotFoundError."""
-        retrying = Retrying(self._carrier, "wait")
+        retrying = Retrying(self._terms, "wait")
         while self._pending:
             try:
-                for event in stream_once(self._carrier, self._last, self._quiet_s()):
-                    retrying.progressed()
-                    self._hear(event)
-                    if not self._pending:
-                        break
-                    self._check_time()
-                else:
-                    self._carrier.clock.sleep(BACKOFF_FIRST_S)
+                yield from self._listen(retrying)
             except SilenceError:
                 self._check_time()
             except (UnreachableError, ApiError) as error:
                 self._check_time()
-                retrying.after(error)
+                yield from retrying.after(error)
         return {job_id: self._ended[job_id] for job_id in self._order}
+
+    def _listen(self, retrying: Retrying) -> Flow[None]:
+        """One connection, until it ends or nothing is left to wait for."""
+        reader = EventReader()
+        yield _open_stream(self._last, self._quiet_s())
+        retrying.progressed()
+        # The stream stands: what ends from here on is sure to be in it.
+        yield from self._survey()
+        while self._pending:
+            self._check_time()
+            chunk = yield More()
+            if chunk is None:
+                yield Pause(BACKOFF_FIRST_S)
+                return
+            for event in reader.feed(chunk):
+                yield from self._hear(event)
 
     def _quiet_s(self) -> float:
         if self._deadline_s is None:
             return LOOK_AGAIN_S
-        return min(LOOK_AGAIN_S, max(0.01, self._deadline_s - self._carrier.clock.elapsed_s()))
+        return min(LOOK_AGAIN_S, max(0.01, self._deadline_s - self._terms.clock.elapsed_s()))
 
     def _check_time(self) -> None:
-        if self._deadline_s is not None and self._carrier.clock.elapsed_s() >= self._deadline_s:
+        if self._deadline_s is not None and self._terms.clock.elapsed_s() >= self._deadline_s:
             raise WaitTimeoutError(tuple(self._pending))
 
-    def _hear(self, event: Event | None) -> None:
-        if event is not None:
-            self._last = event.id or self._last
-        if event is None or event.kind == "reset":
-            # The stream stands: what ends from here on is sure to be in it.
-            self._survey()
+    def _hear(self, event: Event) -> Flow[None]:
+        self._last = event.id or self._last
+        if event.kind == "reset":
+            yield from self._survey()
             return
         change = event.change
         if change.kind == "job":
             self._take(change.id, change.status)
 
-    def _survey(self) -> None:
+    def _survey(self) -> Flow[None]:
         if len(self._pending) >= SURVEY_FROM:
-            self._page_through()
+            yield from self._page_through()
         for job_id in tuple(self._pending)[: SURVEY_FROM - 1]:
-            self._take(job_id, self._carrier.call(calls.get_job(job_id)).status)
+            job = yield from fetch(self._terms, calls.get_job(job_id))
+            self._take(job_id, job.status)
 
-    def _page_through(self) -> None:
+    def _page_through(self) -> Flow[None]:
         oldest, newest = min(self._pending), max(self._pending)
         search = JobSearch(
             status=FINAL,
@@ -207,10 +223,12 @@ class Waiting:
             created_before=calls.made_at(newest, later_ms=CLOCK_SLACK_MS),
             limit=PAGE_ITEMS_MAX,
         )
-        for job in all_jobs(self._carrier, search):
+
+        def keep(job: JobView) -> bool:
             self._take(job.job_id, job.status)
-            if not self._pending or job.job_id < oldest:
-                return
+            return bool(self._pending) and job.job_id >= oldest
+
+        yield from all_jobs(self._terms, search, keep)
 
     def _take(self, job_id: str, status: str) -> None:
         if status in FINAL and job_id in self._pending:

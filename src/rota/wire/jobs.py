@@ -13,6 +13,7 @@ from rota.wire.limits import (
     ATTEMPTS_MAX,
     BATCH_JOBS_MAX,
     CAPABILITIES_MAX,
+    CAPABILITY_CHARS_MAX,
     CUSTOM_RESOURCES_MAX,
     DEPENDENCIES_MAX,
     KEY_CHARS_MAX,
@@ -20,6 +21,7 @@ from rota.wire.limits import (
     NAME_CHARS_MAX,
     PRIORITY_MAX,
 )
+from rota.wire.tasks import Task
 from rota.wire.units import ByteSize, Duration, SomeTime, no_bytes
 
 PLAIN = r"^[^\x00-\x1f\x7f-\x9f]*(?!\n)$"
@@ -33,7 +35,9 @@ QueueName: TypeAlias = Annotated[
     str,
     Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]*(?!\n)$"),
 ]
-Capability: TypeAlias = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=PLAIN)]
+Capability: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=CAPABILITY_CHARS_MAX, pattern=PLAIN)
+]
 JobIdText: TypeAlias = Annotated[
     str,
     Meta(
@@ -59,35 +63,6 @@ Status: TypeAlias = Literal[
 ]
 Priority: TypeAlias = Annotated[int, Meta(ge=-PRIORITY_MAX, le=PRIORITY_MAX)]
 When: TypeAlias = Literal["succeeded", "finished", "failed"]
-EnvText: TypeAlias = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
-PROGRAM = {"type": "string", "pattern": r"^[^\x00]+$"}
-
-
-class Command(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="command"):
-    """Any program, in any language."""
-
-    argv: Annotated[
-        list[EnvText],
-        Meta(
-            min_length=1,
-            max_length=10_000,
-            examples=[["python3", "bill.py", "42"]],
-            extra_json_schema={"prefixItems": [PROGRAM]},
-        ),
-    ]
-    env: dict[Annotated[str, Meta(min_length=1, pattern=r"^[^\x00=]+$")], EnvText] = {}
-    cwd: EnvText | None = None
-
-    def __post_init__(self) -> None:
-        if not self.argv[0]:
-            raise ValueError("argv[0] must name a program")
-
-
-class Noop(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="noop"):
-    """Nothing: the worker acknowledges it."""
-
-
-Task: TypeAlias = Command | Noop
 
 
 class Requirements(msgspec.Struct, forbid_unknown_fields=True):
@@ -127,10 +102,16 @@ class ConcurrencySpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """A job to submit. Only `name` and `task` are required."""
+    """A job to submit. Only `name` is required, and `task` unless the job runs a function.
+
+    Without a task the job runs the function that an app registered as `name`, on a worker that has
+    it (the capability `fn:NAME`); until there is one, it waits. `payload` then holds the arguments:
+    `{"args": […], "kwargs": {…}}`, or a list of the positional ones, or an object with the named
+    ones. An object counts as the first form if it has no other names than those two.
+    """
 
     name: Name
-    task: Task
+    task: Task | None = None
     queue: QueueName = "default"
     tenant: QueueName = "default"
     priority: Priority = 0

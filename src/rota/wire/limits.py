@@ -19,7 +19,17 @@ KEY_CHARS_MAX = 255
 LABELS_MAX = 64
 """Labels on one job; each is a row of the index that finds them."""
 CAPABILITIES_MAX = 64
-"""Capabilities of a worker, or asked for by a job."""
+"""Capabilities that one job asks for."""
+WORKER_CAPABILITIES_MAX = 2_000
+"""Capabilities of one worker: each function of an app is one."""
+CAPABILITY_CHARS_MAX = 258
+"""One capability: `fn:` and the longest name fit."""
+URL_CHARS_MAX = 8_192
+"""Where an `http` task goes; longer ones are refused by servers and proxies anyway."""
+HEADERS_MAX = 64
+"""Headers of an `http` task."""
+HEADER_CHARS_MAX = 8_192
+"""The value of one header; servers take little more for all of them."""
 CUSTOM_RESOURCES_MAX = 16
 """Kinds of custom resource of one worker or job."""
 QUEUES_PER_WORKER_MAX = 256
@@ -36,6 +46,20 @@ LEASE_ORDERS_MAX = 1000
 """Executions handed out by one `lease` call."""
 LEASE_REPORTS_MAX = 10_000
 """Executions named or completed in one call of a worker."""
+JOB_PROCESSES = 4_096
+"""Processes and threads of one job, unless its queue says otherwise: stops a fork bomb."""
+JOB_OPEN_FILES = 8_192
+"""Files that one process of a job may have open, unless its queue says otherwise."""
+JOB_FILE_BYTES = 1 << 40
+"""One file that a job writes, unless its queue says otherwise: stops what writes for ever."""
+JOB_LOG_BYTES = 16 * 1024 * 1024
+"""Log of one execution, unless its queue says otherwise: more is not read from end to end."""
+JOB_PROCESSES_MAX = 1_000_000
+"""The most processes that a queue may allow a job: the kernel numbers few more."""
+JOB_OPEN_FILES_MAX = 1_000_000
+"""The most open files that a queue may allow: many programs close every number there could be."""
+JOB_OPEN_FILES_MIN = 16
+"""The fewest: below it no program can load its libraries."""
 LOG_CHUNK_BYTES_MAX = 1024 * 1024
 """One log upload; a worker cuts its output into smaller ones."""
 LOG_BYTES_PER_EXECUTION_MAX = 64 * 1024 * 1024

@@ -8,8 +8,19 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from rota.wire.jobs import Time
-from rota.wire.limits import PRIORITY_MAX
-from rota.wire.units import SomeTime
+from rota.wire.limits import (
+    JOB_FILE_BYTES,
+    JOB_LOG_BYTES,
+    JOB_OPEN_FILES,
+    JOB_OPEN_FILES_MAX,
+    JOB_OPEN_FILES_MIN,
+    JOB_PROCESSES,
+    JOB_PROCESSES_MAX,
+    LOG_BYTES_PER_EXECUTION_MAX,
+    PRIORITY_MAX,
+    RESULT_BYTES_MAX,
+)
+from rota.wire.units import ByteSize, SomeTime
 
 
 class RateLimitSpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -23,6 +34,35 @@ class RateLimitSpec(msgspec.Struct, forbid_unknown_fields=True):
             raise ValueError("per must be more than 0")
 
 
+class LimitsSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """What each job of the queue is held to; what is left out stays, null restores the default."""
+
+    processes: Annotated[int, Meta(ge=1, le=JOB_PROCESSES_MAX)] | UnsetType | None = UNSET
+    open_files: (
+        Annotated[int, Meta(ge=JOB_OPEN_FILES_MIN, le=JOB_OPEN_FILES_MAX)] | UnsetType | None
+    ) = UNSET
+    file_size: ByteSize | UnsetType | None = UNSET
+    log_size: ByteSize | UnsetType | None = UNSET
+    result_size: ByteSize | UnsetType | None = UNSET
+
+    def __post_init__(self) -> None:
+        most = {"log_size": LOG_BYTES_PER_EXECUTION_MAX, "result_size": RESULT_BYTES_MAX}
+        for name, limit in most.items():
+            given = getattr(self, name)
+            if isinstance(given, ByteSize) and given.bytes > limit:
+                raise ValueError(f"{name} is at most {limit} bytes: the server keeps no more")
+
+
+class LimitsView(msgspec.Struct):
+    """What each job of the queue is held to by its worker; sizes in bytes."""
+
+    processes: int = JOB_PROCESSES
+    open_files: int = JOB_OPEN_FILES
+    file_size: int = JOB_FILE_BYTES
+    log_size: int = JOB_LOG_BYTES
+    result_size: int = RESULT_BYTES_MAX
+
+
 class QueueSpec(msgspec.Struct, forbid_unknown_fields=True):
     """A queue's settings. PUT resets what is left out, PATCH keeps it; null restores a default."""
 
@@ -31,6 +71,7 @@ class QueueSpec(msgspec.Struct, forbid_unknown_fields=True):
     max_workers: Annotated[int, Meta(ge=0, le=1000000)] | UnsetType | None = UNSET
     rate_limit: RateLimitSpec | UnsetType | None = UNSET
     paused: bool | UnsetType | None = UNSET
+    limits: LimitsSpec | UnsetType | None = UNSET
 
 
 class RateLimitView(msgspec.Struct):
@@ -60,6 +101,7 @@ class QueueView(msgspec.Struct):
     paused: bool
     depth: DepthView
     created_at: Time
+    limits: LimitsView = msgspec.field(default_factory=LimitsView)
 
 
 class QueuePage(msgspec.Struct):

@@ -10,13 +10,14 @@ from msgspec import Meta
 from rota.wire.executions import CompletedReport
 from rota.wire.jobs import Amount, Capability, Name, QueueName, RequirementsView, Time
 from rota.wire.limits import (
-    CAPABILITIES_MAX,
     CUSTOM_RESOURCES_MAX,
     LEASE_ORDERS_MAX,
     LEASE_REPORTS_MAX,
     MESSAGE_CHARS_MAX,
     QUEUES_PER_WORKER_MAX,
+    WORKER_CAPABILITIES_MAX,
 )
+from rota.wire.queues import LimitsView
 from rota.wire.units import ByteSize, Duration, no_bytes
 
 WorkerIdText: TypeAlias = Annotated[
@@ -39,7 +40,7 @@ class RegisterSpec(msgspec.Struct, forbid_unknown_fields=True):
 
     name: Name
     worker_id: WorkerIdText | None = None
-    capabilities: Annotated[list[Capability], Meta(max_length=CAPABILITIES_MAX)] = []
+    capabilities: Annotated[list[Capability], Meta(max_length=WORKER_CAPABILITIES_MAX)] = []
     resources: ResourcesSpec = msgspec.field(default_factory=ResourcesSpec)
     queues: Annotated[list[QueueName], Meta(max_length=QUEUES_PER_WORKER_MAX)] | None = None
 
@@ -94,7 +95,7 @@ class LeaseSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class OrderView(msgspec.Struct):
-    """One execution to run."""
+    """One execution to run; `task` null: the registered function `name`, on `payload`."""
 
     execution_id: str
     job_id: str
@@ -109,6 +110,8 @@ class OrderView(msgspec.Struct):
     lease_expires_in: float
     scheduled_at: Time
     traceparent: str | None = None
+    limits: LimitsView | None = None
+    """What the job is held to, where its queue says otherwise than everybody's."""
 
 
 class LeaseAnswer(msgspec.Struct):

@@ -13,24 +13,28 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
+from rota.wire.tasks import FUNCTION_CAPABILITY
 from rota.wire.units import ByteSize
 from rota.wire.workers import RegisterSpec, ResourcesSpec
 from rota.worker.clock import BootClock
-from rota.worker.crew import Crew
+from rota.worker.crew import Crew, Workshop
 from rota.worker.devices import Devices
 from rota.worker.diary import open_diary
+from rota.worker.guard.client import Guard, GuardError, Isolation
 from rota.worker.link import Link, Uplink
 from rota.worker.machine import Machine, detect, gpu_indices
 from rota.worker.polling import Conversation, FatalError
-from rota.worker.runners.folder import UnusableError, Workplace, default_work_dir
+from rota.worker.runners.folder import Shelf, UnusableError, Workplace, default_work_dir, passed_on
+from rota.worker.runners.http_gate import Gate, Sessions
 from rota.worker.runners.process import Site
-from rota.worker.runners.reaper import Reaper, become_subreaper
-from rota.worker.runners.warden import Warden
+from rota.worker.runners.python_pool import AppError, Nursery, Pool
 from rota.worker.session import Session
 
 EXIT_FAILED = 1
 WATCH_S = 1.0
-"""Leases and dead orphans are looked at this often at least: a suspended machine's timers sleep."""
+"""Leases are looked at this often at least: a suspended machine's timers sleep."""
+FOLDERS_KEPT = 64
+"""Clean folders that wait for the next job."""
 LOGS_S = 5.0
 """For output still on its way when the worker leaves."""
 
@@ -71,6 +75,14 @@ class WorkerConfig:
     """Where jobs get their folders; None: one for this user among the temporary files."""
     grace_s: float = 5.0
     """Between SIGTERM and SIGKILL."""
+    app: str | None = None
+    """`package.module:app`: its functions can be called here; None: only `python` tasks."""
+    http_allow: Sequence[str] = ()
+    """Names, addresses and networks that `http` tasks may reach though they are private."""
+    mask: Sequence[str] = ()
+    """Variables whose values no log may show, beside those of jobs whose names look secret."""
+    isolation: Isolation = "auto"
+    """`auto`: each job in a PID namespace where the kernel permits it."""
 
 
 async def run_worker(config: WorkerConfig) -> int:
@@ -103,20 +115,23 @@ class Agent:
         self._workplace = Workplace(config.work_dir or default_work_dir())
         self._link = Link(config.servers, config.token)
         self._talk = Conversation(self._session, self._link, self._clock, diary)
-        self._reaper = Reaper()
-        self._warden = Warden()
-        self._reaper.started(self._warden.pid)
+        self._guard = Guard(config.isolation)
         site = Site(
             workplace=self._workplace.path,
+            shelf=Shelf(self._workplace.path, FOLDERS_KEPT),
             worker=config.name,
+            mask=config.mask,
             grace_s=config.grace_s,
             sink=Uplink(self._link),
-            reaper=self._reaper,
+            guard=self._guard,
             devices=Devices(gpu_indices()),
-            warden=self._warden,
             progressed=self._session.progressed,
+            deadline=self._session.deadline,
         )
-        self._crew = Crew(self._session, site, diary, self._talk.wake)
+        self._pool = Pool(_nursery(config, site))
+        self._sessions = Sessions(Gate(config.http_allow))
+        workshop = Workshop(site, self._pool, self._sessions)
+        self._crew = Crew(self._session, workshop, diary, self._talk.wake)
         self._notice: asyncio.Task[None] | None = None
 
     def told_to_stop(self) -> None:
@@ -132,7 +147,6 @@ class Agent:
 
     async def run(self) -> int:
         """Until the end; leaves no process and no folder behind."""
-        become_subreaper()
         if os.geteuid() == 0:
             self._diary.warning("runs as root, and so will every job: use a user of its own")
         try:
@@ -147,21 +161,34 @@ class Agent:
             await self._close()
 
     def _background(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._watch(), self._talk.beat(self._crew)]
+        return [self._watch(), self._guard.watch(), self._talk.beat(self._crew)]
 
     async def _work_or_say_why(self) -> int:
         try:
+            await self._meet_guard()
             await self._work()
-        except FatalError as error:
+        except (FatalError, GuardError, AppError) as error:
             self._diary.error("stops", why=str(error))
             return EXIT_FAILED
         return EXIT_FAILED if self._session.owed else 0
 
+    async def _meet_guard(self) -> None:
+        hello = await self._guard.hello
+        means = {"memory": hello.memory, "processes": hello.processes}
+        if hello.isolation == "namespace":
+            self._diary.info("guards jobs in PID namespaces", **means)
+        else:
+            self._diary.info("guards jobs without PID namespaces", why=hello.why, **means)
+
     async def _work(self) -> None:
         spec = registration(self._config, detect(self._workplace.path))
+        functions = await self._pool.open()
+        spec.capabilities += [FUNCTION_CAPABILITY + name for name in functions]
         while await self._talk.register(spec):
             if await self._talk.talk(self._crew):
                 await self._crew.logs_sent(LOGS_S)
+                if self._notice is not None:
+                    await self._notice  # a goodbye must not overtake it
                 await self._talk.leave()
                 self._say_farewell()
                 return
@@ -181,7 +208,6 @@ class Agent:
             left_s = WATCH_S if deadline is None else deadline - self._clock.now()
             await asyncio.sleep(max(0.01, min(WATCH_S, left_s)))
             self._crew.obey(self._session.expire(self._clock.now()))
-            self._reaper.reap()
 
     async def _close(self) -> None:
         self._crew.obey(self._session.forgotten("the worker leaves"))
@@ -190,8 +216,25 @@ class Agent:
         if self._notice is not None:
             await self._notice
         await self._link.close()
-        await asyncio.to_thread(self._warden.dismiss)
+        await self._sessions.close()
+        await self._pool.close()
+        await self._guard.dismiss()
         await asyncio.to_thread(self._workplace.leave)
+
+
+def _nursery(config: WorkerConfig, site: Site) -> Nursery:
+    """What Python functions find around them: as commands do, and where modules are."""
+    env = {**passed_on(), "ROTA_WORKER": config.name}
+    if "PYTHONPATH" in os.environ:
+        env["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    return Nursery(
+        guard=site.guard,
+        workplace=site.workplace,
+        env=env,
+        grace_s=config.grace_s,
+        app=config.app,
+        idle_max=config.concurrency or len(os.sched_getaffinity(0)),
+    )
 
 
 def registration(config: WorkerConfig, machine: Machine) -> RegisterSpec:

@@ -4,35 +4,94 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import assert_never
+from dataclasses import dataclass
+from typing import Protocol, assert_never
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from rota.wire.executions import CompletedReport
-from rota.wire.jobs import Command, Noop, Task
+from rota.wire.tasks import Command, HttpCall, Noop, PythonCall, Task
 from rota.wire.workers import OrderView
-from rota.worker.instructions import Abandon, Instruction, Start, Stop
+from rota.worker.instructions import Abandon, Instruction, Start, Stop, StopReason
 from rota.worker.reports import report_failed, report_noop
+from rota.worker.runners.http_call import HttpRun
+from rota.worker.runners.http_gate import Sessions
 from rota.worker.runners.process import ProcessRun, Site
+from rota.worker.runners.python_call import PythonRun
+from rota.worker.runners.python_pool import Pool
 from rota.worker.session import Session
 
-_task = msgspec.json.Decoder(Task)
+RENEW_SHARE = 0.05
+"""Share of a lease after which its renewal is passed on to the guard."""
+
+_task: msgspec.json.Decoder[Task | None] = msgspec.json.Decoder(Task | None)
+
+
+class Run(Protocol):
+    """One execution, whatever kind of task it is."""
+
+    lapsed: bool
+    """The guard ended it because its lease ran out."""
+    log_left: asyncio.Task[None] | None
+    """Still carrying output when the run is over: the server was away."""
+
+    def stop(self, reason: StopReason) -> None:
+        """Ends it with grace."""
+        ...
+
+    def abandon(self) -> None:
+        """Ends it at once; nobody wants its report."""
+        ...
+
+    def hold_until(self, deadline: float) -> None:
+        """Its lease was renewed."""
+        ...
+
+    async def run(self) -> CompletedReport:
+        """Returns when nothing of it is left."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What each kind of task runs with."""
+
+    site: Site
+    pool: Pool
+    sessions: Sessions
+
+    def run_of(self, order: OrderView, task: Command | PythonCall | HttpCall | None) -> Run:
+        """An execution that is yet to run; no task: the registered function of the job's name."""
+        match task:
+            case Command():
+                return ProcessRun(order, task, self.site)
+            case PythonCall() | None:
+                return PythonRun(order, task, self.site, self.pool)
+            case HttpCall():
+                return HttpRun(order, task, self.sessions)
+            case _:
+                assert_never(task)
 
 
 class Crew:
     """The executions that run now."""
 
     def __init__(
-        self, session: Session, site: Site, diary: FilteringBoundLogger, wake: Callable[[], None]
+        self,
+        session: Session,
+        workshop: Workshop,
+        diary: FilteringBoundLogger,
+        wake: Callable[[], None],
     ) -> None:
         self._session = session
-        self._site = site
+        self._workshop = workshop
         self._diary = diary
         self._wake = wake
-        self._runs: dict[str, ProcessRun] = {}
+        self._runs: dict[str, Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._logs: set[asyncio.Task[None]] = set()
+        self._renewed_at = 0.0
 
     def obey(self, instructions: Iterable[Instruction]) -> None:
         """Does as told; what a step yields in turn is done as well."""
@@ -50,6 +109,16 @@ class Crew:
                     case _:
                         assert_never(instruction)
             todo = more
+
+    def renew(self, now: float) -> None:
+        """Lets the guard know of renewed leases: not each time, for it forgets none."""
+        if now < self._renewed_at + self._session.lease_ttl * RENEW_SHARE:
+            return
+        self._renewed_at = now
+        for execution_id, run in self._runs.items():
+            deadline = self._session.deadline(execution_id)
+            if deadline is not None:
+                run.hold_until(deadline)
 
     async def finished(self) -> None:
         """Waits until no process is left."""
@@ -69,17 +138,13 @@ class Crew:
         except msgspec.MsgspecError as error:
             message = f"this worker cannot run the task: {error}"
             return self._session.ended(report_failed(order.execution_id, order.fence, message))
-        match task:
-            case Noop():
-                return self._session.ended(report_noop(order.execution_id, order.fence))
-            case Command():
-                run = self._runs[order.execution_id] = ProcessRun(order, task, self._site)
-                running = asyncio.create_task(self._attend(order, run))
-                self._tasks.add(running)
-                running.add_done_callback(self._tasks.discard)
-                return []
-            case _:
-                assert_never(task)
+        if isinstance(task, Noop):
+            return self._session.ended(report_noop(order.execution_id, order.fence))
+        run = self._runs[order.execution_id] = self._workshop.run_of(order, task)
+        running = asyncio.create_task(self._attend(order, run))
+        self._tasks.add(running)
+        running.add_done_callback(self._tasks.discard)
+        return []
 
     def _abandon(self, instruction: Abandon) -> None:
         self._diary.warning(
@@ -87,7 +152,7 @@ class Crew:
         )
         self._runs[instruction.execution_id].abandon()
 
-    async def _attend(self, order: OrderView, run: ProcessRun) -> None:
+    async def _attend(self, order: OrderView, run: Run) -> None:
         try:
             report = await run.run()
         except Exception as error:  # noqa: BLE001  (the top of a run: a defect must end as a report)
@@ -96,8 +161,10 @@ class Crew:
             report = report_failed(order.execution_id, order.fence, message)
         self._over(run, report)
 
-    def _over(self, run: ProcessRun, report: CompletedReport) -> None:
+    def _over(self, run: Run, report: CompletedReport) -> None:
         del self._runs[report.execution_id]
+        if run.lapsed:
+            self._session.lapsed(report.execution_id)
         if run.log_left is not None:
             self._logs.add(run.log_left)
             run.log_left.add_done_callback(self._logs.discard)

@@ -1,8 +1,12 @@
-"""A job's output on its way to the server: a bounded buffer, and the pump that empties it.
+"""A job's output on its way to the server: masked, bounded, and carried by a pump.
 
-Whatever a job prints and however slow the server is, memory stays bounded: when the buffer is
-full, its middle is left out and one line says how much. `offset` counts what was sent, so a chunk
-that is sent twice lands once.
+What is sent is one text that only grows: the head of the output as it comes; then, if there was
+more than may be kept, one line that says how much was left out, and the newest part, which is sent
+when the job has ended. `offset` counts what was sent, so a chunk that is sent twice lands once.
+
+Whatever a job prints and however slow the server is, memory stays bounded. Output that comes faster
+than the server takes it holds up its reader (`crowded`), and so the job, as long as the server
+answers at all. While the server is away the job goes on, and what does not fit is left out.
 """
 
 from __future__ import annotations
@@ -10,19 +14,28 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from rota.wire.limits import LOG_BYTES_PER_EXECUTION_MAX
+from rota.wire.limits import JOB_LOG_BYTES
 from rota.worker.backoff import delay_s
 from rota.worker.link import AwayError, RefusedError
+from rota.worker.masking import NO_SECRETS, Masking, Secrets
 
-HALF_BYTES = 512 * 1024
-"""Kept from before a gap, and as much from after it."""
+WAITING_BYTES = 1024 * 1024
+"""On its way at once; printed, and not sent yet."""
+NEWEST_BYTES = 1024 * 1024
+"""The end of a long output: some ten thousand lines."""
+MARKS_BYTES = 512
+"""Room for the lines of our own."""
 CHUNK_BYTES_MAX = 256 * 1024
 """Sent at once."""
 GATHER_S = 0.1
 """Lines that come one by one are gathered this long, so that each is not a request of its own."""
+SEEK_BYTES = 4096
+"""After a gap the text goes on with a whole line, if one begins within this."""
 TAIL_BYTES = 4096
 """The end of the output that goes into the error of a failed job."""
 TAIL_LINES = 20
+PATIENCE_S = 2.0
+"""A server that takes longer for a chunk holds up no job."""
 RETRY_CAP_S = 3.0
 
 
@@ -35,32 +48,38 @@ class LogSink(Protocol):
 
 
 class LogBuffer:
-    """What was printed and is not sent yet: the first part, a gap, the last part."""
+    """What was printed and is not sent yet: what goes next, a gap perhaps, and the newest."""
 
-    def __init__(self, cap: int = LOG_BYTES_PER_EXECUTION_MAX, half: int = HALF_BYTES) -> None:
-        self._half = half
-        self._admitted_max = cap - half - 256
-        """The last part and the line that names the gap must fit below the cap, too."""
-        self._admitted = 0
-        self._first = bytearray()
-        self._last = bytearray()
-        self._dropped = 0
-        self._recent = b""
+    def __init__(self, cap: int = JOB_LOG_BYTES, waiting: int = WAITING_BYTES) -> None:
+        self._newest_max = min(NEWEST_BYTES, cap // 4)
+        self._head_max = max(0, cap - self._newest_max - MARKS_BYTES)
+        self._waiting_max = waiting
+        self._head = 0
+        """Bytes that went, or go next; beyond `head_max` only at the end."""
+        self._next = bytearray()
+        self._newest = bytearray()
+        self._left_out = 0
+        """Between the two."""
+        self._line_open = False
+        self._said_full = False
+        self._tail = b""
         self._closed = False
+
+    @property
+    def crowded(self) -> bool:
+        """More output would have to be left out that could still be sent as it comes."""
+        return self._head < self._head_max and len(self._next) >= self._waiting_max
 
     def add(self, data: bytes) -> None:
         """The job printed something."""
-        self._recent = (self._recent + data[-TAIL_BYTES:])[-TAIL_BYTES:]
-        space = min(self._half - len(self._first), self._admitted_max - self._admitted)
-        if not self._last and space > 0:
-            self._first += data[:space]
-            self._admitted += min(space, len(data))
-            data = data[space:]
-        self._last += data
-        excess = len(self._last) - self._half
+        self._tail = (self._tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
+        self._newest += data
+        if not self._left_out:
+            self._move(min(self._waiting_max - len(self._next), self._head_max - self._head))
+        excess = len(self._newest) - self._newest_max
         if excess > 0:
-            del self._last[:excess]
-            self._dropped += excess
+            del self._newest[:excess]
+            self._left_out += excess
 
     def close(self) -> None:
         """Nothing more will come."""
@@ -68,51 +87,103 @@ class LogBuffer:
 
     def take(self, size: int) -> bytes:
         """The next bytes to send; empty if there is nothing to send now."""
-        if not self._first and self._last:
-            self._shift()
-        chunk = bytes(self._first[:size])
-        del self._first[:size]
+        if not self._next:
+            self._refill()
+        chunk = bytes(self._next[:size])
+        del self._next[:size]
         return chunk
 
     def tail(self) -> str:
         """The last lines, for people."""
-        lines = self._recent.decode("utf-8", "replace").splitlines()
+        lines = self._tail.decode("utf-8", "replace").splitlines()
         return "\n".join(lines[-TAIL_LINES:])
 
-    def _shift(self) -> None:
-        """The last part becomes the first; over the cap only once it is complete."""
-        room = self._admitted_max - self._admitted
-        full = len(self._last) > room
-        if full and not self._closed:
+    def _refill(self) -> None:
+        room = self._head_max - self._head
+        if room <= 0 and self._left_out and not self._said_full:
+            self._said_full = True
+            self._mark("the log is full: its end follows when the job has ended")
+        if self._closed:
+            room = len(self._newest)
+        elif room <= 0 or not self._newest:
             return
-        why = "the log is full" if full else "output came faster than it could be sent"
-        if self._dropped:
-            self._first += f"\n[rota: {self._dropped} bytes left out here: {why}]\n".encode()
-        self._first += self._last
-        self._admitted += len(self._first)
-        self._last.clear()
-        self._dropped = 0
+        if self._left_out:
+            self._name_gap()
+        self._move(room)
+
+    def _move(self, size: int) -> None:
+        if size > 0:
+            self._go_next(self._newest[:size])
+            del self._newest[:size]
+
+    def _name_gap(self) -> None:
+        self._seek_line()
+        slow = "" if self._said_full else ": they came faster than the server took them"
+        self._mark(f"{self._left_out:,} bytes left out{slow}")
+        self._left_out = 0
+
+    def _seek_line(self) -> None:
+        """Text goes on with a line, else at least with a character."""
+        skip = self._newest.find(b"\n", 0, SEEK_BYTES) + 1
+        while not skip and self._newest[:1] and self._newest[0] & 0xC0 == 0x80:
+            del self._newest[0]
+            self._left_out += 1
+        if skip < len(self._newest):
+            del self._newest[:skip]
+            self._left_out += skip
+
+    def _mark(self, text: str) -> None:
+        """A line of our own."""
+        before = "\n" if self._line_open else ""
+        self._go_next(f"{before}[… {text} …]\n".encode())
+
+    def _go_next(self, data: bytes | bytearray) -> None:
+        if data:
+            self._next += data
+            self._head += len(data)
+            self._line_open = data[-1:] != b"\n"
 
 
 class LogPump:
     """Carries one execution's output to the sink, as it comes."""
 
-    def __init__(self, execution_id: str, fence: int, sink: LogSink) -> None:
-        self.buffer = LogBuffer()
+    def __init__(
+        self,
+        execution_id: str,
+        fence: int,
+        sink: LogSink,
+        secrets: Secrets = NO_SECRETS,
+        *,
+        cap: int = JOB_LOG_BYTES,
+    ) -> None:
+        self.buffer = LogBuffer(cap)
         self._execution_id = execution_id
         self._fence = fence
         self._sink = sink
+        self._masking = Masking(secrets)
         self._offset = 0
+        self._sent_at: float | None = None
+        """When the chunk on its way was sent; None if none is."""
+        self._away = False
         self._some = asyncio.Event()
         self._ended = asyncio.Event()
 
+    @property
+    def crowded(self) -> bool:
+        """Whoever reads the job's output had better wait a moment: the server is taking it."""
+        if self._away or not self.buffer.crowded:
+            return False
+        now = asyncio.get_running_loop().time()
+        return self._sent_at is None or now - self._sent_at < PATIENCE_S
+
     def add(self, data: bytes) -> None:
         """The job printed something."""
-        self.buffer.add(data)
+        self.buffer.add(self._masking.add(data))
         self._some.set()
 
     def end(self) -> None:
         """The job has ended: what is left goes out at once."""
+        self.buffer.add(self._masking.end())
         self.buffer.close()
         self._ended.set()
         self._some.set()
@@ -139,14 +210,19 @@ class LogPump:
     async def _send(self, chunk: bytes) -> bool:
         attempt = 0
         while True:
+            self._sent_at = asyncio.get_running_loop().time()
             try:
                 await self._sink.send_log(self._execution_id, self._fence, self._offset, chunk)
             except AwayError as away:
+                self._away = True
                 pause = max(away.retry_after_s, delay_s(self._execution_id, attempt, RETRY_CAP_S))
                 await asyncio.sleep(pause)
                 attempt += 1
             except RefusedError:
+                self._away = True
                 return False
             else:
+                self._away = False
+                self._sent_at = None
                 self._offset += len(chunk)
                 return True

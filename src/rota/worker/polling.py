@@ -115,6 +115,7 @@ class Conversation:
             with contextlib.suppress(AwayError, RefusedError, msgspec.MsgspecError):
                 body = await self._link.ask(post(self._path("heartbeat"), beat.spec))
                 crew.obey(self._session.beaten(beat, _beat_answer.decode(body)))
+                crew.renew(self._clock.now())
 
     async def drain(self) -> None:
         """Tells the server, as a courtesy to those who look: no call asks for work any more."""
@@ -178,6 +179,7 @@ class Conversation:
             self._well()
             now = self._clock.now()
             crew.obey(self._session.answered(call, answer, now))
+            crew.renew(now)
             if self._came_early(call, answer, now):
                 self._not_before = now + EARLY_PAUSE_S
         return True

@@ -27,21 +27,22 @@ def report_noop(execution_id: str, fence: int) -> CompletedReport:
 
 def report_failed(execution_id: str, fence: int, message: str) -> CompletedReport:
     """An execution that could not be brought to an end of its own."""
-    return _report(execution_id, fence, "failed", {"message": message})
+    return report_error(execution_id, fence, "failed", {"message": message})
 
 
 def report_stopped(execution_id: str, fence: int, reason: StopReason) -> CompletedReport:
     """An execution that was stopped before it began."""
     if reason == "shutdown":
         return report_failed(execution_id, fence, SHUTDOWN)
-    return _report(execution_id, fence, "cancelled", {"message": "cancelled before it started"})
+    error = {"message": "cancelled before it started"}
+    return report_error(execution_id, fence, "cancelled", error)
 
 
 def report_ended(
     execution_id: str, fence: int, status: Status, message: str, exit_code: int | None
 ) -> CompletedReport:
     """An execution that this worker ended: time was up, or it was told to."""
-    report = _report(execution_id, fence, status, {"message": message})
+    report = report_error(execution_id, fence, status, {"message": message})
     report.exit_code = exit_code
     return report
 
@@ -59,7 +60,7 @@ def report_exit(execution_id: str, fence: int, returncode: int, tail: str) -> Co
         error["message"] = f"killed by {error['signal']}"
     if tail:
         error["tail"] = tail
-    report = _report(execution_id, fence, "failed", error)
+    report = report_error(execution_id, fence, "failed", error)
     report.exit_code = code
     report.retryable = returncode != EX_CONFIG
     return report
@@ -78,8 +79,9 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _report(
+def report_error(
     execution_id: str, fence: int, status: Status, error: dict[str, Any]
 ) -> CompletedReport:
+    """An execution that did not succeed; `error` is what its record will show."""
     raw = msgspec.Raw(msgspec.json.encode(error))
     return CompletedReport(execution_id=execution_id, status=status, fence=fence, error=raw)

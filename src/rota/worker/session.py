@@ -302,6 +302,17 @@ class Session:
         late = [key for key, held in self._held.items() if held.deadline <= now]
         return self._abandon(late, "its lease ran out before it could be renewed")
 
+    def deadline(self, execution_id: str) -> float | None:
+        """When its lease runs out, as far as is known."""
+        held = self._held.get(execution_id)
+        return None if held is None else held.deadline
+
+    def lapsed(self, execution_id: str) -> None:
+        """It was ended because its lease ran out: it is not this worker's to report any more."""
+        held = self._held.get(execution_id)
+        if held is not None:
+            held.phase = _Phase.ABANDONED
+
     def next_deadline(self) -> float | None:
         """When `expire` must be asked again at the latest."""
         return min(

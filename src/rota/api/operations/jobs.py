@@ -170,7 +170,7 @@ JOBS: Sequence[Operation] = (
         endless=True,
         errors=(404,),
         description="The newest try's text, or that of the one named. With `follow` it goes on, "
-        "one try after the other, until the job has ended.",
+        "one try after the other, until the job has ended. `tail` begins with the last lines.",
         examples={"answer": "page 1\npage 2\n"},
     ),
     Operation(

@@ -160,7 +160,8 @@ EXECUTIONS: Sequence[Operation] = (
         gives=logs.TEXT,
         endless=True,
         errors=(404,),
-        description="With `follow` it goes on until the execution has ended.",
+        description="With `follow` it goes on until the execution has ended. `tail` begins with "
+        "the last lines.",
         examples={"answer": "page 1\npage 2\n"},
     ),
     Operation(
@@ -175,7 +176,8 @@ EXECUTIONS: Sequence[Operation] = (
         streams_in=True,
         answer=logs.LogSize,
         errors=(404, 409),
-        description="Raw bytes, up to 1 MiB at a time. Send on from the `size` that is answered.",
+        description="Raw bytes, up to 1 MiB at a time. Send on from the `size` that is answered. "
+        "Of one execution 64 MiB are kept; what comes after is counted, and left out.",
         examples={"body": "page 3\n", "answer": {"size": 21}},
     ),
     Operation(

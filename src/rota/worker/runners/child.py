@@ -1,108 +1,65 @@
-"""One child process: started clean, its end seen through a file descriptor, its usage counted."""
+"""What became of a guarded process, in the words that people will read."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import errno
 import os
-import signal
-import subprocess
-from collections.abc import Mapping, Sequence
-from typing import Any
 
-import msgspec
+from rota.worker.guard.client import Ended, Launch
 
-from rota.worker.runners.reaper import Reaper
-
-UMASK = 0o077
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class StartError(Exception):
     """The program could not be started, and why."""
 
 
-class Launch(msgspec.Struct, frozen=True):
-    """What to start, and where."""
-
-    argv: Sequence[str]
-    env: Mapping[str, str]
-    cwd: str
-    output: int
-
-
-class Child:
-    """A process that leads its own session and group, reads nothing and inherits nothing."""
-
-    def __init__(self, launch: Launch, reaper: Reaper) -> None:
-        self._reaper = reaper
-        process = _start(launch)
-        self.pid = process.pid
-        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """The return code; below 0 the signal that killed it."""
-        self.usage: dict[str, Any] = {}
-        self._process = process
-        self._handle = _watch(process)
-        reaper.started(self.pid)
-        asyncio.get_running_loop().add_reader(self._handle, self._exited)
-
-    def kill_if_alive(self) -> None:
-        """The last resort of a run that broke off: its group dies at once."""
-        if not self.ended.done():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-
-    def _exited(self) -> None:
-        pid, status, usage = os.wait4(self.pid, os.WNOHANG)
-        if pid == 0:
-            return
-        asyncio.get_running_loop().remove_reader(self._handle)
-        os.close(self._handle)
-        self._reaper.collected(pid)
-        self.usage = {
-            "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 6),
-            "memory_peak": usage.ru_maxrss * 1024,
-        }
-        # Popen would wait for it itself otherwise, and find that it is gone.
-        self._process.returncode = os.waitstatus_to_exitcode(status)
-        if not self.ended.done():
-            self.ended.set_result(self._process.returncode)
-
-
-def _watch(process: subprocess.Popen[bytes]) -> int:
-    try:
-        return os.pidfd_open(process.pid)
-    except OSError as error:
-        process.kill()
-        process.wait()
-        raise StartError(f"the process cannot be watched: {error.strerror}") from None
-
-
-def _start(launch: Launch) -> subprocess.Popen[bytes]:
-    if not os.path.isdir(launch.cwd):
-        raise StartError(f"the working folder {launch.cwd!r} does not exist on this worker")
+def must_have_started(ended: Ended, launch: Launch) -> None:
+    """Raises StartError if it was not."""
+    if ended.problem is None or ended.cause == "guard":
+        return
+    what, number, text = ended.problem
+    why = text if number is None else os.strerror(number)
     program = launch.argv[0]
-    try:
-        return subprocess.Popen(
-            launch.argv,
-            env=launch.env,
-            cwd=launch.cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=launch.output,
-            stderr=launch.output,
-            close_fds=True,
-            start_new_session=True,
-            umask=UMASK,
-        )
-    except FileNotFoundError:
+    if what == "cwd":
         raise StartError(
-            f"program {program!r} was not found on this worker "
-            f"(PATH is {launch.env.get('PATH', '')!r})"
-        ) from None
-    except PermissionError:
-        raise StartError(f"program {program!r} may not be executed on this worker") from None
-    except OSError as error:
-        hint = " (a script needs a first line such as #!/bin/sh)" * (error.errno == errno.ENOEXEC)
-        raise StartError(f"program {program!r} cannot be started: {error.strerror}{hint}") from None
-    except ValueError as error:  # text that the system cannot pass on, such as half a surrogate
-        raise StartError(f"program {program!r} cannot be started: {error}") from None
+            f"the working folder {launch.cwd!r} does not exist on this worker"
+            if number == errno.ENOENT
+            else f"the working folder {launch.cwd!r} cannot be used: {why}"
+        )
+    if what == "worker":
+        raise StartError(f"this worker could not make a process for the job: {why}")
+    if number == errno.ENOENT:
+        path = launch.env.get("PATH", "")
+        raise StartError(f"program {program!r} was not found on this worker (PATH is {path!r})")
+    if number == errno.EACCES:
+        raise StartError(f"program {program!r} may not be executed on this worker")
+    hint = " (a script needs a first line such as #!/bin/sh)" * (number == errno.ENOEXEC)
+    raise StartError(f"program {program!r} cannot be started: {why}{hint}")
+
+
+def deeds_text(ended: Ended) -> str:
+    """What it took to end it."""
+    if not ended.deeds:
+        return "nothing was left to end"
+    return ", then ".join(f"{one.signal} to {_processes(one.processes)}" for one in ended.deeds)
+
+
+def excess_text(ended: Ended, allowed: int) -> str:
+    """How much it had of what it was ended for."""
+    if ended.cause == "memory":
+        return f"used {size_text(ended.used)} of {size_text(allowed)} memory"
+    return f"had {_processes(ended.used)}, {allowed} are allowed"
+
+
+def size_text(size: float) -> str:
+    """`2.1 GiB`."""
+    unit = 0
+    while size >= 1024 and unit < len(UNITS) - 1:
+        size /= 1024
+        unit += 1
+    return f"{size:.1f}".removesuffix(".0") + f" {UNITS[unit]}"
+
+
+def _processes(count: int) -> str:
+    return f"{count} process" if count == 1 else f"{count} processes"

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-from rota.wire.limits import RESULT_BYTES_MAX
 from rota.wire.workers import OrderView
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
@@ -80,7 +79,7 @@ def _sweep(shared: Path) -> None:
 class Folder:
     """One execution's own folder, readable by this user only."""
 
-    def __init__(self, workplace: Path, order: OrderView) -> None:
+    def __init__(self, workplace: Path) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="execution-", dir=workplace))
         self.cwd = self.path / "work"
         self.tmp = self.path / "tmp"
@@ -89,16 +88,43 @@ class Folder:
             folder.mkdir(mode=0o700)
         self.payload = self.path / "payload.json"
         self.payload.touch(mode=0o600)
-        self.payload.write_bytes(bytes(order.payload))
         self.result = self.path / "result.json"
         self.progress = self.path / "progress"
         os.mkfifo(self.progress, 0o600)
+
+    def fill(self, order: OrderView) -> None:
+        """Puts there what the job is given."""
+        payload = bytes(order.payload)
+        handle = os.open(self.payload, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            # Most payloads are empty, and a write costs more than a look.
+            if os.pread(handle, len(payload) + 1, 0) != payload:
+                os.ftruncate(handle, 0)
+                _write_all(handle, payload)
+        finally:
+            os.close(handle)
+
+    def is_as_new(self) -> bool:
+        """Whether a job that has ended left it, its result aside, just as it was made."""
+        try:
+            self.result.unlink(missing_ok=True)
+            found = sorted(os.listdir(self.path))
+            folders = (self.path, self.cwd, self.tmp, self.artifacts)
+            return (
+                found == ["artifacts", "payload.json", "progress", "tmp", "work"]
+                and all(_is(path, stat.S_IFDIR | 0o700) for path in folders)
+                and not any(os.listdir(path) for path in folders[1:])
+                and _is(self.payload, stat.S_IFREG | 0o600)
+                and _is(self.progress, stat.S_IFIFO | 0o600)
+            )
+        except OSError:
+            return False
 
     def remove(self) -> None:
         """Takes everything away, also what the job made unreadable for itself."""
         shutil.rmtree(self.path, onerror=_unlock_and_retry)
 
-    def read_result(self) -> msgspec.Raw | None:
+    def read_result(self, limit: int) -> msgspec.Raw | None:
         """What the job left as its result; None if nothing. Raises UnusableError."""
         try:
             # Without waiting: the job may have left a pipe there, or a link to anywhere.
@@ -110,11 +136,10 @@ class Folder:
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise UnusableError("ROTA_RESULT is not a plain file any more")
-            text = file.read(RESULT_BYTES_MAX + 1)
-        if len(text) > RESULT_BYTES_MAX:
+            text = file.read(limit + 1)
+        if len(text) > limit:
             raise UnusableError(
-                f"ROTA_RESULT is larger than {RESULT_BYTES_MAX} bytes: leave large output in "
-                "ROTA_ARTIFACTS"
+                f"ROTA_RESULT is larger than {limit} bytes: leave large output in ROTA_ARTIFACTS"
             )
         if not text.strip():
             return None
@@ -134,6 +159,48 @@ class Folder:
         return files, others
 
 
+class Shelf:
+    """Folders that wait for the next job.
+
+    Making and removing one takes a dozen changes to the file system, which on many a machine takes
+    longer than a short job; most jobs leave theirs as they found it.
+    """
+
+    def __init__(self, workplace: Path, kept_max: int) -> None:
+        self._workplace = workplace
+        self._kept_max = kept_max
+        self._kept: list[Folder] = []
+
+    def take(self, order: OrderView) -> Folder:
+        """A folder with what the job is given. Raises OSError."""
+        folder = self._kept.pop() if self._kept else Folder(self._workplace)
+        try:
+            folder.fill(order)
+        except OSError:
+            folder.remove()
+            raise
+        return folder
+
+    def put_back(self, folder: Folder) -> bool:
+        """Nobody uses it any more; False if it must be removed."""
+        if len(self._kept) >= self._kept_max or not folder.is_as_new():
+            return False
+        self._kept.append(folder)
+        return True
+
+
+def _is(path: Path, mode: int) -> bool:
+    """Of this kind and with these rights; and no other name leads to it."""
+    found = path.lstat()
+    return found.st_mode == mode and (stat.S_ISDIR(mode) or found.st_nlink == 1)
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(handle, left) :]
+
+
 def _unlock_and_retry(function: object, path: str, _: object) -> None:
     with contextlib.suppress(OSError):
         os.chmod(os.path.dirname(path), 0o700)
@@ -144,18 +211,22 @@ def _unlock_and_retry(function: object, path: str, _: object) -> None:
             os.unlink(path)
 
 
-def environment(
-    order: OrderView, task_env: Mapping[str, str], folder: Folder, worker: str
-) -> dict[str, str]:
-    """A clean environment: a few of the agent's variables, the task's, and ours on top."""
+def passed_on() -> dict[str, str]:
+    """Those few of the agent's variables that everything it starts may see."""
     env = {
         name: value
         for name, value in os.environ.items()
         if name in PASSED_ON or name.startswith("LC_")
     }
     env.setdefault("PATH", os.defpath)
-    env["TMPDIR"] = str(folder.tmp)
-    env.update(task_env)
+    return env
+
+
+def environment(
+    order: OrderView, plain: Mapping[str, str], folder: Folder, worker: str
+) -> dict[str, str]:
+    """What a job finds: `plain`, with ours on top."""
+    env = {"TMPDIR": str(folder.tmp), **plain}
     env.update(
         ROTA_JOB_ID=order.job_id,
         ROTA_EXECUTION_ID=order.execution_id,

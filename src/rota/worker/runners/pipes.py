@@ -19,12 +19,18 @@ LINE_BYTES_MAX = 4096
 """A longer line is no progress report."""
 
 
+def _never() -> bool:
+    return False
+
+
 class OutputPipe:
     """Reads what a job prints; stdout and stderr share it, so their order is kept."""
 
-    def __init__(self, sink: Callable[[bytes], None]) -> None:
+    def __init__(self, sink: Callable[[bytes], None], crowded: Callable[[], bool] = _never) -> None:
         self._loop = asyncio.get_running_loop()
         self._sink = sink
+        self._crowded = crowded
+        """More had better not be read now."""
         self._read, self.write_end = os.pipe()
         os.set_blocking(self._read, False)
         self._burst = 0
@@ -38,6 +44,11 @@ class OutputPipe:
 
     async def drained(self, limit_s: float) -> None:
         """Waits until every writer is gone, or for `limit_s`, then closes."""
+        # What a pipe still holds is little: it is taken now, however slow its reader is.
+        self._crowded = _never
+        if self._turn is not None and not self._ended.is_set():
+            self._turn.cancel()
+            self._next_turn()
         try:
             async with asyncio.timeout(limit_s):
                 await self._ended.wait()
@@ -54,6 +65,9 @@ class OutputPipe:
             self._turn.cancel()
 
     def _next_turn(self) -> None:
+        if self._crowded():
+            self._turn = self._loop.call_later(BURST_S, self._next_turn)
+            return
         self._burst = 0
         self._turn = None
         self._loop.add_reader(self._read, self._readable)
@@ -68,7 +82,7 @@ class OutputPipe:
             return
         self._sink(data)
         self._burst += len(data)
-        if self._burst >= BURST_BYTES:
+        if self._burst >= BURST_BYTES or self._crowded():
             self._loop.remove_reader(self._read)
             self._turn = self._loop.call_later(BURST_S, self._next_turn)
 
@@ -83,11 +97,15 @@ class ProgressPipe:
         self._loop = asyncio.get_running_loop()
         self._sink = sink
         self._rest = b""
+        self._closed = False
         self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._loop.add_reader(self._pipe, self._readable)
 
     def close(self) -> None:
         """Takes what is there, and ends."""
+        if self._closed:
+            return
+        self._closed = True
         self._readable()
         self._loop.remove_reader(self._pipe)
         os.close(self._pipe)

@@ -5,35 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 from rota.wire.executions import CompletedReport
-from rota.wire.jobs import Command
+from rota.wire.queues import LimitsView
+from rota.wire.tasks import Command
 from rota.wire.workers import OrderView
 from rota.worker.backoff import delay_s
 from rota.worker.devices import Devices
+from rota.worker.guard.client import Ended, Guard, Launch, Ward
 from rota.worker.instructions import StopReason
 from rota.worker.link import AwayError, RefusedError
 from rota.worker.logs import LogPump, LogSink
-from rota.worker.reports import (
-    SHUTDOWN,
-    exit_code_of,
-    report_ended,
-    report_exit,
-    report_failed,
-)
-from rota.worker.runners.child import Child, Launch, StartError
-from rota.worker.runners.folder import Folder, UnusableError, environment
+from rota.worker.masking import secrets_of
+from rota.worker.reports import report_failed, report_stopped
+from rota.worker.runners.child import StartError, deeds_text, must_have_started
+from rota.worker.runners.folder import Folder, Shelf, UnusableError, environment, passed_on
 from rota.worker.runners.pipes import OutputPipe, ProgressPipe
 from rota.worker.runners.progress import ProgressSink, ProgressTeller
-from rota.worker.runners.reaper import Reaper
-from rota.worker.runners.tree import Tree
+from rota.worker.runners.verdict import Verdict
 
-STRAY_GRACE_S = 1.0
-"""For what a job leaves behind after its own end."""
 DRAIN_S = 1.0
 """For the last output once all processes are gone; only an escaped one could hold it longer."""
 FLUSH_S = 5.0
@@ -41,8 +35,6 @@ FLUSH_S = 5.0
 PROGRESS_S = 1.0
 """For the last word on progress; the end of the job says more."""
 UPLOAD_RETRY_CAP_S = 3.0
-
-Cause: TypeAlias = Literal["exit", "timeout", "abandoned"] | StopReason
 
 
 class JobSink(LogSink, ProgressSink, Protocol):
@@ -53,30 +45,24 @@ class JobSink(LogSink, ProgressSink, Protocol):
         ...
 
 
-class Watcher(Protocol):
-    """Ends the processes it knows of when the agent dies."""
-
-    def watch(self, session: int, execution_id: str) -> None:
-        """These are a job's."""
-        ...
-
-    def release(self, session: int) -> None:
-        """They are gone."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
     """What all executions of an agent share."""
 
     workplace: Path
+    shelf: Shelf
     worker: str
+    mask: Sequence[str]
+    """Variables whose values are secrets, whatever they are called."""
     grace_s: float
     sink: JobSink
-    reaper: Reaper
+    guard: Guard
     devices: Devices
-    warden: Watcher
     progressed: Callable[[str, float, str | None], None]
+    deadline: Callable[[str], float | None]
+    """When an execution's lease runs out, as of now."""
+    env: Mapping[str, str] = field(default_factory=passed_on)
+    """Of the agent's own environment what jobs may see."""
 
 
 class ProcessRun:
@@ -86,29 +72,46 @@ class ProcessRun:
         self._order = order
         self._command = command
         self._site = site
-        self._stop: asyncio.Future[Cause] = asyncio.get_running_loop().create_future()
+        self._limits = order.limits or LimitsView()
+        self._ward: Ward | None = None
+        self._told: StopReason | None = None
         self._at_once = asyncio.Event()
-        self._log = LogPump(order.execution_id, order.fence, site.sink)
+        self._secrets = secrets_of(command.env, site.mask, os.environ)
+        self._log = LogPump(
+            order.execution_id,
+            order.fence,
+            site.sink,
+            self._secrets,
+            cap=self._limits.log_size,
+        )
         self._teller = ProgressTeller(order.execution_id, order.fence, site.sink)
+        self.lapsed = False
+        """The guard ended it because its lease ran out."""
         self.log_left: asyncio.Task[None] | None = None
         """Still carrying output when the run is over: the server was away."""
 
     def stop(self, reason: StopReason) -> None:
         """Ends it with grace."""
-        if not self._stop.done():
-            self._stop.set_result(reason)
+        self._told = self._told or reason
+        if self._ward is not None:
+            self._ward.stop()
 
     def abandon(self) -> None:
         """Ends it at once; nobody wants its report."""
         self._at_once.set()
-        if not self._stop.done():
-            self._stop.set_result("abandoned")
+        if self._ward is not None:
+            self._ward.kill()
+
+    def hold_until(self, deadline: float) -> None:
+        """Its lease was renewed."""
+        if self._ward is not None:
+            self._ward.hold_until(deadline)
 
     async def run(self) -> CompletedReport:
         """Returns when every process of it is gone and its files are sent."""
         order = self._order
         try:
-            folder = Folder(self._site.workplace, order)
+            folder = self._site.shelf.take(order)
         except OSError as error:
             message = f"the worker could not make a folder for this job: {error.strerror}"
             return report_failed(order.execution_id, order.fence, message)
@@ -118,78 +121,80 @@ class ProcessRun:
             return report_failed(order.execution_id, order.fence, str(error))
         finally:
             self._site.devices.give_back(order.execution_id)
-            await asyncio.to_thread(folder.remove)
+            if not self._site.shelf.put_back(folder):
+                await asyncio.to_thread(folder.remove)
 
     async def _run_in(self, folder: Folder) -> CompletedReport:
-        output = OutputPipe(self._log.add)
+        if self._told is not None:
+            return report_stopped(self._order.execution_id, self._order.fence, self._told)
+        output = OutputPipe(self._log.add, lambda: self._log.crowded)
         progress = ProgressPipe(folder.progress, self._progressed)
-        try:
-            child = Child(self._launch(folder, output.write_end), self._site.reaper)
-        except StartError:
-            output.started()
-            output.close()
-            progress.close()
-            raise
-        output.started()
-        self._site.warden.watch(child.pid, self._order.execution_id)
         tasks = [asyncio.create_task(self._log.run()), asyncio.create_task(self._teller.run())]
         try:
-            report = await self._live(child)
-            report.usage = child.usage
+            ended = await self._guarded(self._launch(folder, output.write_end), output)
             await output.drained(DRAIN_S)
             progress.close()
+            report = Verdict(self._order).of(ended, self._told, self._log.buffer.tail())
             if not self._at_once.is_set():
                 report = await self._hand_over(folder, report)
                 await self._flush(tasks[0])
         finally:
-            child.kill_if_alive()
-            self._site.warden.release(child.pid)
+            output.close()
+            progress.close()
             for task in tasks:
                 if task is not self.log_left:
                     task.cancel()
         return report
 
     def _launch(self, folder: Folder, output: int) -> Launch:
-        env = environment(self._order, self._command.env, folder, self._site.worker)
-        wanted = self._order.requirements.gpu
-        devices = self._site.devices.take(self._order.execution_id, wanted) if wanted else []
+        order, limits = self._order, self._limits
+        plain = {**self._site.env, **self._command.env}
+        env = environment(order, plain, folder, self._site.worker)
+        wanted = order.requirements.gpu
+        devices = self._site.devices.take(order.execution_id, wanted) if wanted else []
         if devices:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
-        cwd = self._command.cwd or os.fspath(folder.cwd)
-        return Launch(self._command.argv, env, cwd, output)
-
-    async def _live(self, child: Child) -> CompletedReport:
-        """Until the end, by itself or by us."""
-        tree = Tree(self._order.execution_id, child, self._site.reaper)
-        await asyncio.wait(
-            (child.ended, self._stop),
-            timeout=self._order.timeout,
-            return_when=asyncio.FIRST_COMPLETED,
+        bounds = {
+            "processes": limits.processes,
+            "open_files": limits.open_files,
+            "file_size": limits.file_size,
+        }
+        if order.requirements.memory:
+            bounds["memory"] = order.requirements.memory
+        return Launch(
+            argv=self._command.argv,
+            env=env,
+            cwd=self._command.cwd or os.fspath(folder.cwd),
+            fds={1: output, 2: output},
+            limits=bounds,
+            timeout_s=order.timeout,
+            grace_s=self._site.grace_s,
         )
-        if child.ended.done():
-            if tree.strays():
-                await tree.end(min(STRAY_GRACE_S, self._site.grace_s), self._at_once)
-            return self._exited(child.ended.result())
-        cause: Cause = self._stop.result() if self._stop.done() else "timeout"
-        deeds = await tree.end(self._site.grace_s, self._at_once)
-        code = exit_code_of(await child.ended)
-        order = self._order
-        if cause == "timeout":
-            message = f"timed out after {order.timeout:g} s; {deeds}"
-            return report_ended(order.execution_id, order.fence, "timed_out", message, code)
-        if cause == "cancelled":
-            message = f"cancelled; {deeds}"
-            return report_ended(order.execution_id, order.fence, "cancelled", message, code)
-        return report_ended(order.execution_id, order.fence, "failed", SHUTDOWN, code)
 
-    def _exited(self, returncode: int) -> CompletedReport:
-        tail = self._log.buffer.tail()
-        return report_exit(self._order.execution_id, self._order.fence, returncode, tail)
+    async def _guarded(self, launch: Launch, output: OutputPipe) -> Ended:
+        """From its start until nothing of it is left."""
+        deadline = self._site.deadline(self._order.execution_id)
+        try:
+            self._ward = self._site.guard.spawn(launch, deadline)
+        except ValueError as error:  # text that the system cannot pass on: half a surrogate
+            raise StartError(f"program {launch.argv[0]!r} cannot be started: {error}") from None
+        finally:
+            output.started()
+        try:
+            ended = await self._ward.ended
+        finally:
+            if not self._ward.ended.done():
+                self._ward.kill()  # this run broke off
+        must_have_started(ended, launch)
+        self.lapsed = ended.cause == "lease"
+        if ended.cause == "exit" and ended.deeds:
+            self._note(f"ended what the job left running: {deeds_text(ended)}")
+        return ended
 
     async def _hand_over(self, folder: Folder, report: CompletedReport) -> CompletedReport:
         """The result and the output files; without them a success would not be one."""
         try:
-            result = folder.read_result()
+            result = folder.read_result(self._limits.result_size)
             await self._upload(folder)
         except UnusableError as error:
             if report.status != "succeeded":
@@ -246,5 +251,6 @@ class ProcessRun:
             self.log_left = pump
 
     def _progressed(self, progress: float, message: str | None) -> None:
+        message = message and self._secrets.hide(message)
         self._site.progressed(self._order.execution_id, progress, message)
         self._teller.tell(progress, message)

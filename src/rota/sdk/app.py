@@ -1,0 +1,216 @@
+"""`App`: collects a program's functions that are jobs, and connects when one is submitted."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import weakref
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
+
+from rota.sdk.aio import AsyncClient
+from rota.sdk.arguments import Shape
+from rota.sdk.client import Client
+from rota.sdk.clock import Clock, SystemClock
+from rota.sdk.context import Context
+from rota.sdk.functions import AsyncFunction, JobFunction, SyncFunction
+from rota.sdk.handles import AsyncPort, Port
+from rota.sdk.inline import AsyncRuns, Runs
+from rota.sdk.options import (
+    DECLARATION,
+    Declaration,
+    JobOptions,
+    check_names,
+    check_values,
+    merged,
+)
+
+__all__ = ["App", "JobFunction"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class WithContext(Protocol[P, R_co]):
+    """A function whose first parameter is named `ctx`: the worker fills it, so callers do not."""
+
+    def __call__(self, ctx: Context, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """The name counts: a first parameter of type Any must not be taken for a context."""
+        ...
+
+
+class JobDecorator:
+    """`@app.job`, and `@app.job(…)` with options."""
+
+    def __init__(self, app: App, options: dict[str, Any]) -> None:
+        self._app = app
+        self._options = options
+
+    # mypy calls the pairs overlapping, because a coroutine is a result too; the first match wins.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: WithContext[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncFunction[P, R]: ...
+    @overload
+    def __call__(self, function: WithContext[P, R], /) -> SyncFunction[P, R]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> SyncFunction[P, R]: ...
+    @overload
+    def __call__(self, **options: Unpack[Declaration]) -> JobDecorator: ...
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        """Registers a function, or takes options and waits for one."""
+        check_names(options, DECLARATION, "@app.job")
+        known = merged(self._options, options)
+        if not given:
+            return JobDecorator(self._app, known)
+        return self._app.register(given[0], known)
+
+
+class App:
+    """The jobs of a program.
+
+        app = App()
+
+        @app.job(retries=3, timeout="5m")
+        def invoice(customer: int) -> str: ...
+
+        invoice.submit(42)      # runs on `rota worker --app shop:app`
+
+    Without a URL the server is found when the first job is submitted; making an app and importing
+    the module it is in does no I/O. Threads may share it.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        inline: bool = False,
+        clock: Clock | None = None,
+        **defaults: Unpack[JobOptions],
+    ) -> None:
+        check_names(defaults, tuple(JobOptions.__annotations__), "App")
+        check_values("App", defaults)
+        self.functions: dict[str, JobFunction[..., Any]] = {}
+        """Every function that a worker of this app can run, by name."""
+        self.clock = clock or SystemClock()
+        self.job = JobDecorator(self, dict(defaults))
+        self._url, self._token = url, token
+        self._clients: dict[int, Client] = {}
+        self._async_clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._runs = Runs(self) if inline else None
+
+    def __repr__(self) -> str:
+        return f"<App of {len(self.functions)} functions>"
+
+    def register(self, function: Callable[..., Any], options: dict[str, Any]) -> Any:
+        """Makes a function a job; `@app.job` calls this."""
+        if isinstance(function, JobFunction):
+            raise TypeError(f"{function.name} is a job already")
+        if not callable(function):
+            raise TypeError(f"@app.job is for functions, not for {function!r}")
+        options = dict(options)
+        name = options.pop("name", None) or function.__name__
+        check_values(name, options)
+        shape = Shape(name, function)
+        shape.check()
+        kind = AsyncFunction if inspect.iscoroutinefunction(function) else SyncFunction
+        made: JobFunction[..., Any] = kind(self, shape, function, options)
+        there = self.functions.get(name)
+        if there is not None and not _same_place(there.function, function):
+            place = f"{there.function.__module__}.{there.function.__qualname__}"
+            raise ValueError(f"two functions are named {name!r}, the other is {place}: give a name")
+        self.functions[name] = made
+        return made
+
+    @property
+    def client(self) -> Client:
+        """The client that jobs are submitted with: one for each process, made when needed."""
+        pid = os.getpid()
+        found = self._clients.get(pid)
+        if found is None:
+            # After a fork the parent's connections are the parent's: talking on them would tear
+            # both conversations.
+            found = self._clients.setdefault(pid, Client(self._url, self._token))
+            weakref.finalize(self, _close_own, found, pid)
+        return found
+
+    @property
+    def async_client(self) -> AsyncClient:
+        """The same for asyncio: one for each event loop."""
+        loop = asyncio.get_running_loop()
+        found = self._async_clients.get(loop)
+        if found is None:
+            found = self._async_clients[loop] = AsyncClient(self._url, self._token)
+        return found
+
+    def port(self) -> Port:
+        """Where jobs go now: to the server, or inline."""
+        return self._runs if self._runs is not None else self.client
+
+    def async_port(self) -> AsyncPort:
+        """The same for asyncio."""
+        return AsyncRuns(self._runs) if self._runs is not None else self.async_client
+
+    @property
+    def runs(self) -> Runs:
+        """What ran inline, where the app was made with `inline=True` or inside `inline()`."""
+        if self._runs is None:
+            raise LookupError("this app is not inline: use `with app.inline() as runs`")
+        return self._runs
+
+    @contextmanager
+    def inline(self, *, eager: bool = True) -> Iterator[Runs]:
+        """Inside the block jobs run in this process and no server is asked: for tests.
+
+        Each runs as it is submitted, or with `eager=False` when `runs.run_all()` is called.
+        """
+        before, self._runs = self._runs, Runs(self, eager=eager)
+        try:
+            yield self._runs
+        finally:
+            self._runs = before
+
+    def close(self) -> None:
+        """Gives the connections back; the next submission opens new ones."""
+        client = self._clients.pop(os.getpid(), None)
+        if client is not None:
+            client.close()
+
+    async def aclose(self) -> None:
+        """The same for what was opened in this event loop."""
+        client = self._async_clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def _close_own(client: Client, pid: int) -> None:
+    """At the end of the process that opened it; a forked child leaves it alone."""
+    if os.getpid() == pid:
+        client.close()
+
+
+def _same_place(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Whether a module that is loaded again registers its function again."""
+    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)

@@ -1,0 +1,147 @@
+"""Arguments and results as JSON: how they are written, and become what a function declared.
+
+A payload is `{"args": […], "kwargs": {…}}`. Dataclasses, msgspec records, dates, UUIDs, enums and
+decimals are written as JSON and come back as what the parameter's annotation says.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_type_hints
+
+import msgspec
+
+from rota.sdk.context import Context
+from rota.sdk.documents import ArgumentError, document
+
+CONTEXT_NAME = "ctx"
+"""A first parameter of this name gets the context, whatever its annotation."""
+
+
+class Payload(msgspec.Struct):
+    """The arguments of a call, as they travel."""
+
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+
+
+def encode_arguments(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    """A call's payload; raises ArgumentError where something has no form in JSON."""
+    return document(f"the arguments of {name}", Payload(list(args), dict(kwargs)))
+
+
+class Shape:
+    """A function's parameters and result, by their annotations; read once, when first needed.
+
+    Not at decoration: annotations may name what the module defines further down.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name = name
+        self._function = function
+        self.wants_context = wants_context(function)
+        self._read: tuple[inspect.Signature, dict[str, Any]] | None = None
+
+    def check(self) -> None:
+        """Raises TypeError where a context is asked for in a place that does not get it."""
+        for parameter in list(inspect.signature(self._function).parameters.values())[1:]:
+            if is_for_context(parameter):
+                raise TypeError(f"{self.name}: {parameter.name} must be the first parameter")
+
+    def decode(self, payload: bytes, context: Context) -> tuple[list[Any], dict[str, Any]]:
+        """What to call the function with; raises ArgumentError for what does not fit it."""
+        try:
+            given = msgspec.json.decode(payload, type=Payload)
+        except msgspec.MsgspecError as error:
+            text = f'the payload of {self.name} is not {{"args": […], "kwargs": {{…}}}}: {error}'
+            raise ArgumentError(text) from error
+        signature, _ = self._shape()
+        bound = self.bind(given.args, given.kwargs)
+        for name, value in bound.arguments.items():
+            kind = signature.parameters[name].kind
+            bound.arguments[name] = self._convert(name, kind, value)
+        args = list(bound.args)
+        return ([context, *args] if self.wants_context else args), dict(bound.kwargs)
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        """The call's arguments by parameter; raises ArgumentError as a wrong call would."""
+        signature, _ = self._shape()
+        try:
+            return signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(f"{self.name}{signature}: {error}") from error
+
+    def split(
+        self, given: Mapping[str, Any], options: Sequence[str]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Keywords that are the function's, and those that are options: a name that both have is
+        the function's own."""
+        signature, _ = self._shape()
+        said = {
+            name: value
+            for name, value in given.items()
+            if name in options and name not in signature.parameters
+        }
+        return {name: value for name, value in given.items() if name not in said}, said
+
+    def result(self, value: Any) -> Any:
+        """A result that came back as JSON, as the function's annotation has it."""
+        _, hints = self._shape()
+        wanted = hints.get("return", Any)
+        return _convert(f"the result of {self.name}", value, wanted)
+
+    def _convert(self, name: str, kind: Any, value: Any) -> Any:
+        _, hints = self._shape()
+        wanted = hints.get(name, Any)
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            wanted = tuple[wanted, ...]  # type: ignore[valid-type]  # a type made at run time
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            wanted = dict[str, wanted]  # type: ignore[valid-type]
+        return _convert(f"{self.name}: argument {name}", value, wanted)
+
+    def _shape(self) -> tuple[inspect.Signature, dict[str, Any]]:
+        """The signature without the context, and the resolved annotations."""
+        if self._read is None:
+            signature = inspect.signature(self._function)
+            kept = list(signature.parameters.values())[1 if self.wants_context else 0 :]
+            self._read = signature.replace(parameters=kept), _hints(self._function)
+        return self._read
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except (NameError, AttributeError, TypeError):
+        # A name that exists for type checkers only: the values then stay as JSON has them.
+        return {}
+
+
+def _convert(what: str, value: Any, wanted: Any) -> Any:
+    validate = getattr(wanted, "model_validate", None)
+    if callable(validate):
+        return validate(value)  # a pydantic model
+    try:
+        return msgspec.convert(value, wanted, strict=True, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise ArgumentError(f"{what}: {error}") from error
+    except TypeError:
+        # No type that msgspec can make of JSON, such as a class of the user's own.
+        return value
+
+
+def wants_context(function: Callable[..., Any]) -> bool:
+    """Whether the first parameter is for the context, by its name or its annotation."""
+    parameters = list(inspect.signature(function).parameters.values())
+    return bool(parameters) and is_for_context(parameters[0])
+
+
+def is_for_context(parameter: inspect.Parameter) -> bool:
+    """Whether this parameter is one that only a worker can fill."""
+    return parameter.name == CONTEXT_NAME or _is_context(parameter.annotation)
+
+
+def _is_context(annotation: Any) -> bool:
+    if isinstance(annotation, str):
+        return annotation.removeprefix("rota.").removeprefix("sdk.") == Context.__name__
+    return annotation is Context

@@ -1,0 +1,88 @@
+"""Submits any number of jobs in batches; `ref:` names reach across them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from rota.sdk import calls
+from rota.sdk.calls import JobLike
+from rota.sdk.flows import Flow, Terms, fetch
+from rota.wire.jobs import DependencySpec, JobSpec
+from rota.wire.limits import BATCH_JOBS_MAX, BODY_BYTES_MAX
+from rota.wire.units import encode
+
+BATCH_BYTES_MAX = BODY_BYTES_MAX // 2
+"""Of one request: half of what a server takes leaves room for proxies that take less."""
+REF = "ref:"
+
+
+def submit_many(
+    terms: Terms,
+    jobs: Iterable[JobLike],
+    *,
+    on_progress: Callable[[int], None] | None = None,
+    key: str | None = None,
+) -> Flow[list[str]]:
+    """Submits them all; the ids in the order given. Says after each batch how many there are.
+
+    Each batch is all or none. With a key of the caller's own the same jobs can be handed in again
+    after a crash: batches that went through are not submitted a second time.
+    """
+    job_ids: list[str] = []
+    known: dict[str, str] = {}
+    for number, batch in enumerate(_batches(jobs)):
+        bodies = [resolved(job, known) for job in batch]
+        batch_key = None if key is None else f"{key}-{number}"
+        answer = yield from fetch(terms, calls.submit_batch(bodies), batch_key)
+        for job, job_id in zip(batch, answer.job_ids, strict=True):
+            if (ref := _ref(job)) is not None:
+                known[ref] = job_id
+        job_ids += answer.job_ids
+        if on_progress is not None:
+            on_progress(len(job_ids))
+    return job_ids
+
+
+def _batches(jobs: Iterable[JobLike]) -> Iterator[list[JobLike]]:
+    """Cuts them by number and by size."""
+    batch: list[JobLike] = []
+    size = 0
+    for job in jobs:
+        length = len(encode(job))
+        if batch and (len(batch) >= BATCH_JOBS_MAX or size + length > BATCH_BYTES_MAX):
+            yield batch
+            batch, size = [], 0
+        batch.append(job)
+        size += length
+    if batch:
+        yield batch
+
+
+def _ref(job: JobLike) -> str | None:
+    return job.get("ref") if isinstance(job, Mapping) else getattr(job, "ref", None)
+
+
+def resolved(job: JobLike, known: Mapping[str, str]) -> JobLike:
+    """A `ref:` holds within one batch only: those of earlier batches become ids."""
+    needed = job.get("dependencies") if isinstance(job, Mapping) else job.dependencies
+    if not known or not needed:
+        return job
+    found = [_needed(one, known) for one in needed]
+    if isinstance(job, JobSpec):
+        return msgspec.structs.replace(job, dependencies=found)
+    return {**job, "dependencies": found}
+
+
+def _needed(one: Any, known: Mapping[str, str]) -> Any:
+    if isinstance(one, DependencySpec):
+        return DependencySpec(_id(one.job_id, known), one.when)
+    if isinstance(one, Mapping):
+        return {**one, "job_id": _id(str(one.get("job_id", "")), known)}
+    return _id(str(one), known)
+
+
+def _id(text: str, known: Mapping[str, str]) -> str:
+    return known.get(text[len(REF) :], text) if text.startswith(REF) else text

@@ -1,0 +1,27 @@
+"""How a function ends other than by returning: what it raises says what its worker does next."""
+
+from __future__ import annotations
+
+
+class Fail(Exception):  # noqa: N818 - an order, and it reads as one: `raise Fail("no such customer")`
+    """The job has failed and another try would not help: none is made."""
+
+
+class Retry(Exception):  # noqa: N818 - as above
+    """This try has failed and another may help: after `delay`, else after the job's own backoff.
+
+    It uses up an attempt like any other failure.
+    """
+
+    def __init__(self, message: str = "", *, delay: float | str | None = None) -> None:
+        super().__init__(message)
+        self.delay = delay
+        """Seconds, or text such as "90s"; None: as the job's retry policy says."""
+
+
+class Cancelled(BaseException):
+    """The job is to stop.
+
+    Not an `Exception`, for the reason asyncio's is not one: code that catches all errors of a step
+    and goes on with the next must not swallow it.
+    """

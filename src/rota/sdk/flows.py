@@ -1,0 +1,175 @@
+"""Conversations with the server as generators: they yield what is to be done and do no I/O.
+
+A flow yields steps and is sent what came of each; an error that a step ended in is thrown into it.
+So retries, streams and waiting are written once, and a shell that blocks and one that awaits both
+walk them: `carrier.Carrier` and `aio.AsyncCarrier`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from rota.sdk.answers import Answer, is_passing, pause_s, read
+from rota.sdk.calls import Call, uuid7
+from rota.sdk.clock import Clock
+from rota.sdk.errors import ApiError, UnreachableError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a request; comes back with its `Answer`."""
+
+    call: Call[Any]
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Open an answer to be read as it comes; one that is still open is closed first."""
+
+    call: Call[bytes]
+    headers: dict[str, str]
+    quiet_s: float
+    """Breaks off with SilenceError when nothing came for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """Comes back with the next bytes of what is open, or None at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Let so much time pass."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Hand this to the caller, who iterates."""
+
+    item: Any
+
+
+Step: TypeAlias = Send | Open | More | Pause | Emit
+Flow: TypeAlias = Generator[Step, Any, T]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long to go on asking a server that is busy, starting or away."""
+
+    retry_for_s: float = 30.0
+    """Gives up when this has passed since the first failure."""
+    first_contact_s: float | None = None
+    """The same for a server that has not answered this client yet; None: no different."""
+    connect_s: float = 5.0
+    read_s: float = 60.0
+    """Longer than a long poll is held."""
+
+
+class Terms:
+    """What a flow needs to know of the client it runs for."""
+
+    def __init__(self, clock: Clock, patience: Patience) -> None:
+        self.clock = clock
+        self.patience = patience
+        self.reached = False
+        """The server has answered once."""
+
+    def mint_key(self) -> str:
+        """A new idempotency key."""
+        return uuid7(self.clock.now_ms(), secrets.token_bytes(10))
+
+    def patience_s(self) -> float:
+        """How long it is worth to go on asking."""
+        if not self.reached and self.patience.first_contact_s is not None:
+            return self.patience.first_contact_s
+        return self.patience.retry_for_s
+
+
+class Course(Generic[T]):
+    """A flow under way: the step it waits for, until it has a result."""
+
+    def __init__(self, flow: Flow[T]) -> None:
+        self._flow = flow
+        self._result: list[T] = []
+        self.step: Step | None = None
+        self.take(None)
+
+    @property
+    def result(self) -> T:
+        """What the flow came to; there once there is no step."""
+        return self._result[0]
+
+    def take(self, came: Any) -> None:
+        """What came of the step."""
+        try:
+            self.step = self._flow.send(came)
+        except StopIteration as stop:
+            self._end(stop.value)
+
+    def fail(self, error: UnreachableError | ApiError) -> None:
+        """The step ended in an error; the flow may know what to do."""
+        try:
+            self.step = self._flow.throw(error)
+        except StopIteration as stop:
+            self._end(stop.value)
+
+    def _end(self, result: T) -> None:
+        self.step = None
+        self._result.append(result)
+
+
+def ask(terms: Terms, call: Call[Any], key: str | None = None) -> Flow[Answer]:
+    """The answer of a call, unread. A write is repeated only under the key of its first try, so
+    however often it is sent it happens once."""
+    seed = key or terms.mint_key()
+    headers = {"Idempotency-Key": seed} if call.keyed else {}
+    retrying = Retrying(terms, seed)
+    while True:
+        try:
+            answer: Answer = yield Send(call, headers)
+            return answer
+        except (UnreachableError, ApiError) as error:
+            yield from retrying.after(error)
+
+
+def fetch(terms: Terms, call: Call[T], key: str | None = None) -> Flow[T]:
+    """The answer of a call."""
+    answer = yield from ask(terms, call, key)
+    return read(call, answer.status, answer.headers, answer.body)
+
+
+class Retrying:
+    """The waits of one call that is being repeated."""
+
+    def __init__(self, terms: Terms, seed: str) -> None:
+        self._terms = terms
+        self._seed = seed
+        self._tried = 0
+        self._failing_since_s = 0.0
+
+    def after(self, error: UnreachableError | ApiError) -> Flow[None]:
+        """Waits, if another try may help and there is time for one; raises the error if not."""
+        if isinstance(error, ApiError) and not is_passing(error):
+            raise error
+        if self._tried == 0:
+            self._failing_since_s = self._terms.clock.elapsed_s()
+        self._tried += 1
+        asked = error.retry_after_s if isinstance(error, ApiError) else None
+        wait_s = pause_s(self._tried, self._seed, asked)
+        spent_s = self._terms.clock.elapsed_s() - self._failing_since_s
+        if spent_s + wait_s > self._terms.patience_s():
+            raise error
+        yield Pause(wait_s)
+
+    def progressed(self) -> None:
+        """Something came: the next failure is a first one again."""
+        self._tried = 0

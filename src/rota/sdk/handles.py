@@ -1,0 +1,176 @@
+"""Handles of submitted jobs: what one asks of a job without carrying its id to a client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+from rota.sdk.calls import JobLike
+from rota.wire.jobs import JobView, Status
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Port(Protocol):
+    """Where jobs go and are asked for: a server's client, or runs inside this process."""
+
+    def submit(self, job: JobLike, *, idempotency_key: str | None = None) -> JobView:
+        """Submits a job."""
+        ...
+
+    def submit_many(
+        self,
+        jobs: Iterable[JobLike],
+        *,
+        on_progress: Callable[[int], None] | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[str]:
+        """Submits many; answers their ids in the order given."""
+        ...
+
+    def job(self, job_id: str) -> JobView:
+        """One job."""
+        ...
+
+    def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
+        """Waits until it has ended."""
+        ...
+
+    def result(self, job_id: str, *, timeout_s: float | None = None) -> Any:
+        """Waits for what it returned; raises JobFailed."""
+        ...
+
+    def cancel(self, job_id: str) -> JobView:
+        """Stops it."""
+        ...
+
+    def logs(self, job_id: str) -> bytes:
+        """What it printed so far."""
+        ...
+
+    def follow_logs(self, job_id: str) -> Iterator[bytes]:
+        """What it prints, until it has ended."""
+        ...
+
+
+class AsyncPort(Protocol):
+    """The same for asyncio."""
+
+    async def submit(self, job: JobLike, *, idempotency_key: str | None = None) -> JobView:
+        """Submits a job."""
+        ...
+
+    async def job(self, job_id: str) -> JobView:
+        """One job."""
+        ...
+
+    async def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
+        """Waits until it has ended."""
+        ...
+
+    async def result(self, job_id: str, *, timeout_s: float | None = None) -> Any:
+        """Waits for what it returned; raises JobFailed."""
+        ...
+
+    async def cancel(self, job_id: str) -> JobView:
+        """Stops it."""
+        ...
+
+    async def logs(self, job_id: str) -> bytes:
+        """What it printed so far."""
+        ...
+
+    def follow_logs(self, job_id: str) -> AsyncIterator[bytes]:
+        """What it prints, until it has ended."""
+        ...
+
+
+class Handle(Generic[R_co]):
+    """A submitted job by its id."""
+
+    def __init__(self, job_id: str, read: Callable[[Any], R_co]) -> None:
+        self._id = job_id
+        self._read = read
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self._id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._id}>"
+
+
+class Job(Handle[R_co]):
+    """A submitted job."""
+
+    def __init__(self, job_id: str, port: Port, read: Callable[[Any], R_co]) -> None:
+        super().__init__(job_id, read)
+        self._port = port
+
+    def view(self) -> JobView:
+        """All that is known of it now."""
+        return self._port.job(self.id)
+
+    def status(self) -> Status:
+        """Where it is now."""
+        return self.view().status
+
+    def wait(self, *, timeout_s: float | None = None) -> JobView:
+        """Waits until it has ended, however; raises WaitTimeoutError."""
+        return self._port.wait(self.id, timeout_s=timeout_s)
+
+    def result(self, *, timeout_s: float | None = None) -> R_co:
+        """Waits for what the function returned; raises JobFailed if it ended otherwise."""
+        return self._read(self._port.result(self.id, timeout_s=timeout_s))
+
+    def cancel(self) -> JobView:
+        """Stops it, or keeps it from starting."""
+        return self._port.cancel(self.id)
+
+    def logs(self) -> str:
+        """What it printed so far."""
+        return self._port.logs(self.id).decode("utf-8", "replace")
+
+    def follow_logs(self) -> Iterator[bytes]:
+        """What it printed and prints, until it has ended."""
+        return self._port.follow_logs(self.id)
+
+
+class AsyncJob(Handle[R_co]):
+    """A submitted job, for asyncio; `await job` is `await job.result()`."""
+
+    def __init__(self, job_id: str, port: AsyncPort, read: Callable[[Any], R_co]) -> None:
+        super().__init__(job_id, read)
+        self._port = port
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        return self.result().__await__()
+
+    async def view(self) -> JobView:
+        """All that is known of it now."""
+        return await self._port.job(self.id)
+
+    async def status(self) -> Status:
+        """Where it is now."""
+        return (await self.view()).status
+
+    async def wait(self, *, timeout_s: float | None = None) -> JobView:
+        """Waits until it has ended, however; raises WaitTimeoutError."""
+        return await self._port.wait(self.id, timeout_s=timeout_s)
+
+    async def result(self, *, timeout_s: float | None = None) -> R_co:
+        """Waits for what the function returned; raises JobFailed if it ended otherwise."""
+        return self._read(await self._port.result(self.id, timeout_s=timeout_s))
+
+    async def cancel(self) -> JobView:
+        """Stops it, or keeps it from starting."""
+        return await self._port.cancel(self.id)
+
+    async def logs(self) -> str:
+        """What it printed so far."""
+        return (await self._port.logs(self.id)).decode("utf-8", "replace")
+
+    def follow_logs(self) -> AsyncIterator[bytes]:
+        """What it printed and prints, until it has ended."""
+        return self._port.follow_logs(self.id)

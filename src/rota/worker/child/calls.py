@@ -1,0 +1,76 @@
+"""One call from the inside: the context it gets, and the words in which its end is told."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from rota.sdk.clock import SystemClock
+from rota.sdk.context import Context, ContextInfo, Transport
+from rota.sdk.endings import Cancelled
+from rota.worker.child.frames import Begin, Done
+from rota.worker.child.functions import NotFoundError
+from rota.worker.child.results import (
+    ResultError,
+    error_document,
+    is_retryable,
+    plain_error,
+    result_document,
+)
+
+_clock = SystemClock()
+_json = msgspec.json.Decoder()
+
+
+def context_of(begin: Begin, transport: Transport) -> Context:
+    """What the function may know and say."""
+    deadline = None
+    if begin.timeout_s is not None:
+        now = datetime.fromtimestamp(_clock.now_ms() / 1000, UTC)
+        deadline = now + timedelta(seconds=begin.timeout_s)
+    info = ContextInfo(
+        job_id=begin.job_id,
+        execution_id=begin.execution_id,
+        attempt=begin.attempt,
+        fence=begin.fence,
+        name=begin.name,
+        queue=begin.queue,
+        payload=_json.decode(begin.payload),
+        deadline=deadline,
+        scheduled_at=datetime.fromisoformat(begin.scheduled_at),
+        traceparent=begin.traceparent,
+    )
+    return Context(info, transport)
+
+
+class Ending(msgspec.Struct):
+    """How a call ended."""
+
+    succeeded: bool
+    document: bytes
+    retryable: bool = True
+
+    def done(self, number: int, *, asynchronous: bool) -> Done:
+        """As the agent is told; what it cost is filled in by those who know."""
+        return Done(number, self.succeeded, self.document, self.retryable, asynchronous, 0.0, 0, 0)
+
+
+def returned(value: Any) -> Ending:
+    """The function came back. What cannot be kept would be no different another time."""
+    try:
+        return Ending(succeeded=True, document=result_document(value))
+    except ResultError as error:
+        document = plain_error("ResultError", str(error))
+        return Ending(succeeded=False, document=document, retryable=False)
+
+
+def raised(error: BaseException) -> Ending:
+    """The function did not come back, or was never reached."""
+    if isinstance(error, NotFoundError):
+        return Ending(succeeded=False, document=plain_error("NotFoundError", str(error)))
+    if isinstance(error, Cancelled | asyncio.CancelledError):
+        return Ending(succeeded=False, document=plain_error("Cancelled", "cancelled"))
+    return Ending(succeeded=False, document=error_document(error), retryable=is_retryable(error))

@@ -1,0 +1,123 @@
+"""Finds the function that a call names, and what to call it with."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from rota.sdk.app import App, JobFunction
+from rota.sdk.arguments import Payload, Shape
+from rota.sdk.context import Context
+from rota.wire.tasks import PythonCall
+from rota.worker.child.frames import Begin
+
+FOUND_MAX = 10_000
+"""Functions remembered: more than any code base has that is called as jobs."""
+
+_python_call = msgspec.json.Decoder(PythonCall)
+
+
+class NotFoundError(Exception):
+    """This worker has no such function, and why."""
+
+
+class _Call(msgspec.Struct, forbid_unknown_fields=True):
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+
+
+_call = msgspec.json.Decoder(_Call)
+
+
+class Found:
+    """A function, ready to be called."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.asynchronous = inspect.iscoroutinefunction(function)
+        try:
+            self._shape: Shape | None = Shape(name, function)
+        except ValueError:
+            self._shape = None  # written in C, without a signature: it gets what was given
+
+    def arguments(self, given: bytes, context: Context) -> tuple[list[Any], dict[str, Any]]:
+        """What to call it with, as its annotations have it."""
+        if self._shape is not None:
+            return self._shape.decode(given, context)
+        call = _call.decode(given)
+        return call.args, call.kwargs
+
+
+def load(entry: str) -> Any:
+    """What `package.module:name` names; raises NotFoundError, or whatever the import raises."""
+    module_name, _, path = entry.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or module_name
+        if module_name != missing and not module_name.startswith(missing + "."):
+            raise  # the module is there, but something that it needs is not
+        raise NotFoundError(f"there is no module {missing} on this worker") from None
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise NotFoundError(f"module {module_name} has no {path}") from None
+    return found
+
+
+class Functions:
+    """All that can be called here."""
+
+    def __init__(self, app: App | None) -> None:
+        self._app = app
+        self._found: dict[str, Found] = {}
+
+    def find(self, begin: Begin) -> tuple[Found, bytes]:
+        """The function and its arguments as JSON; raises whatever keeps it from being found."""
+        if begin.task == b"null":
+            return self._registered(begin.name), canonical(begin.payload)
+        task = _python_call.decode(begin.task)
+        given = msgspec.json.encode(Payload(task.args, task.kwargs))
+        return self._imported(task.entry), given
+
+    def _registered(self, name: str) -> Found:
+        found = self._found.get(name)
+        if found is None:
+            if self._app is None or name not in self._app.functions:
+                raise NotFoundError(f"no function {name} is registered on this worker")
+            found = self._remember(name, self._app.functions[name].function)
+        return found
+
+    def _imported(self, entry: str) -> Found:
+        found = self._found.get(entry)
+        if found is None:
+            named = load(entry)
+            function = named.function if isinstance(named, JobFunction) else named
+            if not callable(function):
+                raise NotFoundError(f"{entry} is no function but a {type(function).__name__}")
+            found = self._remember(entry, function)
+        return found
+
+    def _remember(self, name: str, function: Callable[..., Any]) -> Found:
+        if len(self._found) >= FOUND_MAX:
+            self._found.clear()
+        found = self._found[name] = Found(name, function)
+        return found
+
+
+def canonical(payload: bytes) -> bytes:
+    """A payload in any of its forms, as `{"args": […], "kwargs": {…}}`."""
+    try:
+        _call.decode(payload)
+    except msgspec.ValidationError:
+        given = msgspec.json.decode(payload)
+    else:
+        return payload
+    if given is None:
+        return b"{}"
+    return msgspec.json.encode({"args": given} if isinstance(given, list) else {"kwargs": given})

@@ -1,0 +1,109 @@
+"""Messages between agent, guard and shims: JSON with its length before it, descriptors beside it.
+
+Standard library only: the guard runs without any installed package, so that it stays small.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+
+HEAD = struct.Struct("!I")
+READ_BYTES = 256 * 1024
+FDS_MAX = 16
+"""Descriptors beside one message."""
+_FD_BYTES = array.array("i").itemsize
+
+
+class Channel:
+    """One end of a stream socket. Sends what it can and keeps the rest: nobody is waited for."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.fds: deque[int] = deque()
+        """Received and not taken yet, in the order of the messages that they came with."""
+        self._came = bytearray()
+        self._outbox: deque[tuple[memoryview, Sequence[int]]] = deque()
+
+    def receive(self) -> list[bytes] | None:
+        """The messages that one read completes; None once the other side is gone."""
+        try:
+            data, beside, _, _ = self.sock.recvmsg(
+                READ_BYTES, socket.CMSG_SPACE(FDS_MAX * _FD_BYTES), socket.MSG_CMSG_CLOEXEC
+            )
+        except BlockingIOError:
+            return []
+        except ConnectionError:
+            return None
+        for level, kind, payload in beside:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                numbers = array.array("i")
+                numbers.frombytes(payload[: len(payload) - len(payload) % _FD_BYTES])
+                self.fds.extend(numbers)
+        if not data:
+            return None
+        self._came += data
+        return self._whole()
+
+    def _whole(self) -> list[bytes]:
+        messages = []
+        start, came = 0, self._came
+        while len(came) - start >= HEAD.size:
+            (size,) = HEAD.unpack_from(came, start)
+            end = start + HEAD.size + size
+            if len(came) < end:
+                break
+            messages.append(bytes(came[start + HEAD.size : end]))
+            start = end
+        del came[:start]
+        return messages
+
+    def take_fds(self, count: int) -> list[int]:
+        """Those that came with the message at hand."""
+        return [self.fds.popleft() for _ in range(count)]
+
+    def send(self, body: bytes, fds: Sequence[int] = ()) -> bool:
+        """True if it is out; else `flush` must be asked again. The channel closes `fds` then."""
+        self._outbox.append((memoryview(HEAD.pack(len(body)) + body), fds))
+        return self.flush()
+
+    def flush(self) -> bool:
+        """True if nothing is left to send; what cannot be delivered any more counts as sent."""
+        while self._outbox:
+            data, fds = self._outbox[0]
+            try:
+                sent = self._write(data, fds)
+            except BlockingIOError:
+                return False
+            except ConnectionError:
+                self._discard()
+                return True
+            for fd in fds:
+                os.close(fd)
+            if sent == len(data):
+                self._outbox.popleft()
+            else:
+                self._outbox[0] = (data[sent:], ())
+        return True
+
+    def close(self) -> None:
+        """Nothing more is said or heard."""
+        self._discard()
+        while self.fds:
+            os.close(self.fds.popleft())
+        self.sock.close()
+
+    def _write(self, data: memoryview, fds: Sequence[int]) -> int:
+        if not fds:
+            return self.sock.send(data)
+        beside = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
+        return self.sock.sendmsg([data], [beside])
+
+    def _discard(self) -> None:
+        while self._outbox:
+            for fd in self._outbox.popleft()[1]:
+                os.close(fd)

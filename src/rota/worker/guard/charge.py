@@ -1,0 +1,103 @@
+"""One job in the guard's care: its times, what was done to it, and what it came to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rota.worker.guard.pool import Shim
+
+STRAY_GRACE_S = 1.0
+"""For what a job leaves behind after its own end."""
+LOOK_S = 0.02
+"""Between two looks at whether killed processes have gone."""
+
+
+class Charge:
+    """A job from its start until nothing of it is left."""
+
+    __slots__ = (
+        "began",
+        "cause",
+        "deadline",
+        "deeds",
+        "grace_s",
+        "key",
+        "kill_at",
+        "look_at",
+        "memory",
+        "peak",
+        "processes",
+        "shim",
+        "timeout_at",
+        "used",
+        "word",
+    )
+
+    def __init__(self, said: dict[str, Any], shim: Shim, now: float) -> None:
+        self.key: int = said["key"]
+        self.shim = shim
+        self.began = now
+        self.grace_s: float = said["grace"]
+        self.timeout_at: float | None = None if said["timeout"] is None else now + said["timeout"]
+        self.deadline: float | None = said["deadline"]
+        self.memory = shim.bounds.memory
+        self.processes = shim.bounds.processes
+        self.cause = "exit"
+        self.kill_at: float | None = None
+        """It was told to end, and is killed then."""
+        self.look_at: float | None = None
+        """It was killed; whether anything survived is looked at then."""
+        self.word: dict[str, Any] = {}
+        """What its shim said of its end."""
+        self.deeds: list[tuple[str, float, int]] = []
+        """Signals sent: which, how long after its start, to how many processes."""
+        self.used = 0
+        """How much of what it was ended for."""
+        self.peak = 0
+
+    @property
+    def ending(self) -> bool:
+        """Somebody has begun to end it, or it has ended and left others behind."""
+        return self.kill_at is not None or self.look_at is not None
+
+    def due(self) -> float | None:
+        """When it must be looked at next."""
+        if self.look_at is not None:
+            return self.look_at
+        first = self.timeout_at if self.kill_at is None else self.kill_at
+        times = [at for at in (first, self.deadline) if at is not None]
+        return min(times, default=None)
+
+    def did(self, signal_name: str, now: float, count: int) -> None:
+        """For the record."""
+        if self.deeds and self.deeds[-1][0] == signal_name:
+            _, at, before = self.deeds.pop()
+            self.deeds.append((signal_name, at, max(before, count)))
+        elif count:
+            self.deeds.append((signal_name, round(now - self.began, 3), count))
+
+    def account(self) -> dict[str, Any]:
+        """What the agent is told in the end."""
+        group, word = self.shim.group, self.word
+        if group is not None and group.killed_for_memory():
+            self.cause = "memory" if self.cause == "exit" else self.cause
+        peak = group.peak() if group is not None else None
+        return {
+            "say": "ended",
+            "key": self.key,
+            "cause": self.cause,
+            "status": word.get("status"),
+            "problem": word.get("problem"),
+            "deeds": self.deeds,
+            "used": self.used or peak or 0,
+            "cpu": round(word.get("cpu", 0.0), 6),
+            "peak": peak or max(self.peak, word.get("peak", 0)),
+            "forks_refused": self._forks_refused(),
+        }
+
+    def _forks_refused(self) -> int:
+        group, before = self.shim.group, self.shim.forks_refused
+        if group is None:
+            return 0
+        self.shim.forks_refused = group.forks_refused()
+        return self.shim.forks_refused - before

@@ -1,0 +1,299 @@
+"""The agent's side of the guard: starts it, hands it jobs, hears how they ended.
+
+A guard that dies takes all its jobs with it: the kernel sees to that. Whoever waits for one is told
+so, and a new guard serves what comes next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from rota.worker.guard.channel import Channel
+
+PING_S = 2.0
+"""Between two questions whether the guard is awake."""
+SILENCE_S_MAX = 30.0
+"""A guard that does not answer for so long is frozen; it is killed, and its jobs with it."""
+RESTART_S = 1.0
+"""Before another try, where a machine is too full to start a guard."""
+DISMISS_S = 5.0
+"""For the guard to remove its groups when the agent leaves."""
+ROTA = Path(__file__).parents[2]
+
+BOOT = """
+import sys, types
+sys.modules["rota"] = package = types.ModuleType("rota")
+package.__path__ = [sys.argv[1]]
+from rota.worker.guard.main import main
+main(*sys.argv[2:])
+"""
+"""Runs without site-packages and past the package's own front door, which opens the whole SDK."""
+
+Isolation: TypeAlias = Literal["auto", "subreaper"]
+Cause: TypeAlias = Literal[
+    "exit", "stop", "kill", "timeout", "lease", "memory", "processes", "shim", "guard"
+]
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """What to start, where, and what it is held to."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    fds: Mapping[int, int]
+    """The number a descriptor gets in the program -> ours, which stays open."""
+    limits: Mapping[str, int] = {}
+    """processes, open_files, file_size, memory; what is left out is not limited."""
+    timeout_s: float | None = None
+    grace_s: float = 5.0
+    """Between SIGTERM and SIGKILL."""
+
+
+class Deed(msgspec.Struct, frozen=True, array_like=True):
+    """A signal sent to a job: which, when after its start, to how many of its processes."""
+
+    signal: str
+    after_s: float
+    processes: int
+
+
+class Ended(msgspec.Struct, frozen=True, tag_field="say", tag="ended"):
+    """How a job ended; nothing of it is left."""
+
+    key: int
+    cause: Cause
+    status: int | None = None
+    """As wait() says it."""
+    problem: tuple[str, int | None, str] | None = None
+    """It could not be started: what was wrong with (cwd, program, worker), errno, the text."""
+    deeds: tuple[Deed, ...] = ()
+    used: int = 0
+    """Bytes of memory, or processes, where it was ended for that."""
+    cpu: float = 0.0
+    peak: int = 0
+    forks_refused: int = 0
+
+    @property
+    def returncode(self) -> int | None:
+        """Below 0: the signal that killed it."""
+        return None if self.status is None else os.waitstatus_to_exitcode(self.status)
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """Seconds of cpu and the most memory, as the record has them."""
+        return {"cpu_seconds": self.cpu, "memory_peak": self.peak}
+
+
+class Hello(msgspec.Struct, frozen=True, tag_field="say", tag="hello"):
+    """What this guard can do here."""
+
+    isolation: Literal["namespace", "subreaper"]
+    why: str
+    """Why there are no namespaces, where there are none."""
+    memory: str
+    processes: str
+
+
+class Pong(msgspec.Struct, frozen=True, tag_field="say", tag="pong"):
+    """It is awake."""
+
+    number: int
+
+
+Word: TypeAlias = Hello | Ended | Pong
+_decoder: msgspec.json.Decoder[Word] = msgspec.json.Decoder(Word)
+
+
+class Ward:
+    """One process tree in the guard's care."""
+
+    def __init__(self, guard: Guard, key: int) -> None:
+        self._guard = guard
+        self._key = key
+        self.ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+
+    def stop(self) -> None:
+        """SIGTERM to all of it, the launch's grace, SIGKILL."""
+        self._guard.tell({"do": "stop", "key": self._key})
+
+    def kill(self) -> None:
+        """SIGKILL to all of it, at once."""
+        self._guard.tell({"do": "kill", "key": self._key})
+
+    def hold_until(self, deadline: float | None) -> None:
+        """It is killed then, unless told otherwise before: even if the agent is frozen by then."""
+        self._guard.tell({"do": "hold", "key": self._key, "deadline": deadline})
+
+
+class Guard:
+    """The agent's handle on its guard; it outlives the guard's own deaths."""
+
+    def __init__(self, isolation: Isolation = "auto", *, groups: bool = True) -> None:
+        self._options = (isolation, "groups" if groups else "none")
+        self._loop = asyncio.get_running_loop()
+        self._wards: dict[int, Ward] = {}
+        self._keys = 0
+        self._pings = self._pongs = 0
+        self._silent_s = 0.0
+        self._leaving = False
+        self.deaths = 0
+        self.hello: asyncio.Future[Hello] = self._loop.create_future()
+        """What the present guard can do."""
+        self._start()
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    def spawn(self, launch: Launch, deadline: float | None = None) -> Ward:
+        """Starts a program, to be killed at `deadline` (CLOCK_BOOTTIME) unless that is put off.
+
+        Does not wait: whether it could be started is told by how it ended. Raises ValueError for
+        text that no program can be given.
+        """
+        self._keys += 1
+        body = msgspec.json.encode(
+            {
+                "do": "spawn",
+                "key": self._keys,
+                "argv": launch.argv,
+                "env": launch.env,
+                "cwd": launch.cwd,
+                "fds": list(launch.fds),
+                "limits": launch.limits,
+                "timeout": launch.timeout_s,
+                "grace": launch.grace_s,
+                "deadline": deadline,
+            }
+        )
+        ward = self._wards[self._keys] = Ward(self, self._keys)
+        self._send(body, [os.dup(fd) for fd in launch.fds.values()])
+        return ward
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Says something to the guard."""
+        self._send(msgspec.json.encode(message))
+
+    async def watch(self) -> None:
+        """Makes sure that the guard is awake; goes on until it is cancelled."""
+        while True:
+            await asyncio.sleep(PING_S)
+            self._silent_s = self._silent_s + PING_S if self._pongs < self._pings else 0.0
+            if self._silent_s >= SILENCE_S_MAX:
+                self._process.kill()
+            self._pings += 1
+            self.tell({"do": "ping", "number": self._pings})
+
+    async def dismiss(self) -> None:
+        """The agent leaves; what still runs is killed."""
+        self._leaving = True
+        self._hang_up()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._process.wait, DISMISS_S)
+        if self._process.returncode is None:
+            self._process.kill()
+            await asyncio.to_thread(self._process.wait)
+        self._lost("the worker leaves")
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", BOOT, str(ROTA), *self._options],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        ours.setblocking(False)  # noqa: FBT003  (it takes no names)
+        self._channel = Channel(ours)
+        self._pings = self._pongs = 0
+        self._silent_s = 0.0
+        self._loop.add_reader(ours, self._readable)
+
+    def _send(self, body: bytes, fds: Sequence[int] = ()) -> None:
+        if self._channel.sock.fileno() < 0:
+            for fd in fds:
+                os.close(fd)
+            self._loop.call_soon(self._lost, "there is none")
+        elif not self._channel.send(body, fds):
+            self._loop.add_writer(self._channel.sock, self._writable)
+
+    def _writable(self) -> None:
+        if self._channel.flush():
+            self._loop.remove_writer(self._channel.sock)
+
+    def _readable(self) -> None:
+        messages = self._channel.receive()
+        if messages is None:
+            self._died()
+            return
+        for message in messages:
+            self._hear(_decoder.decode(message))
+
+    def _hear(self, word: Word) -> None:
+        match word:
+            case Ended():
+                ward = self._wards.pop(word.key, None)
+                if ward is not None and not ward.ended.done():
+                    ward.ended.set_result(word)
+            case Pong():
+                self._pongs = word.number
+            case Hello():
+                if not self.hello.done():
+                    self.hello.set_result(word)
+
+    def _died(self) -> None:
+        """The guard's socket is at its end: it is gone, and every shim with it."""
+        self._hang_up()
+        self._process.kill()
+        code = self._process.wait()
+        self.deaths += 1
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if self.hello.done():
+            self.hello = self._loop.create_future()
+            self._start_again()
+        elif self.deaths == 1:
+            # It has never worked: another one would not either.
+            self.hello.set_exception(GuardError(f"the guard process cannot start: {how}"))
+        else:
+            self._loop.call_later(RESTART_S, self._start_again)
+        self._lost(how)
+
+    def _start_again(self) -> None:
+        """Those who want a job meanwhile are told that there is no guard."""
+        if self._leaving:
+            return
+        try:
+            self._start()
+        except OSError:
+            self._loop.call_later(RESTART_S, self._start_again)
+
+    def _hang_up(self) -> None:
+        if self._channel.sock.fileno() >= 0:
+            self._loop.remove_reader(self._channel.sock)
+            self._loop.remove_writer(self._channel.sock)
+            self._channel.close()
+
+    def _lost(self, how: str) -> None:
+        wards, self._wards = self._wards, {}
+        for key, ward in wards.items():
+            if not ward.ended.done():
+                problem = ("guard", None, how)
+                ward.ended.set_result(Ended(key=key, cause="guard", problem=problem))
+
+
+class GuardError(Exception):
+    """No guard, no jobs; the text says why."""

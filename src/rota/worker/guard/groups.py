@@ -1,0 +1,201 @@
+"""Cgroups for jobs, below the worker's own one: bounds that the kernel itself holds.
+
+Version 1 has a tree a controller, version 2 one for all. Where no group may be made, the guard
+watches sizes and counts itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+
+CGROUPS = "/sys/fs/cgroup"
+PREFIX = "rota-"
+CONTROLLERS = ("memory", "pids")
+
+
+class Group:
+    """One shim's folders, by controller."""
+
+    __slots__ = ("_folders", "_version")
+
+    def __init__(self, folders: dict[str, str], version: int) -> None:
+        self._folders = folders
+        self._version = version
+
+    def has(self, controller: str) -> bool:
+        """Whether the kernel holds the job to this kind of bound."""
+        return controller in self._folders
+
+    def bound(self, processes: int | None, memory: int | None) -> None:
+        """Sets the bounds; the shim itself counts as one process more."""
+        if processes is not None and "pids" in self._folders:
+            _write(self._folders["pids"], "pids.max", processes + 1)
+        if memory is None or "memory" not in self._folders:
+            return
+        folder = self._folders["memory"]
+        if self._version == 1:
+            _write(folder, "memory.limit_in_bytes", memory)
+            _try(folder, "memory.memsw.limit_in_bytes", memory)
+        else:
+            _write(folder, "memory.max", memory)
+            _try(folder, "memory.swap.max", 0)
+            _try(folder, "memory.oom.group", 1)
+
+    def enter(self) -> None:
+        """The calling process, and all that it will start."""
+        for folder in dict.fromkeys(self._folders.values()):
+            _write(folder, "cgroup.procs", 0)
+
+    def killed_for_memory(self) -> bool:
+        """Whether the kernel ended a process because the memory was used up."""
+        name = "memory.oom_control" if self._version == 1 else "memory.events"
+        return self._event("memory", name, "oom_kill") > 0
+
+    def forks_refused(self) -> int:
+        """How often a process could not be started because there were too many."""
+        return self._event("pids", "pids.events", "max")
+
+    def peak(self) -> int | None:
+        """The most memory that was ever held, in bytes."""
+        name = "memory.max_usage_in_bytes" if self._version == 1 else "memory.peak"
+        text = _read(self._folders.get("memory"), name).strip()
+        return int(text) if text.isdigit() else None
+
+    def remove(self) -> None:
+        """Takes the folders away; nothing may be left in them."""
+        for folder in dict.fromkeys(self._folders.values()):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+
+    def _event(self, controller: str, name: str, word: str) -> int:
+        text = _read(self._folders.get(controller), name)
+        match = re.search(rf"^{word} (\d+)$", text, re.MULTILINE)
+        return int(match.group(1)) if match else 0
+
+
+class Groups:
+    """The places where this worker may make groups."""
+
+    def __init__(self, places: dict[str, str], version: int) -> None:
+        self._places = places
+        self._version = version
+        self._made = 0
+
+    def kinds(self) -> dict[str, str]:
+        """Which bounds the kernel holds, and by what."""
+        return dict.fromkeys(self._places, f"cgroup v{self._version}")
+
+    def make(self, processes: int | None, memory: int | None) -> Group | None:
+        """A group for one shim; None if there is nothing that it could hold."""
+        wanted = [name for name in self._places if name == "pids" or memory is not None]
+        self._made += 1
+        folders = {name: os.path.join(self._places[name], str(self._made)) for name in wanted}
+        group = Group(folders, self._version)
+        try:
+            for folder in dict.fromkeys(folders.values()):
+                os.mkdir(folder)
+            group.bound(processes, memory)
+        except OSError:
+            group.remove()
+            return None
+        return group if folders else None
+
+    def remove(self) -> None:
+        """At the guard's own end."""
+        for place in dict.fromkeys(self._places.values()):
+            _remove_below(place)
+
+
+def open_groups(agent: int, top: str = CGROUPS, own: str = "/proc/self/cgroup") -> Groups:
+    """Finds out, by trying, where groups may be made for jobs of this agent."""
+    paths = _own_paths(own)
+    name = f"{PREFIX}{os.getpid()}"
+    if os.path.exists(os.path.join(top, "cgroup.controllers")):
+        place = _open_v2(top + paths.get("", ""), name, agent)
+        return Groups(dict.fromkeys(CONTROLLERS, place) if place else {}, 2)
+    places = {}
+    for controller in CONTROLLERS:
+        if controller in paths:
+            base = os.path.join(top, controller) + paths[controller]
+            with contextlib.suppress(OSError):
+                _sweep(base)
+                place = os.path.join(base, name)
+                os.mkdir(place)
+                places[controller] = place
+    return Groups(places, 1)
+
+
+def _open_v2(base: str, name: str, agent: int) -> str | None:
+    """Groups with bounds may only stand beside groups with processes, never below them.
+
+    So agent and guard move one step down; that works if nobody else is in the worker's group, which
+    is what `Delegate=yes` of systemd is for. Else everything stays as it was.
+    """
+    leaf, place = os.path.join(base, f"{name}-self"), os.path.join(base, name)
+    wanted = " ".join(f"+{controller}" for controller in CONTROLLERS)
+    try:
+        _sweep(base)
+        os.mkdir(leaf)
+    except OSError:
+        return None
+    try:
+        for pid in (agent, os.getpid()):
+            _write(leaf, "cgroup.procs", pid)
+        _write(base, "cgroup.subtree_control", wanted)
+        os.mkdir(place)
+        _write(place, "cgroup.subtree_control", wanted)
+    except OSError:
+        for pid in (agent, os.getpid()):
+            _try(base, "cgroup.procs", pid)
+        _remove_below(place)
+        _remove_below(leaf)
+        return None
+    return place
+
+
+def _own_paths(file: str) -> dict[str, str]:
+    """Controller (none: version 2) to the path of this process's group."""
+    paths: dict[str, str] = {}
+    for line in _read("", file).splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            paths[controller] = path if path != "/" else ""
+    return paths
+
+
+def _sweep(base: str) -> None:
+    """Removes what guards that were killed have left."""
+    for name in os.listdir(base):
+        pid = name.removeprefix(PREFIX).partition("-")[0]
+        if name.startswith(PREFIX) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            _remove_below(os.path.join(base, name))
+
+
+def _remove_below(place: str) -> None:
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(place):
+            if entry.is_dir():
+                _remove_below(entry.path)
+        os.rmdir(place)
+
+
+def _write(folder: str, name: str, value: int | str) -> None:
+    with open(os.path.join(folder, name), "w") as file:
+        file.write(str(value))
+
+
+def _try(folder: str, name: str, value: int | str) -> None:
+    with contextlib.suppress(OSError):
+        _write(folder, name, value)
+
+
+def _read(folder: str | None, name: str) -> str:
+    if folder is None:
+        return ""
+    try:
+        with open(os.path.join(folder, name)) as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,130 @@
+"""The guard's process: hears the agent, hears the shims, and minds the time before either."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+from rota.worker.clock import BootClock
+from rota.worker.guard.channel import Channel
+from rota.worker.guard.groups import Groups, open_groups
+from rota.worker.guard.keeper import Keeper
+from rota.worker.guard.pool import Pool, Shim
+
+
+class Guard:
+    """One agent's guard."""
+
+    def __init__(self, agent: socket.socket, isolation: str, groups: Groups) -> None:
+        agent.setblocking(False)  # noqa: FBT003  (it takes no names)
+        self._agent = Channel(agent)
+        self._clock = BootClock()
+        self._poll = select.epoll()
+        self._watching: dict[int, Shim] = {}
+        self._leaving = False
+        self._groups = groups
+        self._pool = Pool(agent, groups, isolation)
+        self._keeper = Keeper(self._pool, self._tell)
+        self._poll.register(agent.fileno(), select.EPOLLIN)
+
+    def run(self) -> None:
+        """Until the agent is gone and nothing of its jobs is left."""
+        self._hello()
+        while not (self._leaving and self._keeper.is_idle):
+            now = self._clock.now()
+            self._keeper.catch_up(now)
+            patience = self._keeper.patience_s(now)
+            if patience is None and self._leaving:
+                break
+            events = self._poll.poll(patience)
+            # Agent, guard and jobs may have been frozen together: whatever is over ends first.
+            self._keeper.catch_up(self._clock.now())
+            for fd, event in events:
+                self._heard(fd, event)
+        self._groups.remove()
+
+    def _hello(self) -> None:
+        kinds = self._groups.kinds()
+        self._tell(
+            {
+                "say": "hello",
+                "isolation": "namespace" if self._pool.in_namespaces else "subreaper",
+                "why": self._pool.why,
+                "memory": kinds.get("memory", "watched"),
+                "processes": kinds.get("pids", "watched"),
+            }
+        )
+
+    def _heard(self, fd: int, event: int) -> None:
+        if fd != self._agent.sock.fileno():
+            shim = self._watching.get(fd)
+            if shim is not None:
+                self._keeper.heard(shim, self._clock.now())
+                if shim.channel.sock.fileno() != fd:
+                    del self._watching[fd]  # closed, and with it gone from the poll
+            return
+        if event & select.EPOLLOUT and self._agent.flush():
+            self._poll.modify(fd, select.EPOLLIN)
+        if event & ~select.EPOLLOUT:
+            self._obey()
+
+    def _obey(self) -> None:
+        messages = self._agent.receive()
+        if messages is None:
+            self._leaving = True
+            self._poll.unregister(self._agent.sock.fileno())
+            self._keeper.kill_everything(self._clock.now())
+            return
+        for body in messages:
+            self._do(json.loads(body), body)
+
+    def _do(self, said: dict[str, Any], body: bytes) -> None:
+        keeper, now = self._keeper, self._clock.now()
+        match said["do"]:
+            case "spawn":
+                shim = keeper.spawn(said, body, self._agent.take_fds(len(said["fds"])), now)
+                if shim is not None:
+                    self._watch(shim)
+            case "stop":
+                keeper.stop(said["key"], now)
+            case "kill":
+                keeper.kill(said["key"], now)
+            case "hold":
+                keeper.hold(said["key"], said["deadline"])
+            case "ping":
+                self._tell({"say": "pong", "number": said["number"]})
+            case other:
+                raise ValueError(f"the agent says {other!r}, which nobody understands")
+
+    def _watch(self, shim: Shim) -> None:
+        fd = shim.channel.sock.fileno()
+        if self._watching.get(fd) is not shim:
+            self._watching[fd] = shim
+            self._poll.register(fd, select.EPOLLIN)
+
+    def _tell(self, word: dict[str, Any]) -> None:
+        if not self._leaving and not self._agent.send(json.dumps(word).encode()):
+            self._poll.modify(self._agent.sock.fileno(), select.EPOLLIN | select.EPOLLOUT)
+
+
+def main(isolation: str, groups: str) -> None:
+    """Serves the agent at the other end of standard input."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    os.chdir("/")
+    agent = socket.socket(fileno=os.dup(0))
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    made = open_groups(os.getppid()) if groups == "groups" else Groups({}, 0)
+    guard = Guard(agent, isolation, made)
+    # Nothing lives and dies in cycles here; and a collection in a shim would copy its memory.
+    gc.disable()
+    gc.freeze()
+    guard.run()
+    sys.exit(0)

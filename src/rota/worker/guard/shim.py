@@ -1,0 +1,239 @@
+"""A job's first process: starts its program, collects whatever dies below it, says how it ended.
+
+A shim is forked from the guard when none is free. Where permitted it is the first process of a PID
+namespace: when it is killed, the kernel kills everything in there. Elsewhere it is a subreaper:
+orphans of the job become its children, so the tree below it is the whole job. Either way a shim
+without children has nothing left running, and may serve the next job with the same limits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+from typing import Any
+
+from rota.worker.guard import kernel, tree
+from rota.worker.guard.channel import Channel
+from rota.worker.guard.groups import Group
+
+UMASK = 0o077
+LOOK_S = 0.01
+"""Between two looks at whether killed processes have gone, where no guard is left to do so."""
+GUARD_GONE = signal.SIGUSR1
+"""What the kernel sends to a subreaper when the guard dies; the first of a namespace is killed."""
+RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, GUARD_GONE)
+"""Ignored or used by Python and the guard; a job finds them as a shell would leave them."""
+
+
+class Bounds:
+    """What a shim and all that it starts are held to."""
+
+    __slots__ = ("file_size", "memory", "open_files", "processes")
+
+    def __init__(self, said: dict[str, int | None]) -> None:
+        self.processes = said.get("processes")
+        self.open_files = said.get("open_files")
+        self.file_size = said.get("file_size")
+        self.memory = said.get("memory")
+
+    def key(self) -> tuple[int | None, ...]:
+        """Shims with equal keys can stand in for each other."""
+        return (self.processes, self.open_files, self.file_size, self.memory)
+
+
+class Nest:
+    """What shims are made in."""
+
+    __slots__ = ("agent", "home")
+
+    def __init__(self, agent: int, home: int | None) -> None:
+        self.agent = agent
+        """The guard's socket to the agent. Shims hold it too: its end tells the agent that they
+        are gone as well."""
+        self.home = home
+        """The guard's own PID namespace; None: shims get none of their own."""
+
+
+def fork_shim(nest: Nest, bounds: Bounds, group: Group | None) -> tuple[int, socket.socket]:
+    """A new shim and the socket to talk to it. Raises OSError where the kernel refuses one."""
+    ours, theirs = socket.socketpair()
+    guard = os.getpid()
+    if nest.home is not None:
+        kernel.unshare(kernel.CLONE_NEWPID)
+    try:
+        pid = os.fork()
+    finally:
+        # Only the guard goes home; the shim is in its new namespace by birth.
+        if nest.home is not None and os.getpid() == guard:
+            kernel.setns(nest.home, kernel.CLONE_NEWPID)
+    if pid == 0:
+        _be_shim(nest, theirs, bounds, group)
+    theirs.close()
+    return pid, ours
+
+
+def _be_shim(nest: Nest, sock: socket.socket, bounds: Bounds, group: Group | None) -> None:
+    """Never returns: a forked process must not go back to what its parent was doing."""
+    code = 1
+    try:
+        _let_go(nest.agent, sock.fileno())
+        channel = Channel(sock)
+        try:
+            _prepare(bounds, group, in_namespace=nest.home is not None)
+        except OSError as error:
+            _say(channel, {"unfit": str(error)})
+        else:
+            _say(channel, {"fit": True})
+            _serve(channel)
+            code = 0
+    except Exception:  # noqa: BLE001  (the top of a process: a defect is told, and ends it)
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
+
+
+def _let_go(*kept: int) -> None:
+    """Of the guard's descriptors, above all of pipes that belong to other jobs."""
+    start = 3
+    for fd in sorted(kept):
+        os.closerange(start, fd)
+        start = fd + 1
+    os.closerange(start, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _prepare(bounds: Bounds, group: Group | None, *, in_namespace: bool) -> None:
+    # The guard may have died before the kernel was asked to tell; then the socket's end says so.
+    if in_namespace:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        kernel.own_proc()
+        _spread_numbers()
+    else:
+        signal.signal(GUARD_GONE, _end_with_guard)
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, GUARD_GONE)
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    if group is not None:
+        group.enter()
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    os.umask(UMASK)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _bound(resource.RLIMIT_NOFILE, bounds.open_files)
+    _bound(resource.RLIMIT_FSIZE, bounds.file_size)
+
+
+def _spread_numbers() -> None:
+    """Lets process numbers begin somewhere else in each namespace.
+
+    Scripts take `$$` for a number that no other running script has, and name files after it.
+    """
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/ns_last_pid", "w") as file:
+        file.write(str(300 + int.from_bytes(os.urandom(2), "big") % 30_000))
+
+
+def _bound(kind: int, value: int | None) -> None:
+    if value is None:
+        return
+    hard = resource.getrlimit(kind)[1]
+    allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (allowed, allowed))
+
+
+def _end_with_guard(number: int, frame: object) -> None:
+    while tree.kill_all(os.getpid()):
+        select.select((), (), (), LOOK_S)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+    os._exit(1)
+
+
+def _serve(channel: Channel) -> None:
+    while (messages := channel.receive()) is not None:
+        for message in messages:
+            _run(json.loads(message), channel)
+
+
+def _run(job: dict[str, Any], channel: Channel) -> None:
+    clear_of = max(job["fds"], default=2) + 1
+    fds = [_moved(fd, clear_of) for fd in channel.take_fds(len(job["fds"]))]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    try:
+        os.chdir(job["cwd"])
+    except OSError as error:
+        for fd in fds:
+            os.close(fd)
+        _say(channel, {"problem": ["cwd", error.errno, ""], "gone": True})
+        return
+    try:
+        main = _start(job, dict(zip(job["fds"], fds, strict=True)))
+    except (OSError, ValueError) as error:
+        problem = ["program", getattr(error, "errno", None), str(error)]
+        _say(channel, {"problem": problem, "gone": True})
+        return
+    finally:
+        for fd in fds:
+            os.close(fd)
+        os.chdir("/")
+    _attend(main, channel, before)
+
+
+def _moved(fd: int, clear_of: int) -> int:
+    """Out of the way of the numbers that a job knows its descriptors by."""
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, clear_of)
+    os.close(fd)
+    return moved
+
+
+def _attend(main: int, channel: Channel, before: resource.struct_rusage) -> None:
+    """Waits for all that dies below; the program's own end is told at once if others are left."""
+    word: dict[str, Any] = {}
+    told = False
+    while True:
+        try:
+            pid, status, usage = os.wait4(-1, os.WNOHANG if word and not told else 0)
+        except ChildProcessError:
+            break
+        if pid == main:
+            word = {"status": status, "peak": usage.ru_maxrss * 1024}
+        elif pid == 0:
+            _say(channel, word)
+            told = True
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    _say(channel, {**word, "cpu": spent, "gone": True})
+
+
+def _say(channel: Channel, word: dict[str, Any]) -> None:
+    channel.send(json.dumps(word).encode())
+
+
+def _start(job: dict[str, Any], fds: dict[int, int]) -> int:
+    argv, env = job["argv"], job["env"]
+    actions: list[tuple[Any, ...]] = [
+        (os.POSIX_SPAWN_DUP2, fd, number) for number, fd in fds.items()
+    ]
+    if 0 not in fds:
+        actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
+    refused: OSError | None = None
+    for path in _places(argv[0], env.get("PATH", os.defpath)):
+        try:
+            return os.posix_spawn(
+                path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=RESET
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            refused = error
+    raise refused or FileNotFoundError(2, "not found")
+
+
+def _places(program: str, path: str) -> list[str]:
+    if "/" in program:
+        return [program]
+    return [os.path.join(folder or ".", program) for folder in path.split(os.pathsep)]

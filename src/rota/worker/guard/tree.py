@@ -1,0 +1,107 @@
+"""The processes below one process, found through /proc and signalled to the last one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
+"""A kernel may be built without these lists; then all processes of the machine are looked at."""
+
+
+def descendants(root: int) -> list[int]:
+    """All living processes below `root`, parents before their children."""
+    below = _listed if LISTS_CHILDREN else _family().get
+    found: list[int] = []
+    ahead = list(below(root) or ())
+    while ahead:
+        pid = ahead.pop()
+        ahead += below(pid) or ()
+        if not _is_dead(pid):
+            found.append(pid)
+    return found
+
+
+def kill_all(root: int) -> list[int]:
+    """SIGKILL to everything below `root`; what was there.
+
+    Stopped first, all of them, until a look finds nobody new: a tree that forks faster than it can
+    be killed one by one is caught all the same.
+    """
+    stopped: dict[int, None] = {}
+    while fresh := [pid for pid in descendants(root) if pid not in stopped]:
+        for pid in fresh:
+            tell(pid, signal.SIGSTOP)
+            stopped[pid] = None
+    for pid in stopped:
+        tell(pid, signal.SIGKILL)
+    return list(stopped)
+
+
+def tell(pid: int, number: int) -> None:
+    """Sends a signal; one that is gone, or may not be told, is none of our business any more."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def resident(pids: list[int]) -> int:
+    """Bytes of memory that these processes hold; what they share counts for each of them."""
+    return sum(_resident(pid) for pid in pids)
+
+
+def proportional(pids: list[int]) -> int:
+    """The same with shared pages divided among those who share them; takes longer to find out."""
+    return sum(_proportional(pid) for pid in pids)
+
+
+def children(pid: int) -> list[int]:
+    """The processes right below one, dead ones that nobody has collected too."""
+    return _listed(pid) if LISTS_CHILDREN else _family().get(pid, [])
+
+
+def _listed(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
+    return found
+
+
+def _family() -> dict[int, list[int]]:
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                parent = int(_read(f"/proc/{name}/stat").rpartition(b")")[2].split(None, 2)[1])
+                children.setdefault(parent, []).append(int(name))
+    return children
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        state = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split(None, 1)[0]
+    except (OSError, IndexError):
+        return True
+    return state in (b"Z", b"X")
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(_read(f"/proc/{pid}/statm").split()[1]) * PAGE_BYTES
+    except (OSError, IndexError):
+        return 0
+
+
+def _proportional(pid: int) -> int:
+    try:
+        text = _read(f"/proc/{pid}/smaps_rollup")
+        return int(text.partition(b"\nPss:")[2].split(None, 1)[0]) * 1024
+    except (OSError, IndexError):
+        return _resident(pid)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()

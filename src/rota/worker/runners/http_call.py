@@ -1,0 +1,161 @@
+"""Runs an `http` task: one request, within the job's time, to where jobs may go."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from rota import __version__
+from rota.wire.executions import CompletedReport
+from rota.wire.tasks import HttpCall
+from rota.wire.workers import OrderView
+from rota.worker.instructions import StopReason
+from rota.worker.reports import SHUTDOWN, report_ended, report_failed
+from rota.worker.runners.http_answer import BODY_BYTES_MAX, Answer, failed, report_answer
+from rota.worker.runners.http_gate import Sessions, refusal_in
+
+CONNECT_S = 30.0
+"""A host that does not even accept within this is away."""
+ANSWER_S_MAX = 3600.0
+"""For a job without a timeout: a connection that died silently must not hold it for ever."""
+READ_BYTES = 64 * 1024
+
+
+class HttpRun:
+    """One execution of an `http` task."""
+
+    def __init__(self, order: OrderView, task: HttpCall, sessions: Sessions) -> None:
+        self._order = order
+        self._task = task
+        self._sessions = sessions
+        self._stopped: StopReason | None = None
+        self.lapsed = False
+        self.log_left: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[CompletedReport] | None = None
+
+    def stop(self, reason: StopReason) -> None:
+        """Breaks the request off; whether the other side has acted on it, nobody knows."""
+        self._stopped = self._stopped or reason
+        if self._asking is not None:
+            self._asking.cancel()
+
+    def abandon(self) -> None:
+        """The same; nobody wants the report."""
+        self.stop("shutdown")
+
+    def hold_until(self, deadline: float) -> None:
+        """Its lease was renewed: nothing outside this process has to know."""
+
+    async def run(self) -> CompletedReport:
+        """Returns when the connection has been let go."""
+        order = self._order
+        asking = self._asking = asyncio.create_task(self._ask())
+        if self._stopped is not None:
+            asking.cancel()
+        timeout = ANSWER_S_MAX if order.timeout is None else order.timeout
+        await asyncio.wait((asking,), timeout=timeout)
+        timed_out = asking.cancel() and self._stopped is None
+        try:
+            return await asking
+        except asyncio.CancelledError:
+            return self._broken_off(timeout) if timed_out else self._report_stopped()
+
+    def _broken_off(self, timeout: float) -> CompletedReport:
+        message = f"timed out after {timeout:g} s; {self._where} had not answered in full"
+        order = self._order
+        return report_ended(order.execution_id, order.fence, "timed_out", message, None)
+
+    def _report_stopped(self) -> CompletedReport:
+        order = self._order
+        if self._stopped == "shutdown":
+            return report_failed(order.execution_id, order.fence, SHUTDOWN)
+        message = f"cancelled; the request to {self._where} was broken off"
+        return report_ended(order.execution_id, order.fence, "cancelled", message, None)
+
+    @property
+    def _where(self) -> str:
+        """Method and place, without the query, which may hold what is nobody's business."""
+        parts = urlsplit(self._task.url)
+        return f"{self._task.method} {parts.scheme}://{parts.netloc}{parts.path}"
+
+    async def _ask(self) -> CompletedReport:
+        try:
+            return report_answer(self._order, self._where, await self._answer())
+        except TimeoutError:
+            return self._unreachable(f"no connection within {CONNECT_S:g} s")
+        except aiohttp.InvalidURL as error:
+            message = f"the URL makes no sense: {error}"
+            return failed(self._order, {"message": message}, retryable=False)
+        except (aiohttp.ClientError, OSError) as error:
+            refusal = refusal_in(error)
+            if refusal is not None:
+                message = f"{self._where} was not asked: {refusal}"
+                return failed(self._order, {"message": message}, retryable=False)
+            why = str(error) or type(error).__name__
+            if isinstance(error, aiohttp.ClientConnectionError):
+                return self._unreachable(why)
+            return failed(self._order, {"message": f"{self._where} gave no whole answer: {why}"})
+
+    def _unreachable(self, why: str) -> CompletedReport:
+        return failed(self._order, {"message": f"{self._where} cannot be reached: {why}"})
+
+    async def _answer(self) -> Answer:
+        task = self._task
+        headers, body = self._headers(), self._body()
+        session = self._sessions.for_host(urlsplit(task.url).hostname or "")
+        async with session.request(
+            task.method,
+            task.url,
+            data=body,
+            headers=headers,
+            allow_redirects=False,  # the new place would be somebody else's choice
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+        ) as response:
+            content = bytearray()
+            while len(content) <= BODY_BYTES_MAX:
+                piece = await response.content.read(READ_BYTES)
+                if not piece:
+                    break
+                content += piece
+            truncated = len(content) > BODY_BYTES_MAX
+            if truncated:
+                response.close()
+            given = {name.lower(): value for name, value in response.headers.items()}
+            kept = bytes(content[:BODY_BYTES_MAX])
+            return Answer(response.status, response.reason or "", given, kept, truncated)
+
+    def _headers(self) -> dict[str, str]:
+        """Ours, unless the task says otherwise, and then those nobody may forge."""
+        order, task = self._order, self._task
+        ours = {
+            "User-Agent": f"rota/{__version__}",
+            "Accept-Encoding": "identity",
+            "Idempotency-Key": order.job_id,  # the same in every try of the job
+        }
+        if task.body is not None:
+            text = isinstance(task.body, str)
+            ours["Content-Type"] = "text/plain; charset=utf-8" if text else "application/json"
+        if order.traceparent:
+            ours["traceparent"] = order.traceparent
+        theirs = {name.lower() for name in task.headers}
+        headers = {name: value for name, value in ours.items() if name.lower() not in theirs}
+        headers.update(task.headers)
+        marks = {
+            "X-Rota-Job-Id": order.job_id,
+            "X-Rota-Execution-Id": order.execution_id,
+            "X-Rota-Attempt": str(order.attempt),
+            "X-Rota-Fence": str(order.fence),
+        }
+        forged = [name for name in headers if name.title() in marks]
+        for name in forged:
+            del headers[name]
+        return {**headers, **marks}
+
+    def _body(self) -> bytes | None:
+        body = self._task.body
+        if body is None:
+            return None
+        return body.encode() if isinstance(body, str) else msgspec.json.encode(body)

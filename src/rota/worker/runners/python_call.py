@@ -1,0 +1,278 @@
+"""Runs one call of a Python function in a warm child, from its turn to its report."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from typing import Any
+
+import msgspec
+
+from rota.wire.executions import CompletedReport
+from rota.wire.queues import LimitsView
+from rota.wire.tasks import FUNCTION_CAPABILITY, PythonCall
+from rota.wire.workers import OrderView
+from rota.worker.child.frames import Begin, Done
+from rota.worker.guard.client import Ended
+from rota.worker.instructions import StopReason
+from rota.worker.logs import LogPump
+from rota.worker.masking import secrets_of
+from rota.worker.reports import report_failed, report_stopped
+from rota.worker.runners.process import Site
+from rota.worker.runners.progress import ProgressTeller
+from rota.worker.runners.python_child import WarmChild
+from rota.worker.runners.python_pool import AppError, Pool
+from rota.worker.runners.python_report import (
+    Cause,
+    limits_of,
+    report_broken,
+    report_broken_off,
+    report_done,
+)
+
+FLUSH_S = 5.0
+"""The report waits this long for the log before it: readers then see the whole log at the end."""
+PROGRESS_S = 1.0
+"""For the last word on progress; the end of the job says more."""
+ABANDON_S = 0.5
+"""For a call among others whose lease is gone: asked to end it does so at once, or never."""
+
+_numbers = itertools.count(1)
+
+
+class PythonRun:
+    """One execution of a function: a caller of its child."""
+
+    def __init__(self, order: OrderView, task: PythonCall | None, site: Site, pool: Pool) -> None:
+        self._order = order
+        self._function = FUNCTION_CAPABILITY + order.name if task is None else task.entry
+        self._site = site
+        self._pool = pool
+        self._number = next(_numbers)
+        self._turn: asyncio.Future[Done | Ended | Cause] = _future()
+        """What happens first: its end, the end of its process, or ours."""
+        self._end: asyncio.Future[Done | Ended] = _future()
+        self._at_once = asyncio.Event()
+        self._secrets = secrets_of({}, site.mask, os.environ)
+        self._child: WarmChild | None = None
+        self._log: LogPump | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._teller: ProgressTeller | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self.lapsed = False
+        """The guard ended its process because a lease ran out."""
+        self.log_left: asyncio.Task[None] | None = None
+        """Still carrying output when the run is over: the server was away."""
+
+    # What the agent says.
+
+    def stop(self, reason: StopReason) -> None:
+        """Ends it with grace."""
+        self._happened(reason)
+
+    def abandon(self) -> None:
+        """Ends it at once; nobody wants its report."""
+        self._at_once.set()
+        self._happened("abandoned")
+
+    def hold_until(self, deadline: float) -> None:
+        """Its lease was renewed."""
+        if self._child is not None:
+            self._child.hold_until(self._number, deadline)
+
+    # What the child says.
+
+    @property
+    def crowded(self) -> bool:
+        """What was printed last is still to be passed on."""
+        return self._log is not None and self._log.crowded
+
+    def printed(self, data: bytes) -> None:
+        """Most calls print nothing, so the pump starts with the first byte."""
+        if self._log is None:
+            order = self._order
+            cap = (order.limits or LimitsView()).log_size
+            self._log = LogPump(
+                order.execution_id, order.fence, self._site.sink, self._secrets, cap=cap
+            )
+            self._pump = asyncio.create_task(self._log.run())
+        self._log.add(data)
+
+    def progressed(self, fraction: float, message: str) -> None:
+        """The same for those who say how far they are."""
+        order = self._order
+        if self._teller is None:
+            self._teller = ProgressTeller(order.execution_id, order.fence, self._site.sink)
+            self._telling = asyncio.create_task(self._teller.run())
+        self._site.progressed(order.execution_id, fraction, message or None)
+        self._teller.tell(fraction, message or None)
+
+    def done(self, done: Done) -> None:
+        """The call is over."""
+        self._ended(done)
+
+    def broken(self, ended: Ended) -> None:
+        """The process ended in the middle of it."""
+        self._ended(ended)
+
+    def _ended(self, end: Done | Ended) -> None:
+        if not self._end.done():
+            self._end.set_result(end)
+        self._happened(end)
+
+    def _happened(self, what: Done | Ended | Cause) -> None:
+        if not self._turn.done():
+            self._turn.set_result(what)
+
+    # The run.
+
+    async def run(self) -> CompletedReport:
+        """Returns when nothing of the call is left and its log is on its way."""
+        order = self._order
+        try:
+            child = self._child = await self._take()
+        except AppError as error:
+            return report_failed(order.execution_id, order.fence, str(error))
+        finally:
+            if self._child is None:
+                self._site.devices.give_back(order.execution_id)
+        if child is None:
+            reason: StopReason = "cancelled" if self._turn.result() == "cancelled" else "shutdown"
+            return report_stopped(order.execution_id, order.fence, reason)
+        try:
+            report = await self._call(child)
+            await self._flush()
+        finally:
+            await self._let_go(child)
+            for task in (self._telling, self._pump):
+                if task is not None and task is not self.log_left:
+                    task.cancel()
+        return report
+
+    async def _take(self) -> WarmChild | None:
+        """Where it will run; None if it was told to stop before there was one."""
+        pool, order = self._pool, self._order
+        gpus = self._gpus()
+        if gpus:
+            taking = asyncio.create_task(pool.take_own(limits_of(order), gpus))
+        else:
+            lane = pool.lane_of(self._function)
+            taking = asyncio.create_task(pool.take(lane, limits_of(order)))
+        await asyncio.wait((taking, self._turn), return_when=asyncio.FIRST_COMPLETED)
+        if not self._turn.done():
+            return await taking
+        taking.cancel()
+        with contextlib.suppress(asyncio.CancelledError, AppError):
+            pool.give_back(await taking)
+        return None
+
+    def _gpus(self) -> dict[str, str]:
+        """Which devices it may see; a process looks that up once, so it gets one of its own."""
+        wanted, key = self._order.requirements.gpu, self._order.execution_id
+        devices = self._site.devices.take(key, wanted) if wanted else []
+        return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))} if devices else {}
+
+    async def _let_go(self, child: WarmChild) -> None:
+        if child.single:
+            await child.end(_now())
+            self._site.devices.give_back(self._order.execution_id)
+        self._pool.give_back(child)
+
+    async def _call(self, child: WarmChild) -> CompletedReport:
+        order = self._order
+        child.begin(self._begin(), self, self._site.deadline(order.execution_id))
+        timer = None
+        if order.timeout is not None:
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(order.timeout, self._happened, "timeout")
+        first = await self._turn
+        if timer is not None:
+            timer.cancel()
+        if isinstance(first, Done):
+            if first.asynchronous and not self._pool.knows(self._function):
+                self._pool.learn(self._function, "crowd")
+            return self._hidden(report_done(order, first))
+        if isinstance(first, Ended):
+            return self._broken(child, first)
+        return await self._break_off(child, first)
+
+    def _begin(self) -> Begin:
+        order = self._order
+        return Begin(
+            number=self._number,
+            task=bytes(order.task),
+            payload=bytes(order.payload),
+            name=order.name,
+            queue=order.queue,
+            job_id=order.job_id,
+            execution_id=order.execution_id,
+            attempt=order.attempt,
+            fence=order.fence,
+            timeout_s=order.timeout,
+            scheduled_at=order.scheduled_at,
+            traceparent=order.traceparent,
+        )
+
+    def _broken(self, child: WarmChild, ended: Ended) -> CompletedReport:
+        shared = child.nest.lane == "crowd"
+        if shared and ended.cause == "exit":
+            # One of them broke it. Each runs alone until it has come to a good end once.
+            self._pool.forget(self._function)
+        self.lapsed = ended.cause == "lease"
+        tail = "" if self._log is None else self._log.buffer.tail()
+        return report_broken(self._order, ended, tail, shared=shared)
+
+    async def _break_off(self, child: WarmChild, cause: Cause) -> CompletedReport:
+        """Ends the call: alone in its process with that, among others by asking it first."""
+        at_once = self._at_once
+        if child.nest.lane == "crowd":
+            if await self._obeys(child):
+                return report_broken_off(self._order, cause, None)
+            self._pool.learn(self._function, "solo")
+            at_once = _now()  # it was asked and had its time; the others cannot be spared
+        return report_broken_off(self._order, cause, await child.end(at_once))
+
+    async def _obeys(self, child: WarmChild) -> bool:
+        grace_s = ABANDON_S if self._at_once.is_set() else self._site.grace_s
+        # No other call joins meanwhile: if this one does not end, they all do.
+        child.ending += 1
+        child.cancel(self._number)
+        await asyncio.wait((self._end,), timeout=grace_s)
+        child.ending -= 1
+        return self._end.done()
+
+    def _hidden(self, report: CompletedReport) -> CompletedReport:
+        """An error may quote what no log may show."""
+        if self._secrets and report.status == "failed":
+            report.error = msgspec.Raw(self._secrets.hide(bytes(report.error).decode()).encode())
+        return report
+
+    async def _flush(self) -> None:
+        """What the call printed and said last goes out before its report."""
+        if self._at_once.is_set():
+            return
+        if self._teller is not None:
+            last_word = asyncio.create_task(self._teller.flush())
+            await asyncio.wait((last_word,), timeout=PROGRESS_S)
+            last_word.cancel()
+        if self._log is not None and self._pump is not None:
+            self._log.end()
+            abandoned = asyncio.create_task(self._at_once.wait())
+            await asyncio.wait(
+                (self._pump, abandoned), timeout=FLUSH_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            abandoned.cancel()
+            if not self._pump.done() and not self._at_once.is_set():
+                self.log_left = self._pump
+
+
+def _future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _now() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event

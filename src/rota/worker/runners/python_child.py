@@ -1,0 +1,230 @@
+"""One warm child from the outside: a process that stays, and the calls that run in it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from rota.worker.child.frames import (
+    Begin,
+    Cancel,
+    Done,
+    FrameError,
+    FromChild,
+    Hello,
+    Output,
+    Progress,
+)
+from rota.worker.guard.client import Ended, Guard, Launch, Ward
+from rota.worker.runners.python_pipes import Intake, OrderPipe, WordReader
+
+ORDERS_FD = 3
+WORDS_FD = 4
+"""The numbers under which a child finds its pipes."""
+
+Lane: TypeAlias = Literal["solo", "crowd"]
+"""Alone in its process, or with others."""
+
+
+class Caller(Protocol):
+    """Who waits for a call."""
+
+    @property
+    def crowded(self) -> bool:
+        """What was printed last is still to be passed on."""
+        ...
+
+    def printed(self, data: bytes) -> None:
+        """The call printed something."""
+        ...
+
+    def progressed(self, fraction: float, message: str) -> None:
+        """The call said how far it is."""
+        ...
+
+    def done(self, done: Done) -> None:
+        """The call is over."""
+        ...
+
+    def broken(self, ended: Ended) -> None:
+        """The process ended in the middle of the call."""
+        ...
+
+
+class Nest(msgspec.Struct, frozen=True):
+    """What a child is started with."""
+
+    lane: Lane
+    app: str | None
+    env: Mapping[str, str]
+    limits: Mapping[str, int]
+    grace_s: float
+
+
+class WarmChild:
+    """A process that waits for calls, and runs them."""
+
+    def __init__(self, nest: Nest, guard: Guard, gone: Callable[[WarmChild], None]) -> None:
+        self.nest = nest
+        self.hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
+        """What it said first."""
+        self.calls = 0
+        """Begun so far."""
+        self.holds = 0
+        """Bytes of memory, as it said last."""
+        self.held_first = 0
+        """The same after its first call: its modules are loaded then."""
+        self.closing = False
+        """It gets no more calls."""
+        self.single = False
+        """It is for one call only."""
+        self.seats = 0
+        """Calls that are to run in it together, begun or about to."""
+        self.ending = 0
+        """Calls in it that were asked to end and have not."""
+        self._gone = gone
+        self._callers: dict[int, Caller] = {}
+        self._deadlines: dict[int, float] = {}
+        self._held_until: float | None = None
+        self._reader = WordReader()
+        self._orders = OrderPipe()
+        self._words = Intake(self._heard, self._is_crowded)
+        self._output = Intake(self._printed, self._is_crowded)
+        self._ward = self._spawn(guard)
+        self._ward.ended.add_done_callback(self._ended)
+
+    def _spawn(self, guard: Guard) -> Ward:
+        nest, output = self.nest, self._output.child_end
+        fds = {1: output, 2: output}
+        fds |= {ORDERS_FD: self._orders.child_end, WORDS_FD: self._words.child_end}
+        words = [nest.lane, str(ORDERS_FD), str(WORDS_FD), *([nest.app] if nest.app else [])]
+        launch = Launch(
+            argv=[sys.executable, "-P", "-m", "rota.worker.child", *words],
+            env=nest.env,
+            cwd=os.getcwd(),
+            fds=fds,
+            limits=nest.limits,
+            grace_s=nest.grace_s,
+        )
+        try:
+            return guard.spawn(launch)
+        finally:
+            for end in dict.fromkeys(fds.values()):
+                os.close(end)
+
+    def begin(self, order: Begin, caller: Caller, deadline: float | None) -> None:
+        """Hands it a call; if the lease of that runs out, the guard kills the process."""
+        self.calls += 1
+        if self._ward.ended.done():
+            caller.broken(self._ward.ended.result())
+            return
+        if not self._callers:
+            self._output.drain()  # whatever came since the last call is nobody's
+        self._callers[order.number] = caller
+        if deadline is not None:
+            self.hold_until(order.number, deadline)
+        self._orders.send(order)
+
+    def hold_until(self, number: int, deadline: float) -> None:
+        """A call's lease was given or renewed: when the first of them ends, the guard kills all."""
+        if number in self._callers:
+            self._deadlines[number] = deadline
+            self._hold()
+
+    def cancel(self, number: int) -> None:
+        """Asks it to end one of many calls."""
+        self._orders.send(Cancel(number))
+
+    def dismiss(self) -> None:
+        """Its time is over; it is given the usual grace to leave."""
+        self.closing = True
+        self._ward.stop()
+
+    async def end(self, at_once: asyncio.Event) -> Ended:
+        """Ends the process with all that is in it: with grace, unless `at_once`."""
+        self.closing = True
+        ended = self._ward.ended
+        if not at_once.is_set():
+            self._ward.stop()
+            hurry = asyncio.create_task(at_once.wait())
+            await asyncio.wait((ended, hurry), return_when=asyncio.FIRST_COMPLETED)
+            hurry.cancel()
+        if not ended.done():
+            self._ward.kill()
+        return await ended
+
+    def _heard(self, data: bytes) -> None:
+        try:
+            for word in self._reader.words(data):
+                self._take(word)
+        except (FrameError, msgspec.MsgspecError):
+            # A function got hold of our pipe and wrote into it: nothing it says can be trusted.
+            self.closing = True
+            self._ward.kill()
+
+    def _take(self, word: FromChild) -> None:
+        match word:
+            case Hello():
+                if not self.hello.done():
+                    self.hello.set_result(word)
+            case Done():
+                self._over(word)
+            case Output(number=number, data=data):
+                if number in self._callers:
+                    self._callers[number].printed(data)
+            case Progress(number=number, fraction=fraction, message=message):
+                if number in self._callers:
+                    self._callers[number].progressed(fraction, message)
+
+    def _over(self, done: Done) -> None:
+        self.holds = done.memory
+        self.held_first = self.held_first or done.memory
+        self._output.drain()  # all that was printed before the word was said is in the pipe
+        caller = self._callers.pop(done.number, None)
+        if self._deadlines.pop(done.number, None) is not None:
+            self._hold()
+        if caller is not None:
+            caller.done(done)
+
+    def _hold(self) -> None:
+        deadline = min(self._deadlines.values(), default=None)
+        if deadline != self._held_until:
+            self._held_until = deadline
+            self._ward.hold_until(deadline)
+
+    def _printed(self, data: bytes) -> None:
+        """Where many calls run, only what no call's code has printed comes this way.
+
+        It is a call's if there is one only; between calls, or among many, it is nobody's.
+        """
+        if len(self._callers) == 1:
+            for caller in self._callers.values():
+                caller.printed(data)
+
+    def _is_crowded(self) -> bool:
+        return any(caller.crowded for caller in self._callers.values())
+
+    def _ended(self, future: asyncio.Future[Ended]) -> None:
+        ended = future.result()
+        self.closing = True
+        self._words.drain()
+        self._output.drain()
+        for pipe in (self._orders, self._words, self._output):
+            pipe.close()
+        callers, self._callers = self._callers, {}
+        for caller in callers.values():
+            caller.broken(ended)
+        if not self.hello.done():
+            self.hello.set_result(Hello([], _never_ready(ended)))
+        self._gone(self)
+
+
+def _never_ready(ended: Ended) -> str:
+    if ended.problem is not None:
+        return f"a Python process cannot be started: {ended.problem[2]}"
+    return f"a Python process ended with code {ended.returncode} before it was ready"

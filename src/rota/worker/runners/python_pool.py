@@ -1,0 +1,235 @@
+"""The warm children of an agent: started on demand, kept for the next call, replaced with age."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.wire.queues import LimitsView
+from rota.wire.tasks import FUNCTION_CAPABILITY
+from rota.worker.guard.client import Guard
+from rota.worker.runners.python_child import Lane, Nest, WarmChild
+
+CHILDREN_MAX = 64
+"""Processes at once, whatever the concurrency: the calls beyond wait for one of them."""
+CALLS_MAX = 10_000
+"""Calls in one process before it is replaced: what leaks slowly is given back."""
+GROWTH_BYTES_MAX = 256 * 1024 * 1024
+"""Memory that a process may hold beyond what it held after its first call, before the same."""
+CROWD_CALLS_MAX = 256
+"""Asynchronous calls that share one process: what is lost at most if one of them blocks it."""
+READY_S = 60.0
+"""For a new process to import the app."""
+LANES_REMEMBERED_MAX = 10_000
+"""Functions of which it is remembered how they run."""
+_SAID = LimitsView()
+PLAIN_LIMITS: Mapping[str, int] = {
+    "processes": _SAID.processes,
+    "open_files": _SAID.open_files,
+    "file_size": _SAID.file_size,
+}
+"""What a process is held to of which nobody has said more."""
+
+
+class AppError(Exception):
+    """No Python function can be called here, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nursery:
+    """What all children are started with."""
+
+    guard: Guard
+    workplace: Path
+    env: Mapping[str, str]
+    grace_s: float
+    app: str | None
+    idle_max: int
+
+
+class Pool:
+    """All warm children.
+
+    Who shares a process with whom: plain functions with nobody. Asynchronous ones with each other,
+    whatever their function, up to a number; while one of them is being ended, no other joins. If it
+    does not end, the process is killed with all of them, and that function runs alone from then on.
+    A plain call runs in a process that is held to the call's own limits; those that share one are
+    held to what everybody is, whatever memory they ask for.
+    """
+
+    def __init__(self, nursery: Nursery) -> None:
+        self._nursery = nursery
+        self._idle: list[WarmChild] = []
+        """The one used last is used next; the others may go."""
+        self._crowds: list[WarmChild] = []
+        self._folders: dict[WarmChild, Path] = {}
+        """Of every child there is."""
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._lanes: dict[str, Lane] = {}
+        self._opening = asyncio.Lock()
+
+    @property
+    def size(self) -> int:
+        """Children there are, also those that come or go."""
+        return len(self._folders)
+
+    async def open(self) -> list[str]:
+        """Imports the app in a first child; the names of its functions. Raises AppError."""
+        if self._nursery.app is None:
+            return []
+        child = await self._start("solo", PLAIN_LIMITS)
+        functions = child.hello.result().functions
+        self._lanes = {FUNCTION_CAPABILITY + name: "crowd" for name, crowd in functions if crowd}
+        self._shelve(child)
+        return [name for name, _ in functions]
+
+    async def close(self) -> None:
+        """Ends them all; nothing of them is left."""
+        at_once = asyncio.Event()
+        at_once.set()
+        await asyncio.gather(*(child.end(at_once) for child in list(self._folders)))
+
+    def lane_of(self, function: str) -> Lane:
+        """How this function runs; one that is not known yet runs alone."""
+        return self._lanes.get(function, "solo")
+
+    def knows(self, function: str) -> bool:
+        """Whether it was found out how this function runs."""
+        return function in self._lanes
+
+    def forget(self, function: str) -> None:
+        """It is to show anew how it runs."""
+        self._lanes.pop(function, None)
+
+    def learn(self, function: str, lane: Lane) -> None:
+        """It turned out to be asynchronous, or to block others."""
+        if len(self._lanes) >= LANES_REMEMBERED_MAX:
+            self._lanes.clear()
+        self._lanes[function] = lane
+
+    async def take(self, lane: Lane, limits: Mapping[str, int]) -> WarmChild:
+        """A child for one more call. Raises AppError."""
+        if lane == "solo":
+            return await self._take_solo(limits)
+        # One at a time: a burst of calls must not start a process each.
+        async with self._opening:
+            child = await self._take_crowd()
+            child.seats += 1
+            return child
+
+    async def take_own(self, limits: Mapping[str, int], env: Mapping[str, str]) -> WarmChild:
+        """A new child with variables of its own, for one call only. Raises AppError."""
+        while self.size >= CHILDREN_MAX:
+            await self._make_room()
+        return await self._start("solo", limits, env)
+
+    def give_back(self, child: WarmChild) -> None:
+        """A call in it is over, one way or another."""
+        if child.nest.lane == "crowd":
+            child.seats -= 1
+            if child.seats == 0 and _is_old(child) and not child.closing:
+                child.dismiss()
+        elif child.single and not child.closing:
+            child.dismiss()
+        elif not child.closing:
+            self._shelve(child)
+        self._wake_next()
+
+    async def _take_solo(self, limits: Mapping[str, int]) -> WarmChild:
+        while True:
+            for place in range(len(self._idle) - 1, -1, -1):
+                if self._idle[place].nest.limits == limits and not self._idle[place].closing:
+                    return self._idle.pop(place)
+            if self.size < CHILDREN_MAX:
+                return await self._start("solo", limits)
+            await self._make_room()
+
+    async def _take_crowd(self) -> WarmChild:
+        while True:
+            for child in self._crowds:
+                if _takes_one_more(child):
+                    return child
+            if self.size < CHILDREN_MAX:
+                child = await self._start("crowd", PLAIN_LIMITS)
+                self._crowds.append(child)
+                return child
+            await self._make_room()
+
+    async def _start(
+        self, lane: Lane, limits: Mapping[str, int], extra: Mapping[str, str] | None = None
+    ) -> WarmChild:
+        nursery = self._nursery
+        folder = Path(tempfile.mkdtemp(prefix="child-", dir=nursery.workplace))
+        env = {**nursery.env, **(extra or {}), "TMPDIR": str(folder)}
+        nest = Nest(lane, nursery.app, env, limits, nursery.grace_s)
+        child = WarmChild(nest, nursery.guard, self._gone)
+        child.single = extra is not None
+        self._folders[child] = folder
+        try:
+            async with asyncio.timeout(READY_S):
+                hello = await asyncio.shield(child.hello)
+        except TimeoutError:
+            child.dismiss()
+            raise AppError(f"a Python process was not ready within {READY_S:g} s") from None
+        except asyncio.CancelledError:
+            child.dismiss()
+            raise
+        if hello.problem:
+            raise AppError(hello.problem)
+        return child
+
+    async def _make_room(self) -> None:
+        """An idle child of another kind makes way; else the next that is free is waited for."""
+        if self._idle:
+            self._idle.pop(0).dismiss()
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._wake_next()  # this turn was ours and is not used: it is the next one's
+            raise
+
+    def _wake_next(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    def _shelve(self, child: WarmChild) -> None:
+        if _is_old(child):
+            child.dismiss()
+            return
+        self._idle.append(child)
+        if len(self._idle) > self._nursery.idle_max:
+            self._idle.pop(0).dismiss()
+
+    def _gone(self, child: WarmChild) -> None:
+        for children in (self._idle, self._crowds):
+            if child in children:
+                children.remove(child)
+        folder = self._folders.pop(child, None)
+        if folder is not None:
+            asyncio.get_running_loop().run_in_executor(None, _remove, folder)
+        self._wake_next()
+
+
+def _takes_one_more(child: WarmChild) -> bool:
+    if child.closing or child.ending or _is_old(child):
+        return False
+    return child.seats < CROWD_CALLS_MAX
+
+
+def _is_old(child: WarmChild) -> bool:
+    return child.calls >= CALLS_MAX or child.holds - child.held_first > GROWTH_BYTES_MAX
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,140 @@
+"""Logs over HTTP: followed as they grow, read from their end, honest about what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.api import limits
+from rota.api.log_bell import LogBell
+from rota.api.logs import _tail_start
+from rota.core.model import ExecutionId
+from rota.store.memory import MemoryStore
+from tests.api.house import House, Tap
+
+LINES = b"".join(b"line %d\n" % number for number in range(1000))
+
+
+async def printed(house: House, text: bytes) -> tuple[dict[str, str], str]:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/logs"
+    assert (await house.http.post(path, content=text)).status_code == 200
+    return order, path
+
+
+async def test_the_last_lines_can_be_read_alone(house: House) -> None:
+    order, path = await printed(house, LINES)
+    for where in (path, f"/jobs/{order['job_id']}/logs"):
+        answer = await house.http.get(f"{where}?tail=2")
+        assert answer.text == "line 998\nline 999\n"
+        assert int(answer.headers["rota-log-offset"]) == len(LINES) - len(answer.text)
+    assert (await house.http.get(f"{path}?tail=0")).text == ""
+    assert (await house.http.get(f"{path}?tail=5000")).content == LINES
+    assert (await house.http.get(f"{path}?offset=5")).headers["rota-log-offset"] == "5"
+
+
+async def test_a_tail_from_an_offset_is_refused(house: House) -> None:
+    _, path = await printed(house, LINES)
+    refused = await house.http.get(f"{path}?tail=2&offset=5")
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "tail"
+    for bad in ("-1", "many", "99999999999"):
+        assert (await house.http.get(f"{path}?tail={bad}")).status_code == 422
+
+
+async def test_following_may_begin_with_the_last_lines(house: House) -> None:
+    order, path = await printed(house, LINES)
+    async with Tap(house, f"/jobs/{order['job_id']}/logs?follow=true&tail=1") as tap:
+        await tap.read_until("line 999\n")
+        await house.http.post(path, content=b"more\n")
+        await tap.read_until("more\n")
+        await house.finish(order)
+        assert await tap.read_all() == "line 999\nmore\n"
+
+
+async def test_a_line_without_end_is_read_back_to_a_bound(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.api.logs.LOG_TAIL_BYTES_MAX", 1000)
+    _, path = await printed(house, b"x" * 5000)
+    assert (await house.http.get(f"{path}?tail=1")).text == "x" * 1000
+
+
+@given(
+    text=st.text("ab\n", max_size=80).map(str.encode),
+    lines=st.integers(0, 12),
+    block=st.integers(1, 30),
+)
+def test_the_last_lines_are_those_that_tail_prints(text: bytes, lines: int, block: int) -> None:
+    async def start() -> int:
+        store = MemoryStore()
+        await store.logs.append(ExecutionId("e"), 0, text)
+
+        class Parts:
+            logs = store.logs
+
+        return await _tail_start(Parts(), ExecutionId("e"), lines)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rota.api.logs.LOG_READ_BYTES", block)
+        begin = asyncio.run(start())
+    wanted = text.splitlines(keepends=True)
+    assert text[begin:] == b"".join(wanted[max(0, len(wanted) - lines) :])
+
+
+async def test_a_follower_is_called_rather_than_left_to_look(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A follower that only looked would see this after an hour.
+    monkeypatch.setattr("rota.api.logs.LOG_WAIT_S", 3600.0)
+    monkeypatch.setattr("rota.api.logs.LOG_WAIT_S_MAX", 3600.0)
+    _, path = await printed(house, b"first\n")
+    async with Tap(house, f"{path}?follow=true") as tap:
+        await tap.read_until("first\n")
+        for number in range(20):
+            await house.http.post(path, content=b"line %d\n" % number)
+            await tap.read_until(f"line {number}\n")
+
+
+async def test_a_follower_that_nobody_calls_looks_within_a_second(house: House) -> None:
+    order, path = await printed(house, b"first\n")
+    async with Tap(house, f"{path}?follow=true") as tap:
+        await tap.read_until("first\n")
+        # As another server of the cell would: into the store, past this one's bell.
+        await house.store.logs.append(ExecutionId(order["execution_id"]), None, b"second\n")
+        await tap.read_until("second\n")
+    assert limits.LOG_WAIT_S_MAX < 1
+
+
+async def test_what_a_worker_sent_too_much_of_is_named_at_the_end(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(house.store.logs, "_bytes_max", 10)
+    order, path = await printed(house, b"0123456789" + b"x" * 12_345)
+    end = "\n[… 12,345 bytes left out …]\n"
+    assert (await house.http.get(path)).text == "0123456789" + end
+    assert (await house.http.get(f"{path}?offset=10")).text == end
+    assert (await house.http.get(f"{path}?offset={10 + len(end.encode())}")).text == ""
+    async with Tap(house, f"{path}?follow=true") as tap:
+        await tap.read_until("0123456789")
+        await house.finish(order)
+        assert await tap.read_all() == "0123456789" + end
+
+
+async def test_bytes_and_colours_come_back_as_they_were(house: House) -> None:
+    log = b"\x1b[31mred\x1b[0m \xff\xfe\x00 half \xe2\x82"
+    _, path = await printed(house, log)
+    assert (await house.http.get(path)).content == log
+
+
+def test_a_bell_forgets_those_who_left() -> None:
+    bell, one = LogBell(), ExecutionId("e1")
+    with bell.listening(one) as first, bell.listening(one) as second:
+        bell.ring(one)
+        bell.ring(ExecutionId("e2"))
+        assert first.is_set()
+        assert second.is_set()
+    assert bell._listeners == {}

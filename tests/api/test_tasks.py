@@ -1,0 +1,144 @@
+"""Kinds of task over HTTP: what is taken, what is refused, and jobs that run a function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.house import House
+
+
+async def submitted(house: House, **job: Any) -> dict[str, Any]:
+    view: dict[str, Any] = await house.ask("POST", "/jobs", {"name": "a", **job}, expect=201)
+    return view
+
+
+async def refused(house: House, **job: Any) -> dict[str, Any]:
+    problem: dict[str, Any] = await house.ask("POST", "/jobs", {"name": "a", **job}, expect=422)
+    return problem
+
+
+async def worker(house: House, name: str, **said: Any) -> str:
+    body = {"name": name, "resources": {"cpu": 4}, **said}
+    answer = await house.ask("POST", "/workers/register", body, expect=201)
+    worker_id: str = answer["worker_id"]
+    return worker_id
+
+
+async def leased(house: House, worker_id: str) -> list[dict[str, Any]]:
+    body = {"max": 10, "wait": 0}
+    answer = await house.ask("POST", f"/workers/{worker_id}/lease", body, expect=200)
+    orders: list[dict[str, Any]] = answer["executions"]
+    return orders
+
+
+async def test_a_python_task_is_kept_as_it_was_given(house: House) -> None:
+    task = {"kind": "python", "entry": "shop.billing:Desk.invoice", "args": [2**70, {"a": None}]}
+    view = await submitted(house, task=task)
+    assert view["task"] == {**task, "kwargs": {}}
+    assert view["requirements"]["capabilities"] == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["shop", "shop:", ":f", "shop:f()", "shop/x:f", "1shop:f", "shop:f\n", "a b:f", "a:b:c"],
+)
+async def test_an_entry_that_names_no_function_is_refused(house: House, entry: str) -> None:
+    problem = await refused(house, task={"kind": "python", "entry": entry})
+    assert problem["errors"][0]["field"] == "task.entry"
+
+
+async def test_arguments_that_nest_too_deeply_are_refused(house: House) -> None:
+    deep: Any = 1
+    for _ in range(100):
+        deep = [deep]
+    problem = await refused(house, task={"kind": "python", "entry": "a:b", "args": [deep]})
+    assert problem["errors"][0]["field"] == "task"
+    problem = await refused(house, task={"kind": "http", "url": "http://a", "body": deep})
+    assert problem["errors"][0]["field"] == "task.body"
+
+
+async def test_an_http_task_is_kept_as_it_was_given(house: House) -> None:
+    task = {
+        "kind": "http",
+        "url": "https://shop.example:8443/hooks?x=1",
+        "method": "POST",
+        "headers": {"X-Token": "t"},
+        "body": {"paid": 42},
+    }
+    assert (await submitted(house, task=task))["task"] == task
+
+
+@pytest.mark.parametrize(
+    ("task", "hint"),
+    [
+        ({"url": "ftp://shop.example/"}, "url"),
+        ({"url": "file:///etc/passwd"}, "url"),
+        ({"url": "http://"}, "url"),
+        ({"url": "http:///path"}, "names no host"),
+        ({"url": "http://shop.example:99999/"}, "makes no sense"),
+        ({"url": "http://user:pass@shop.example/"}, "Authorization"),
+        ({"url": "http://shop.example/ x"}, "url"),
+        ({"url": "http://shop.example/\r\nX: y"}, "url"),
+        ({"url": "http://a", "method": "TRACE"}, "method"),
+        ({"url": "http://a", "headers": {"X\r\nY": "z"}}, "headers"),
+        ({"url": "http://a", "headers": {"X": "a\r\nY: b"}}, "headers"),
+        ({"url": "http://a", "headers": {"Host": "b"}}, "set by the worker"),
+        ({"url": "http://a", "timeout": 5}, "timeout"),
+    ],
+)
+async def test_a_request_that_makes_no_sense_is_refused(
+    house: House, task: dict[str, Any], hint: str
+) -> None:
+    problem = await refused(house, task={"kind": "http", **task})
+    assert hint in problem["detail"]
+
+
+async def test_a_job_without_a_task_runs_the_function_of_its_name(house: House) -> None:
+    view = await submitted(house, name="invoice", payload={"customer": 42})
+    assert view["task"] is None
+    assert view["requirements"]["capabilities"] == ["fn:invoice"]
+    plain = await worker(house, "plain")
+    assert await leased(house, plain) == []
+    able = await worker(house, "able", capabilities=["fn:invoice", "fn:other"])
+    [order] = await leased(house, able)
+    assert (order["name"], order["task"]) == ("invoice", None)
+    assert order["payload"] == {"customer": 42}
+
+
+async def test_a_function_that_no_worker_has_parks_the_job_with_the_reason(house: House) -> None:
+    await worker(house, "plain")
+    await worker(house, "other", capabilities=["fn:other"])
+    view = await submitted(house, name="invoice")
+    assert view["status"] == "queued"
+    why = await house.ask("GET", f"/jobs/{view['job_id']}/why", expect=200)
+    assert why["cause"]["code"] == "no_function"
+    assert why["cause"]["message"].startswith("no worker has the function invoice;")
+    assert "--app" in why["cause"]["message"]
+
+
+@pytest.mark.parametrize("payload", ["text", 42, True])
+async def test_a_function_takes_a_list_or_an_object(house: House, payload: object) -> None:
+    problem = await refused(house, payload=payload)
+    assert problem["errors"][0]["field"] == "payload"
+    for fine in ([1], {"a": 1}, {"args": [1], "kwargs": {}}, None):
+        await submitted(house, payload=fine)
+
+
+async def test_another_name_means_another_function(house: House) -> None:
+    view = await submitted(house, name="invoice", requirements={"capabilities": ["linux"]})
+    path = f"/jobs/{view['job_id']}"
+    view = await house.ask("PATCH", path, {"name": "refund"}, expect=200)
+    assert view["requirements"]["capabilities"] == ["fn:refund", "linux"]
+    view = await house.ask("PATCH", path, {"task": {"kind": "noop"}}, expect=200)
+    assert view["requirements"]["capabilities"] == ["linux"]
+    view = await house.ask("PATCH", path, {"task": None}, expect=200)
+    assert view["requirements"]["capabilities"] == ["fn:refund", "linux"]
+
+
+async def test_an_app_may_have_many_functions_and_long_names(house: House) -> None:
+    names = [f"fn:{'x' * 250}{number}" for number in range(2000)]
+    await worker(house, "rich", capabilities=names)
+    body = {"name": "too rich", "capabilities": [*names, "one more"]}
+    await house.ask("POST", "/workers/register", body, expect=422)

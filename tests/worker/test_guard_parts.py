@@ -1,0 +1,121 @@
+"""The guard's small parts: messages with descriptors, and groups that may or may not be made."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rota.worker.guard.channel import Channel
+from rota.worker.guard.groups import open_groups
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Channel, Channel]]:
+    one, two = socket.socketpair()
+    for end in (one, two):
+        end.setblocking(False)  # noqa: FBT003  (it takes no names)
+    channels = Channel(one), Channel(two)
+    yield channels
+    for channel in channels:
+        channel.close()
+
+
+def name_of(fd: int) -> str:
+    return os.readlink(f"/proc/self/fd/{fd}")
+
+
+def test_descriptors_arrive_in_the_order_of_their_messages(
+    ends: tuple[Channel, Channel], tmp_path: Path
+) -> None:
+    here, there = ends
+    for number in range(5):
+        files = [
+            os.open(tmp_path / f"{number}-{k}", os.O_CREAT | os.O_RDONLY) for k in range(number)
+        ]
+        assert here.send(b"%d" % number, files)
+    messages: list[bytes] = []
+    while len(messages) < 5:
+        messages += there.receive() or []
+    assert messages == [b"0", b"1", b"2", b"3", b"4"]
+    for number in range(5):
+        taken = there.take_fds(number)
+        assert [name_of(fd) for fd in taken] == [
+            str(tmp_path / f"{number}-{k}") for k in range(number)
+        ]
+        assert not any(os.get_inheritable(fd) for fd in taken)
+        for fd in taken:
+            os.close(fd)
+
+
+def test_what_the_other_side_does_not_read_is_kept_and_sent_later(
+    ends: tuple[Channel, Channel],
+) -> None:
+    here, there = ends
+    body = b"x" * 100_000
+    sent = [here.send(body) for _ in range(50)]
+    assert not sent[-1], "nobody reads, and yet nobody waits"
+    messages: list[bytes] = []
+    while len(messages) < 50:
+        messages += there.receive() or []
+        here.flush()
+    assert messages == [body] * 50
+    assert here.flush()
+
+
+def test_a_channel_whose_other_side_is_gone_gives_back_what_it_could_not_send(
+    ends: tuple[Channel, Channel],
+) -> None:
+    here, there = ends
+    there.close()
+    fd = os.open(os.devnull, os.O_RDONLY)
+    assert here.send(b"x", [fd])
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+    assert here.receive() is None
+
+
+def test_version_2_moves_agent_and_guard_aside_and_asks_for_both_controllers(
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "own"
+    own.write_text("0::/unit\n")
+    top = tmp_path / "fs"
+    (top / "unit").mkdir(parents=True)
+    (top / "cgroup.controllers").write_text("memory pids")
+    groups = open_groups(42, str(top), str(own))
+    assert groups.kinds() == {"memory": "cgroup v2", "pids": "cgroup v2"}
+    assert (top / "unit/cgroup.subtree_control").read_text() == "+memory +pids"
+    place = top / "unit" / f"rota-{os.getpid()}"
+    assert (place / "cgroup.subtree_control").read_text() == "+memory +pids"
+    assert (top / "unit" / f"rota-{os.getpid()}-self/cgroup.procs").exists()
+    group = groups.make(20, 1 << 20)
+    assert group is not None
+    assert (place / "1/pids.max").read_text() == "21", "its shim counts too"
+    assert (place / "1/memory.max").read_text() == str(1 << 20)
+    (place / "1/memory.events").write_text("low 0\noom 1\noom_kill 1\n")
+    (place / "1/memory.peak").write_text("4096\n")
+    (place / "1/pids.events").write_text("max 7\n")
+    assert (group.killed_for_memory(), group.peak(), group.forks_refused()) == (True, 4096, 7)
+
+
+def test_where_no_group_may_be_made_there_is_none(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("4:memory:/elsewhere\n3:pids:/\n0::/\n")
+    groups = open_groups(42, str(tmp_path / "nowhere"), str(own))
+    assert groups.kinds() == {}
+    assert groups.make(20, 1 << 20) is None
+
+
+def test_groups_of_guards_that_died_are_swept(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("3:pids:/\n")
+    dead, alive = tmp_path / "pids/rota-999999999/1", tmp_path / f"pids/rota-{os.getppid()}"
+    dead.mkdir(parents=True)
+    alive.mkdir()
+    assert open_groups(42, str(tmp_path), str(own)).kinds() == {"pids": "cgroup v1"}
+    assert not dead.parent.exists()
+    assert alive.exists()
