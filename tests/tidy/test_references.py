@@ -14,7 +14,7 @@ import pytest
 from tests.tidy.tree import ROOT, SOURCE, all_files, shown
 
 DOCS = ROOT / "docs"
-RUN = re.compile(r"\brota ([a-z][a-z-]*)(?= |`|$|\n)")
+RUN = re.compile(r"(?<!from )\brota ([a-z][a-z-]*)(?= |`|$|\n)")
 
 
 def page(name: str) -> str:

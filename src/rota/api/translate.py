@@ -309,6 +309,7 @@ def completion_of(execution_id: str, report: CompletionSpec, where: str = "") ->
         exit_code=report.exit_code,
         usage=usage,
         retryable=report.retryable,
+        delay_ms=_ms(report.retry_after),
     )
 
 

@@ -18,6 +18,7 @@ from rota.core.model import (
     Instant,
     JobState,
     Life,
+    Millis,
     Semantics,
     Stop,
 )
@@ -103,7 +104,7 @@ def complete(t: Tables, done: Completion, now: Instant) -> Execution:
     )
     t.end_execution(cell, execution, now)
     t.recent.end(execution, done.state, now)
-    _decide(t, t.jobs[execution.job_id], execution, retryable=done.retryable, now=now)
+    _decide(t, t.jobs[execution.job_id], execution, done, now)
     return execution
 
 
@@ -118,9 +119,10 @@ def _repeated(t: Tables, done: Completion) -> Execution:
 
 
 def _decide(
-    t: Tables, job: JobCell, execution: Execution, *, retryable: bool, now: Instant
+    t: Tables, job: JobCell, execution: Execution, done: Completion | None, now: Instant
 ) -> None:
-    """What the end of its execution means for the job."""
+    """What the end of its execution means for the job; `done` is what its worker said of it."""
+    retryable = done is None or done.retryable
     ended = replace(job.life, result=execution.result, error=execution.error)
     if execution.state is ExecutionState.SUCCEEDED:
         life = replace(ended, reason="", progress=1.0 if ended.progress is not None else None)
@@ -128,7 +130,7 @@ def _decide(
     elif execution.state is ExecutionState.CANCELLED or job.life.state is JobState.CANCELLING:
         conclude(t, job, JobVerb.STOP, replace(ended, reason="cancelled"), now)
     elif _has_another_try(job, execution, retryable=retryable):
-        _try_again(t, job, ended, execution.exit_code == TRY_AT_ONCE, now)
+        _try_again(t, job, ended, _delay_ms(job, execution, done), now)
     else:
         life = replace(ended, reason=_reason(execution, retryable=retryable))
         conclude(t, job, JobVerb.FAIL, life, now)
@@ -151,8 +153,16 @@ def _reason(execution: Execution, *, retryable: bool) -> str:
     return "error" if execution.exit_code is None else "exit_code"
 
 
-def _try_again(t: Tables, job: JobCell, ended: Life, at_once: bool, now: Instant) -> None:
-    delay = 0 if at_once else delay_ms(job.spec.terms.retry, job.id, ended.attempt)
+def _delay_ms(job: JobCell, execution: Execution, done: Completion | None) -> Millis:
+    """What the job itself asks for comes before its policy."""
+    if execution.exit_code == TRY_AT_ONCE:
+        return 0
+    if done is not None and done.delay_ms is not None:
+        return done.delay_ms
+    return delay_ms(job.spec.terms.retry, job.id, execution.attempt)
+
+
+def _try_again(t: Tables, job: JobCell, ended: Life, delay: Millis, now: Instant) -> None:
     state = move_job(job.id, job.life.state, JobVerb.TRY_AGAIN)
     t.set_life(job, replace(ended, state=state, reason="retry", due_at=now + delay, progress=None))
     _wait_again(t, job, now)
@@ -172,7 +182,7 @@ def lose(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> None:
     execution = replace(before, state=state, ended_at=now, error=said(why), reason=why)
     t.end_execution(cell, execution, now)
     if state is not ExecutionState.LOST:
-        _decide(t, job, execution, retryable=True, now=now)
+        _decide(t, job, execution, None, now)
     elif not cell.delivered:
         _requeue(t, job, job.life.losses, now)
     else:

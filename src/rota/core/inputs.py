@@ -132,6 +132,8 @@ class Completion(Input, frozen=True, kw_only=True):
     exit_code: int | None = None
     usage: bytes | None = None
     retryable: bool = True
+    delay_ms: Millis | None = None
+    """When to try again, instead of what the policy says."""
 
 
 class Heartbeat(Input, frozen=True, kw_only=True):

@@ -138,23 +138,23 @@ def _never(t: Tables, cell: JobCell, refusals: dict[int, tuple[str | Lack, ...]]
             nearest = (len(reasons), worker)
     assert nearest is not None
     worst = max(failing, key=lambda name: failing[name])
-    function = next((name for name in failing if name.startswith(_FUNCTION)), None)
-    if function is not None and failing[function] == len(t.fleet.workers):
-        code = "no_function"
-        message = (
-            f"no worker has the function {function.removeprefix(_FUNCTION)};"
-            " start one with: rota worker --app PACKAGE.MODULE:APP"
-        )
-    else:
-        code = "impossible"
-        message = f"no worker could ever run this: {_shortage(t, cell, worst)}"
     figures = {
         "failing": failing,
         "workers": len(t.fleet.workers),
         "nearest": nearest[1].worker.id,
         "nearest_lacks": [_lack_text(r) for r in refusals[nearest[1].machine.index]],
     }
-    return Cause(code, message, figures)
+    function = next((name for name in failing if name.startswith(_FUNCTION)), None)
+    if function is not None and failing[function] == len(t.fleet.workers):
+        return Cause(
+            "no_function",
+            f"no worker has the function {function.removeprefix(_FUNCTION)};"
+            " start one with: rota worker --app PACKAGE.MODULE:APP",
+            figures,
+        )
+    return Cause(
+        "impossible", f"no worker could ever run this: {_shortage(t, cell, worst)}", figures
+    )
 
 
 def _shortage(t: Tables, cell: JobCell, kind: str) -> str:

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from rota.wire.jobs import Time
 from rota.wire.limits import MESSAGE_CHARS_MAX
+from rota.wire.units import Duration
 
 
 class CompletionSpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -21,6 +22,8 @@ class CompletionSpec(msgspec.Struct, forbid_unknown_fields=True):
     exit_code: Annotated[int, Meta(ge=-(2**31), le=2**31)] | None = None
     usage: dict[str, Any] | None = None
     retryable: bool = True
+    retry_after: Duration | None = None
+    """When to try again, instead of the job's own delay; of use where there is another try."""
 
 
 class CompletedReport(CompletionSpec, kw_only=True, forbid_unknown_fields=True):

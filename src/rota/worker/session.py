@@ -59,6 +59,8 @@ class _Held:
     """The server has heard this worker name it."""
     progress: float | None = None
     message: str | None = None
+    given_back: bool = False
+    """It is stopped for no fault of its own: leaving gives it back, and the try does not count."""
 
 
 class Session:
@@ -291,7 +293,7 @@ class Session:
         """An execution is over and all its processes are gone; room for one that waits."""
         held = self._held.pop(report.execution_id)
         self._running -= 1
-        if held.phase is _Phase.ABANDONED:
+        if held.phase is _Phase.ABANDONED or (held.given_back and report.status != "succeeded"):
             self._remember(report.execution_id)
         else:
             self._owed[report.execution_id] = report
@@ -326,9 +328,11 @@ class Session:
             self._draining, self._drain_told = True, False
 
     def hurry(self) -> list[Instruction]:
-        """Stop what runs, too."""
+        """Stop what runs, too. Unless it succeeds first it is not reported: leaving gives it back."""
         self.drain()
         self._hurried = True
+        for held in self._held.values():
+            held.given_back = True
         return self._stop(list(self._held), "shutdown")
 
     def _starts(self) -> list[Instruction]:
@@ -354,7 +358,10 @@ class Session:
                 continue
             if held.phase is _Phase.WAITING:
                 del self._held[key]
-                self._owed[key] = report_stopped(key, held.order.fence, reason)
+                if reason == "shutdown":
+                    self._remember(key)
+                else:
+                    self._owed[key] = report_stopped(key, held.order.fence, reason)
             elif held.phase is _Phase.RUNNING:
                 held.phase = _Phase.STOPPING
                 stops.append(Stop(key, reason))

@@ -15,6 +15,7 @@ from rota.worker.child.frames import Begin, Done
 from rota.worker.child.functions import NotFoundError
 from rota.worker.child.results import (
     ResultError,
+    delay_ms,
     error_document,
     is_retryable,
     plain_error,
@@ -52,10 +53,14 @@ class Ending(msgspec.Struct):
     succeeded: bool
     document: bytes
     retryable: bool = True
+    delay_ms: int | None = None
 
     def done(self, number: int, *, asynchronous: bool) -> Done:
         """As the agent is told; what it cost is filled in by those who know."""
-        return Done(number, self.succeeded, self.document, self.retryable, asynchronous, 0.0, 0, 0)
+        return Done(
+            number, self.succeeded, self.document, self.retryable, asynchronous, 0.0, 0, 0,
+            self.delay_ms,
+        )  # fmt: skip
 
 
 def returned(value: Any) -> Ending:
@@ -73,4 +78,9 @@ def raised(error: BaseException) -> Ending:
         return Ending(succeeded=False, document=plain_error("NotFoundError", str(error)))
     if isinstance(error, Cancelled | asyncio.CancelledError):
         return Ending(succeeded=False, document=plain_error("Cancelled", "cancelled"))
-    return Ending(succeeded=False, document=error_document(error), retryable=is_retryable(error))
+    return Ending(
+        succeeded=False,
+        document=error_document(error),
+        retryable=is_retryable(error),
+        delay_ms=delay_ms(error),
+    )

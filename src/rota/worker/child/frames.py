@@ -76,6 +76,8 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     memory_peak: int
     memory: int
     """What the process holds now."""
+    delay_ms: int | None = None
+    """When the function wants to be tried again."""
 
 
 ToChild: TypeAlias = Begin | Cancel

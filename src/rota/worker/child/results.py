@@ -12,6 +12,7 @@ import msgspec
 from rota.sdk.documents import ArgumentError, document, type_name
 from rota.sdk.endings import Fail, Retry
 from rota.wire.limits import RESULT_BYTES_MAX
+from rota.wire.units import parse_duration
 
 FRAMES_MAX = 40
 """Of a traceback: the innermost ones."""
@@ -60,6 +61,16 @@ def plain_error(kind: str, message: str) -> bytes:
 def is_retryable(error: BaseException) -> bool:
     """Whether another try may help."""
     return not isinstance(error, Fail)
+
+
+def delay_ms(error: BaseException) -> int | None:
+    """What the function asks for before the next try; nonsense counts as nothing."""
+    if not isinstance(error, Retry) or error.delay is None:
+        return None
+    try:
+        return parse_duration(error.delay).ms
+    except ValueError:
+        return None
 
 
 def _words(error: BaseException) -> str:

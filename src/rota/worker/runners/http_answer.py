@@ -10,10 +10,13 @@ import msgspec
 
 from rota.wire.executions import CompletedReport
 from rota.wire.limits import RESULT_BYTES_MAX
+from rota.wire.units import Duration
 from rota.wire.workers import OrderView
 
 BODY_BYTES_MAX = RESULT_BYTES_MAX
 """Read of an answer; the rest is not asked for, and the result says so."""
+RETRY_AFTER_DIGITS_MAX = 8
+"""A server that says to come back in three years is not meant literally."""
 ERROR_BODY_CHARS_MAX = 4_096
 """Of the answer, in the error of a job that failed."""
 HEADER_CHARS_MAX = 1_000
@@ -52,10 +55,12 @@ def report_answer(order: OrderView, where: str, answer: Answer) -> CompletedRepo
     if 300 <= answer.status < 400:
         target = answer.headers.get("location", "nowhere")[:HEADER_CHARS_MAX]
         error["message"] += f": redirects are not followed (to {target}); name the final URL"
-    if answer.headers.get("retry-after", "").isdigit():
-        error["retry_after"] = int(answer.headers["retry-after"])
     retryable = answer.status >= 500 or answer.status in RETRYABLE_4XX
-    return failed(order, error, retryable=retryable)
+    report = failed(order, error, retryable=retryable)
+    after = answer.headers.get("retry-after", "")
+    if after.isdigit() and len(after) <= RETRY_AFTER_DIGITS_MAX:
+        report.retry_after = Duration(int(after) * 1000)
+    return report
 
 
 def failed(order: OrderView, error: dict[str, Any], *, retryable: bool = True) -> CompletedReport:

@@ -8,6 +8,7 @@ import msgspec
 
 from rota.wire.executions import CompletedReport
 from rota.wire.queues import LimitsView
+from rota.wire.units import Duration
 from rota.wire.workers import OrderView
 from rota.worker.child.frames import Done
 from rota.worker.guard.client import Ended
@@ -55,6 +56,7 @@ def report_done(order: OrderView, done: Done) -> CompletedReport:
             status="succeeded" if done.succeeded else "failed",
             fence=order.fence,
             retryable=done.retryable,
+            retry_after=None if done.delay_ms is None else Duration(done.delay_ms),
         )
         document = msgspec.Raw(done.document)
         if done.succeeded:
