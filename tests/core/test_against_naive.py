@@ -207,7 +207,7 @@ class CrampedStories(Stories):
 
 
 EVERYDAY = settings(max_examples=120, stateful_step_count=50)
-LONG = settings(max_examples=2_000, stateful_step_count=80)
+LONG = settings(max_examples=1_000, stateful_step_count=80)
 
 
 @pytest.mark.parametrize("stories", [Stories, CrampedStories])
