@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from rota.worker.instructions import Abandon, Start, Stop
-from rota.worker.reports import report_noop
+from rota.worker.reports import report_failed, report_noop
 from rota.worker.session import LEASE_MARGIN, Session
 from tests.worker.orders import TTL, answer, order, registration
 

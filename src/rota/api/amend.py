@@ -74,7 +74,8 @@ def patched(job: JobRecord, patch: dict[str, Any]) -> Spec:
     if "payload" in patch:
         form["payload"] = msgspec.json.decode(job.spec.payload or b"{}")
     task = patch.get("task")
-    if isinstance(task, dict) and task.get("kind", form["task"]["kind"]) != form["task"]["kind"]:
+    kind = (form["task"] or {}).get("kind")
+    if isinstance(task, dict) and task.get("kind", kind) != kind:
         form["task"] = {}  # another kind has other fields: nothing of the old one can stay
     try:
         text = encode(merge(form, patch))

@@ -328,7 +328,7 @@ class Session:
             self._draining, self._drain_told = True, False
 
     def hurry(self) -> list[Instruction]:
-        """Stop what runs, too. Unless it succeeds first it is not reported: leaving gives it back."""
+        """Stop what runs, too. It is not reported unless it succeeds: leaving gives it back."""
         self.drain()
         self._hurried = True
         for held in self._held.values():

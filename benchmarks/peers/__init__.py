@@ -1,0 +1,1 @@
+"""Rota beside Celery, Dramatiq and Huey, on the same machine in the same run."""
