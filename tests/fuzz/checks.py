@@ -20,9 +20,12 @@ BEYOND_THE_SCHEMA = re.compile(
             # It cannot add up "9999w 1h", nor see that 0.1 microseconds round to nothing.
             "a duration is between 0 and ten years",
             "a size is between 0 and 1 EiB",
+            "is at most [0-9]+ bytes",
             "must be more than 0",
-            # It could by a schema for each action, which nobody would read.
+            # It could say which fields go together, by a schema for each case, which nobody reads.
             "goes with the action",
+            "does not go with",
+            "without a task the job runs a function",
             # It cannot compare times.
             "between the years 1970 and 2200",
             # The tool takes "0" for an example of two numbers with a dot between them.
