@@ -26,6 +26,9 @@ BEYOND_THE_SCHEMA = re.compile(
             "goes with the action",
             "does not go with",
             "without a task the job runs a function",
+            # It cannot take a URL apart.
+            "the URL makes no sense",
+            "the URL names no host",
             # It cannot compare times.
             "between the years 1970 and 2200",
             # The tool takes "0" for an example of two numbers with a dot between them.
