@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import decisions, flood, floor, living, memory, pickup, restart, submitting
 from benchmarks.cell import workplace
 from benchmarks.machine import header
+from benchmarks.peers import compare
 from benchmarks.table import Row, Scale, markdown
 
 MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
@@ -22,7 +23,10 @@ MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
     "decisions": decisions.measure,
     "memory": memory.measure,
     "restart": restart.measure,
+    "peers": compare.measure,
 }
+ONLY_WHEN_NAMED = ("peers",)
+"""It installs other people's software, in a folder of its own."""
 
 
 def main() -> None:
@@ -42,13 +46,14 @@ def main() -> None:
 def _asked() -> tuple[list[str], Scale]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     known = ", ".join(MEASUREMENTS)
-    parser.add_argument("names", nargs="*", help=f"some of: {known}; else all of them")
+    parser.add_argument("names", nargs="*", help=f"some of: {known}; else all but peers")
     parser.add_argument("--quick", action="store_true", help="small: does everything still run?")
     given = parser.parse_args()
     for name in given.names:
         if name not in MEASUREMENTS:
             parser.error(f"there is no measurement {name!r}: the names are {known}")
-    return given.names or list(MEASUREMENTS), Scale(given.quick)
+    usual = [name for name in MEASUREMENTS if name not in ONLY_WHEN_NAMED]
+    return given.names or usual, Scale(given.quick)
 
 
 def _print_header(place: Path) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import time
 
 import redis
-from celery import Celery, group
+from celery import Celery
 from celery.result import AsyncResult
 
 URL = f"redis://127.0.0.1:{os.environ['PEERS_REDIS_PORT']}"
@@ -21,7 +21,6 @@ app.conf.update(
     worker_prefetch_multiplier=128,
     worker_disable_rate_limits=True,
     worker_send_task_events=False,
-    task_store_eager_result=False,
     broker_connection_retry_on_startup=True,
 )
 results = redis.Redis.from_url(f"{URL}/1")
@@ -56,8 +55,9 @@ def date() -> int:
 
 
 def pour(count: int) -> list[AsyncResult]:
-    """As a group: one connection for all."""
-    return group(add.s(number, number) for number in range(count)).apply_async().results
+    """By one producer: a little faster than a group, and than one call after the other."""
+    with app.producer_pool.acquire() as producer:
+        return [add.apply_async((number, number), producer=producer) for number in range(count)]
 
 
 def recorded() -> int:

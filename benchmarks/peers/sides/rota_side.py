@@ -9,7 +9,7 @@ from rota import App
 from rota.sdk.handles import Job
 
 app = App()
-NAME = os.environ.get("PEERS_FUNCTION", "add")
+POURED = os.environ.get("PEERS_FUNCTION", "add")
 
 
 @app.job
@@ -24,10 +24,19 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+@app.job(cpu=0.125)
+def add_16(a: int, b: int) -> int:
+    """The same, asking for so little that 16 fit on two cpus, each in a process of its own."""
+    return a + b
+
+
 @app.job(cpu=0.01)
 async def add_async(a: int, b: int) -> int:
-    """The same where many may run at once in one process."""
+    """The same where two hundred share one process."""
     return a + b
+
+
+FUNCTIONS = {function.name: function for function in (add, add_16, add_async)}
 
 
 def when() -> int:
@@ -45,8 +54,8 @@ def date() -> int:
 
 def pour(count: int) -> list[Job[int]]:
     """In batches, as the SDK makes them."""
-    function = add_async if NAME == "add_async" else add
-    return function.submit_many((number, number) for number in range(count))
+    calls = ((number, number) for number in range(count))
+    return FUNCTIONS[POURED].submit_many(calls)
 
 
 def recorded() -> int:
