@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from rota.worker.runners import python_pool
 from tests.worker.playroom import Playroom, error, furnish, result
+from tests.worker.site import until
 
 
 @pytest.fixture
@@ -177,7 +179,15 @@ async def test_a_process_that_has_grown_is_replaced(room: Playroom) -> None:
     assert result(await room.call("who")) != before
 
 
-async def test_no_more_processes_stay_than_are_wanted(room: Playroom) -> None:
-    await room.calls(*(room.order("add", number) for number in range(8)))
-    reports = await room.calls(*(room.order("who") for _ in range(4)))
-    assert len({result(one) for one in reports}) == 4
+async def test_a_burst_finds_the_processes_of_the_one_before(room: Playroom) -> None:
+    first = await room.calls(*(room.order("who") for _ in range(8)))
+    second = await room.calls(*(room.order("who") for _ in range(8)))
+    assert {result(one) for one in second} <= {result(one) for one in first}, "none is started anew"
+
+
+async def test_processes_beyond_what_is_wanted_go_when_nobody_wants_them(
+    room: Playroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_pool, "IDLE_S", 0.1)
+    await room.calls(*(room.order("who") for _ in range(8)))
+    await until(lambda: room.pool.size == 4)

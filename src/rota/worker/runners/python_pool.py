@@ -23,6 +23,8 @@ GROWTH_BYTES_MAX = 256 * 1024 * 1024
 """Memory that a process may hold beyond what it held after its first call, before the same."""
 CROWD_CALLS_MAX = 256
 """Asynchronous calls that share one process: what is lost at most if one of them blocks it."""
+IDLE_S = 30.0
+"""How long a process beyond `idle_max` is kept: a burst must not start one for every call."""
 READY_S = 60.0
 """For a new process to import the app."""
 LANES_REMEMBERED_MAX = 10_000
@@ -50,6 +52,7 @@ class Nursery:
     grace_s: float
     app: str | None
     idle_max: int
+    """Idle children that are kept for ever; those beyond it only for a while."""
 
 
 class Pool:
@@ -66,6 +69,7 @@ class Pool:
         self._nursery = nursery
         self._idle: list[WarmChild] = []
         """The one used last is used next; the others may go."""
+        self._leaving: dict[WarmChild, asyncio.TimerHandle] = {}
         self._crowds: list[WarmChild] = []
         self._folders: dict[WarmChild, Path] = {}
         """Of every child there is."""
@@ -144,7 +148,7 @@ class Pool:
         while True:
             for place in range(len(self._idle) - 1, -1, -1):
                 if self._idle[place].nest.limits == limits and not self._idle[place].closing:
-                    return self._idle.pop(place)
+                    return self._unshelve(place)
             if self.size < CHILDREN_MAX:
                 return await self._start("solo", limits)
             await self._make_room()
@@ -186,7 +190,7 @@ class Pool:
     async def _make_room(self) -> None:
         """An idle child of another kind makes way; else the next that is free is waited for."""
         if self._idle:
-            self._idle.pop(0).dismiss()
+            self._unshelve(0).dismiss()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
@@ -209,12 +213,26 @@ class Pool:
             return
         self._idle.append(child)
         if len(self._idle) > self._nursery.idle_max:
-            self._idle.pop(0).dismiss()
+            loop = asyncio.get_running_loop()
+            self._leaving[child] = loop.call_later(IDLE_S, self._retire, child)
+
+    def _unshelve(self, place: int) -> WarmChild:
+        child = self._idle.pop(place)
+        leaving = self._leaving.pop(child, None)
+        if leaving is not None:
+            leaving.cancel()
+        return child
+
+    def _retire(self, child: WarmChild) -> None:
+        """Nobody wanted it for a while."""
+        if child in self._idle:
+            self._unshelve(self._idle.index(child)).dismiss()
 
     def _gone(self, child: WarmChild) -> None:
-        for children in (self._idle, self._crowds):
-            if child in children:
-                children.remove(child)
+        if child in self._idle:
+            self._unshelve(self._idle.index(child))
+        if child in self._crowds:
+            self._crowds.remove(child)
         folder = self._folders.pop(child, None)
         if folder is not None:
             asyncio.get_running_loop().run_in_executor(None, _remove, folder)
