@@ -33,6 +33,8 @@ BEYOND_THE_SCHEMA = re.compile(
             "between the years 1970 and 2200",
             # The tool takes "0" for an example of two numbers with a dot between them.
             "the `id` of an event of this stream",
+            # Chains of calls hand over the names of other things, whatever the schema says.
+            "an artifact's name",
             # It does not know what exists.
             "there is no job",
             "no job of this batch",

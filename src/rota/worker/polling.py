@@ -17,6 +17,7 @@ from rota.worker.crew import Crew
 from rota.worker.instructions import Call
 from rota.worker.link import JSON_HEADERS, Ask, AwayError, Link, RefusedError, post
 from rota.worker.session import Session
+from rota.worker.usage import Usage
 
 RETRY_CAP_S = 5.0
 """Between two tries, whatever the absence: the worker is back soon after the server is."""
@@ -53,6 +54,7 @@ class Conversation:
         self._alone_since: float | None = None
         self._beat_s = 5.0
         self._last_sent = 0.0
+        self._usage = Usage()
         self._newest = 0
         self.worker_id = ""
 
@@ -136,6 +138,7 @@ class Conversation:
         if now < self._not_before or not self._session.wants_call(now):
             return
         call = self._session.call(now)
+        call.spec.usage = {**self._usage.news(now)}
         self._last_sent, self._newest = now, call.number
         task = asyncio.create_task(self._ask(call))
         self._open[task] = call

@@ -1,0 +1,14 @@
+"""What a worker says of how busy its machine is."""
+
+from __future__ import annotations
+
+from rota.worker.usage import EVERY_S, Usage
+
+
+def test_a_machine_in_use_says_so_now_and_then() -> None:
+    usage = Usage()
+    told = usage.news(100.0)
+    assert told["memory"] > 0
+    assert told["cpu"] >= 0
+    assert usage.news(100.0 + EVERY_S / 2) == {}, "the last answer is still fresh"
+    assert usage.news(100.0 + EVERY_S) != {}
