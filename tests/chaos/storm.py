@@ -209,7 +209,8 @@ class Havoc:
             "server killed": (4, lambda: self._restart(signal.SIGKILL, 0.5)),
             "server killed for long": (1, lambda: self._restart(signal.SIGKILL, 2.0 * LEASE_S)),
             "server stopped": (2, lambda: self._restart(signal.SIGTERM, 0.5)),
-            "server frozen": (1, self._freeze),
+            "server frozen": (1, lambda: self._freeze(self._cell.server)),
+            "worker frozen": (2, lambda: self._freeze(self._dice.choice(self._crew))),
             "worker killed": (4, lambda: self._replace(signal.SIGKILL)),
             "worker drained": (2, lambda: self._replace(signal.SIGTERM)),
             "worker hurried": (1, lambda: self._replace(signal.SIGTERM, signal.SIGTERM)),
@@ -232,11 +233,11 @@ class Havoc:
         time.sleep(self._dice.uniform(0.0, away_s_max))
         self._cell.up()
 
-    def _freeze(self) -> None:
-        """For longer than a lease: workers must have given up when it wakes."""
-        self._cell.server.signal(signal.SIGSTOP)
+    def _freeze(self, one: Daemon) -> None:
+        """For longer than a lease: when it wakes, what it led or ran has long been given up."""
+        one.signal(signal.SIGSTOP)
         time.sleep(1.5 * LEASE_S)
-        self._cell.server.signal(signal.SIGCONT)
+        one.signal(signal.SIGCONT)
 
     def _replace(self, *numbers: int) -> None:
         place = self._dice.randrange(len(self._crew))
