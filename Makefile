@@ -9,9 +9,9 @@ PYTEST := $(BIN)/python -m pytest
 ARGS   ?=
 JOBS   ?= 2
 
-# What the everyday suite leaves out has a door of its own below, or needs a server that may be missing.
-EVERYDAY := not slow and not chaos and not fuzz and not postgres and not browser
-QUICK    := $(EVERYDAY) and not process and not sim
+# What the everyday suite leaves out has a door of its own below. PostgreSQL comes with the test tools.
+EVERYDAY := not slow and not chaos and not fuzz and not browser
+QUICK    := $(EVERYDAY) and not process and not sim and not postgres
 
 .DEFAULT_GOAL := help
 .SUFFIXES:

@@ -16,6 +16,7 @@ from tests.store.conformance import (
     put,
 )
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
+from tests.store.conformance_leadership import LeadershipConformance
 
 
 @asynccontextmanager
@@ -31,6 +32,10 @@ def make_store() -> StoreMaker:
 
 
 class TestJournal(JournalConformance):
+    pass
+
+
+class TestLeadership(LeadershipConformance):
     pass
 
 

@@ -18,7 +18,7 @@ def connection() -> apsw.Connection:
     return apsw.Connection(":memory:")
 
 
-@pytest.mark.parametrize("dialect", ["sqlite", "sqlite_logs"])
+@pytest.mark.parametrize("dialect", ["sqlite", "sqlite_logs", "postgres"])
 def test_the_programs_own_migrations_are_numbered_without_gaps(dialect: str) -> None:
     numbers = [step.number for step in known_migrations(dialect)]
     assert numbers == list(range(1, len(numbers) + 1))

@@ -44,6 +44,7 @@ from tests.store.conformance_bulk import (
     LogsConformance,
     eventually,
 )
+from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.faulty_disk import FaultyDisk
 
 
@@ -67,6 +68,10 @@ def make_store(tmp_path_factory: pytest.TempPathFactory) -> StoreMaker:
 
 
 class TestJournal(JournalConformance):
+    pass
+
+
+class TestLeadership(LeadershipConformance):
     pass
 
 

@@ -52,3 +52,40 @@ ARTIFACT_PIECE_BYTES = 256 * 1024
 """One read of a stored file."""
 ARTIFACT_THREADS = 2
 """Threads that wait for the disk with files."""
+POSTGRES_FOLD_WINDOW_WRITES = 12_000
+"""The same as FOLD_WINDOW_WRITES where a fold holds up no append: wider, for each statement is a
+journey to the database."""
+POSTGRES_READERS = 4
+"""Connections of one server for its readers; a cell's servers share the database's few hundred."""
+CONNECT_S = 5.0
+"""How long a new connection to the database may take."""
+APPEND_DEADLINE_S = 10.0
+"""After this the append's connection is closed and its fate is unknown. Longer than any leader may
+wait before it stops trusting itself, so that it never ends an append that could still count."""
+LEADER_DEADLINE_S = 5.0
+"""The same for the leader's row: more than one lease."""
+READ_DEADLINE_S = 30.0
+"""A read that takes longer is given up: somebody asked for more than a page."""
+FOLD_DEADLINE_S = 120.0
+"""One transaction of the fold, or of reading all that is live."""
+LOCK_WAIT_MS = 2_000
+"""Nobody of ours holds a lock for long; an administrator's is worth saying so and trying again."""
+IDLE_IN_TRANSACTION_MS = 60_000
+"""The database ends a transaction whose server stopped in the middle of it: it holds locks."""
+FOLLOWER_PATIENCE_S = 0.25
+"""How long a follower's reader waits for the leader to fold before its own server does it."""
+FOLLOWER_LOOK_S = 0.005
+"""How often it looks meanwhile: at one row."""
+JOURNAL_PARTITION_RECORDS = 50_000
+"""Journal records in one partition: some of them together are JOURNAL_RECORDS_MAX."""
+JOURNAL_PARTITIONS_AHEAD = 2
+"""Partitions that wait for their first record: the fold would have to be away for this many before
+an append found no place."""
+LOAD_ROWS_PER_FETCH = 20_000
+"""Rows taken at once while all that is live is read: bounds what is held twice."""
+REST_ROWS_PER_DROP = 10_000
+"""Rows without a partition of their own that one call of `drop_before` deletes at most."""
+SWEEP_EXECUTIONS = 200
+"""Executions of deleted jobs whose logs and files are removed in one transaction."""
+UPKEEP_EVERY_MS = 5 * 60 * 1000
+"""How often, in the journal's own time, the fold makes partitions and drops old ones."""

@@ -31,7 +31,11 @@ from rota.store.protocol import (
     Epoch,
     ExecutionQuery,
     FencedError,
+    InboxEntry,
+    InboxKind,
     JobQuery,
+    JournalRecord,
+    LeaderRow,
     Seq,
     Snapshot,
     StoreError,
@@ -120,7 +124,9 @@ class MemoryLedger:
 
     def __init__(self, tables: _Tables) -> None:
         self._tables = tables
-        self._epoch = Epoch(0)
+        self._leader = LeaderRow("", Epoch(0), 0)
+        self._inbox: dict[int, InboxEntry] = {}
+        self._inbox_next = 1
         self._refuse_next = False
         self._doubt_next: bool | None = None
 
@@ -137,10 +143,54 @@ class MemoryLedger:
         """The newest record that is in the tables, which are folded when they are read."""
         return Seq(len(self._tables.journal))
 
-    async def claim(self, holder: str) -> Epoch:
+    async def observe(self) -> LeaderRow | None:
+        """The row as it is."""
+        return self._leader if self._leader.epoch else None
+
+    async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
         """Opens a new epoch."""
-        self._epoch = Epoch(self._epoch + 1)
-        return self._epoch
+        row = self._leader
+        if seen is not None and seen != row:
+            raise FencedError(f"{row.holder} claimed first")
+        self._leader = LeaderRow(holder, Epoch(row.epoch + 1), row.nonce + 1, address)
+        return self._leader.epoch
+
+    async def renew(self, epoch: Epoch) -> bool:
+        """Says that the holder is alive."""
+        row = self._leader
+        if row.epoch != epoch or not row.holder:
+            return False
+        self._leader = LeaderRow(row.holder, epoch, row.nonce + 1, row.address)
+        return True
+
+    async def resign(self, epoch: Epoch) -> None:
+        """Lets the next one lead at once."""
+        if self._leader.epoch == epoch:
+            self._leader = LeaderRow("", epoch, self._leader.nonce + 1)
+
+    async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
+        """The next records, for a follower's memory."""
+        kept = self._tables.journal[seq : seq + limit]
+        return [
+            JournalRecord(Seq(place), epoch, at, decode_record(body))
+            for place, (epoch, at, body) in enumerate(kept, seq + 1)
+        ]
+
+    async def put_inbox(self, body: bytes) -> int:
+        """Keeps a submission for the next leader."""
+        entry = InboxEntry(self._inbox_next, InboxKind.INPUT, body)
+        self._inbox[entry.id] = entry
+        self._inbox_next += 1
+        return entry.id
+
+    async def take_inbox(self, limit: int) -> list[InboxEntry]:
+        """The oldest entries."""
+        return list(self._inbox.values())[:limit]
+
+    async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
+        """Removes entries that no append will consume."""
+        for entry_id in entry_ids:
+            self._inbox.pop(entry_id, None)
 
     async def load(self) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
@@ -160,14 +210,21 @@ class MemoryLedger:
             ),
         )
 
-    async def append(self, epoch: Epoch, seq: Seq, at: Instant, writes: Sequence[AnyWrite]) -> None:
+    async def append(
+        self,
+        epoch: Epoch,
+        seq: Seq,
+        at: Instant,
+        writes: Sequence[AnyWrite],
+        consumed: Sequence[int] = (),
+    ) -> None:
         """Adds one record, or the fault that was ordered."""
         newest = len(self._tables.journal)
         if seq > newest + 1:
             raise StoreError(f"the journal ends at {newest}: a record at {seq} would leave a gap")
         if seq <= newest:
             raise FencedError(f"place {seq} in the journal is taken")
-        if epoch != self._epoch:
+        if epoch != self._leader.epoch:
             raise FencedError(f"epoch {epoch} is over: another server leads")
         if self._refuse_next:
             self._refuse_next = False
@@ -175,6 +232,7 @@ class MemoryLedger:
         doubt, self._doubt_next = self._doubt_next, None
         if doubt is not False:
             self._tables.journal.append((epoch, at, encode_record(writes)))
+            await self.drop_inbox(consumed)
         if doubt is not None:
             raise UnknownFateError("fate unknown, as the test asked")
 

@@ -75,7 +75,68 @@ class Snapshot(msgspec.Struct, frozen=True):
     totals: Totals
 
 
-class Ledger(Protocol):
+class LeaderRow(msgspec.Struct, frozen=True):
+    """Who leads. Whoever sees two equal rows a TTL apart has seen a leader that is gone."""
+
+    holder: str
+    """Empty: the last leader resigned, or there never was one."""
+    epoch: Epoch
+    nonce: int
+    """Another one after every claim, renewal and resignation."""
+    address: str = ""
+    """Where the others reach the holder."""
+
+
+class JournalRecord(msgspec.Struct, frozen=True):
+    """One record, as a follower reads it."""
+
+    seq: Seq
+    epoch: Epoch
+    at: Instant
+    writes: Sequence[AnyWrite]
+
+
+class InboxKind(StrEnum):
+    """Who wrote an inbox entry, and so what its body is."""
+
+    INPUT = "input"
+    """A server without a leader: the body is its own encoding."""
+    SPEC = "spec"
+    """An application, by SQL: the body is JSON, `{"job_id": …, "spec": {…}}`."""
+
+
+class InboxEntry(msgspec.Struct, frozen=True):
+    """A submission that no leader has seen yet; ids give the order of arrival."""
+
+    id: int
+    kind: InboxKind
+    body: bytes
+
+
+class Leadership(Protocol):
+    """Who may append. Safety comes from the journal's places; this only says who should try."""
+
+    async def observe(self) -> LeaderRow | None:
+        """The row as it is; None if nobody ever claimed."""
+        ...
+
+    async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
+        """Opens a new epoch; whoever held an older one can append no more.
+
+        With `seen`, only if the row is still as it was then; else raises FencedError.
+        """
+        ...
+
+    async def renew(self, epoch: Epoch) -> bool:
+        """Writes, durably, that the holder of `epoch` is alive; False: it no longer leads."""
+        ...
+
+    async def resign(self, epoch: Epoch) -> None:
+        """Lets the next one lead at once; no effect if `epoch` is already over."""
+        ...
+
+
+class Ledger(Leadership, Protocol):
     """The engine's side: the journal."""
 
     @property
@@ -83,16 +144,38 @@ class Ledger(Protocol):
         """The newest record that is in the tables."""
         ...
 
-    async def claim(self, holder: str) -> Epoch:
-        """Opens a new epoch; whoever held an older one can append no more."""
-        ...
-
     async def load(self) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
         ...
 
-    async def append(self, epoch: Epoch, seq: Seq, at: Instant, writes: Sequence[AnyWrite]) -> None:
-        """Durable when it returns. Raises FencedError, UnknownFateError or StoreFullError."""
+    async def append(
+        self,
+        epoch: Epoch,
+        seq: Seq,
+        at: Instant,
+        writes: Sequence[AnyWrite],
+        consumed: Sequence[int] = (),
+    ) -> None:
+        """Durable when it returns. Raises FencedError, UnknownFateError or StoreFullError.
+
+        `consumed` are inbox entries these writes accept: they go in the same moment.
+        """
+        ...
+
+    async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
+        """The next at most `limit` records after `seq`, for a follower's memory."""
+        ...
+
+    async def put_inbox(self, body: bytes) -> int:
+        """Keeps a submission for the next leader, durably; answers its id."""
+        ...
+
+    async def take_inbox(self, limit: int) -> list[InboxEntry]:
+        """The oldest entries; they stay until an append consumes them."""
+        ...
+
+    async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
+        """Removes entries that no append will consume."""
         ...
 
     async def close(self) -> None:

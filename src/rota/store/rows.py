@@ -71,25 +71,36 @@ def job(row: Row) -> JobRecord:
     return JobRecord(row[0], _decode_spec(row[2]), _decode_life(row[1]))
 
 
-def jobs_in_bulk(rows: Iterable[Row]) -> Iterator[JobRecord]:
-    """From id, life, spec; jobs that are alike share their terms and lives.
+class JobsInBulk:
+    """Jobs that are alike share their terms and lives.
 
     A million waiting jobs are mostly alike: shared, they take a fraction of the memory, and most
     lives need no decoding.
     """
-    shared_terms: dict[Terms, Terms] = {}
-    shared_lives: dict[bytes, Life] = {}
-    adopt = msgspec.structs.force_setattr
-    for job_id, life_bytes, spec_bytes in rows:
-        spec = _decode_spec(spec_bytes)
-        # The spec was made here and nobody else has seen it yet: still ours to change.
-        adopt(spec, "terms", shared_terms.setdefault(spec.terms, spec.terms))
-        life = shared_lives.get(life_bytes)
-        if life is None:
-            life = _decode_life(life_bytes)
-            if len(shared_lives) < _SHARED_LIVES_MAX:
-                shared_lives[life_bytes] = life
-        yield JobRecord(job_id, spec, life)
+
+    def __init__(self) -> None:
+        self._terms: dict[Terms, Terms] = {}
+        self._lives: dict[bytes, Life] = {}
+
+    def jobs(self, rows: Iterable[Iterable[Any]]) -> Iterator[JobRecord]:
+        """From id, life, spec."""
+        shared_terms, shared_lives = self._terms, self._lives
+        adopt = msgspec.structs.force_setattr
+        for job_id, life_bytes, spec_bytes in rows:
+            spec = _decode_spec(spec_bytes)
+            # The spec was made here and nobody else has seen it yet: still ours to change.
+            adopt(spec, "terms", shared_terms.setdefault(spec.terms, spec.terms))
+            life = shared_lives.get(life_bytes)
+            if life is None:
+                life = _decode_life(life_bytes)
+                if len(shared_lives) < _SHARED_LIVES_MAX:
+                    shared_lives[life_bytes] = life
+            yield JobRecord(job_id, spec, life)
+
+
+def standing(state: str, lives: int, queue: str) -> Standing:
+    """From the columns of that name."""
+    return Standing(JobState(state), lives, queue)
 
 
 def standings(text: str) -> Mapping[JobId, Standing]:

@@ -24,7 +24,7 @@ def read_snapshot(connection: apsw.Connection) -> Snapshot:
             f"SELECT id, life, spec FROM jobs WHERE state IN ({_places(rows.JOB_LIVE)})",
             rows.JOB_LIVE,
         )
-        jobs = list(rows.jobs_in_bulk(live_jobs))
+        jobs = list(rows.JobsInBulk().jobs(live_jobs))
         # Nearly in order already, which Python's sort makes use of and SQLite's would not.
         jobs.sort(key=_by_arrival)
         live_executions = connection.execute(

@@ -14,6 +14,7 @@ import apsw
 
 from rota.core.model import ExecutionId, Instant
 from rota.core.outcome import AnyWrite
+from rota.store import sqlite_leadership as leadership
 from rota.store.journal import encode_record
 from rota.store.limits import (
     CHECKPOINT_PAGES,
@@ -22,7 +23,18 @@ from rota.store.limits import (
     FOLD_RETRY_S,
     FOLD_WINDOW_WRITES,
 )
-from rota.store.protocol import Epoch, FencedError, Seq, Snapshot, StoreError, StoreFullError
+from rota.store.protocol import (
+    Epoch,
+    FencedError,
+    InboxEntry,
+    JournalRecord,
+    LeaderRow,
+    Seq,
+    Snapshot,
+    StoreError,
+    StoreFullError,
+)
+from rota.store.rows import Row
 from rota.store.sqlite_connect import fetch, open_writer, run_in_bulk, told
 from rota.store.sqlite_fold import fold_window, read_window
 from rota.store.sqlite_load import read_snapshot
@@ -61,17 +73,52 @@ class SqliteWriter:
         """The newest record that is in the tables."""
         return self._watermark.folded
 
-    async def claim(self, holder: str) -> Epoch:
+    async def observe(self) -> LeaderRow | None:
+        """The row as it is; None if nobody ever claimed."""
+        return await self._run_soon(leadership.observe)
+
+    async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
         """Opens a new epoch; whoever held an older one can append no more."""
-        return await asyncio.wrap_future(self.submit(lambda: self._claim(holder)))
+        return await self._run_soon(lambda c: leadership.claim(c, holder, seen, address))
+
+    async def renew(self, epoch: Epoch) -> bool:
+        """Writes, durably, that the holder of `epoch` is alive."""
+        return await self._run_soon(lambda c: leadership.renew(c, epoch))
+
+    async def resign(self, epoch: Epoch) -> None:
+        """Lets the next one lead at once."""
+        await self._run_soon(lambda c: leadership.resign(c, epoch))
+
+    async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
+        """The next records, for a follower's memory."""
+        return await self._run_soon(lambda c: leadership.records_after(c, seq, limit))
+
+    async def put_inbox(self, body: bytes) -> int:
+        """Keeps a submission for the next leader, durably."""
+        return await self._run_soon(lambda c: leadership.put_inbox(c, body))
+
+    async def take_inbox(self, limit: int) -> list[InboxEntry]:
+        """The oldest entries; they stay until an append consumes them."""
+        return await self._run_soon(lambda c: leadership.take_inbox(c, limit))
+
+    async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
+        """Removes entries that no append will consume."""
+        await self._run_soon(lambda c: leadership.drop_inbox(c, entry_ids))
 
     async def load(self) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
         return await asyncio.wrap_future(self.submit(self._load))
 
-    async def append(self, epoch: Epoch, seq: Seq, at: Instant, writes: Sequence[AnyWrite]) -> None:
+    async def append(
+        self,
+        epoch: Epoch,
+        seq: Seq,
+        at: Instant,
+        writes: Sequence[AnyWrite],
+        consumed: Sequence[int] = (),
+    ) -> None:
         """Durable when it returns."""
-        done = self.submit(lambda: self._append(epoch, seq, at, writes))
+        done = self.submit(lambda: self._append(epoch, seq, at, writes, consumed))
         await asyncio.wrap_future(done)
 
     async def caught_up(self) -> None:
@@ -149,10 +196,12 @@ class SqliteWriter:
             return 0
         return FOLD_IDLE_S
 
-    def _claim(self, holder: str) -> Epoch:
-        self._demand_durability()
-        bump = "UPDATE leader SET epoch = epoch + 1, holder = ? RETURNING epoch"
-        return Epoch(fetch(self._connection, bump, (holder,))[0][0])
+    async def _run_soon(self, work: Callable[[apsw.Connection], T]) -> T:
+        def durably() -> T:
+            self._demand_durability()
+            return work(self._connection)
+
+        return await asyncio.wrap_future(self.submit(durably))
 
     def _load(self) -> Snapshot:
         # After an append of unknown fate only the file knows where the journal ends.
@@ -161,21 +210,42 @@ class SqliteWriter:
             pass
         return read_snapshot(self._connection)
 
-    def _append(self, epoch: Epoch, seq: Seq, at: Instant, writes: Sequence[AnyWrite]) -> None:
+    def _append(
+        self,
+        epoch: Epoch,
+        seq: Seq,
+        at: Instant,
+        writes: Sequence[AnyWrite],
+        consumed: Sequence[int],
+    ) -> None:
         newest = self._watermark.appended
         if seq > newest + 1:
             raise StoreError(f"the journal ends at {newest}: a record at {seq} would leave a gap")
         self._demand_durability()
+        row = (seq, epoch, at, encode_record(writes))
         try:
-            # One statement is one transaction: it is there as a whole or not at all.
-            self._connection.execute(_APPEND, (seq, epoch, at, encode_record(writes)))
+            if consumed:
+                taken = self._append_consuming(row, consumed)
+            else:
+                # One statement is one transaction: it is there as a whole or not at all.
+                self._connection.execute(_APPEND, row)
+                taken = self._connection.changes() == 1
         except apsw.ConstraintError:
             raise FencedError(f"place {seq} in the journal is taken") from None
-        if self._connection.changes() == 0:
+        if not taken:
             raise FencedError(f"epoch {epoch} is over: another server leads")
         self._watermark.set_appended(seq)
         self._unfolded_writes += len(writes)
         self._fold_failed = False  # the disk takes bytes again: worth another try
+
+    def _append_consuming(self, row: Row, consumed: Sequence[int]) -> bool:
+        # `with` is a savepoint: both happen, or neither.
+        with self._connection:
+            self._connection.execute(_APPEND, row)
+            taken = self._connection.changes() == 1
+            if taken:
+                leadership.drop_inbox(self._connection, consumed)
+        return taken
 
     def _demand_durability(self) -> None:
         """Commits wait for the disk from here on; the fold's do not."""

@@ -62,9 +62,14 @@ class Watermark:
 
     def caught_up(self) -> Future[None] | None:
         """To wait for until all that is durable now is in the tables; None: it is already."""
+        return self.reached(self._appended)
+
+    def reached(self, seq: Seq) -> Future[None] | None:
+        """The same for a record that is known to be durable, perhaps by somebody else's hand."""
         with self._lock:
-            if self._folded >= self._appended:
+            if self._folded >= seq:
                 return None
+            self._appended = max(self._appended, seq)
             waiter: Future[None] = Future()
-            self._waiting.append((self._appended, waiter))
+            self._waiting.append((seq, waiter))
             return waiter

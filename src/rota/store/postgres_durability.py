@@ -1,0 +1,67 @@
+"""Reads from the database itself what its commits are worth."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from rota.store.postgres_connect import Connection
+from rota.store.protocol import StoreError
+
+_LOOK = """
+SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool,
+       current_setting('synchronous_commit'),
+       current_setting('synchronous_standby_names'),
+       current_setting('fsync')::bool,
+       (SELECT count(*) FROM pg_stat_replication),
+       (SELECT system_identifier::text FROM pg_control_system()),
+       current_setting('server_version_num')::int
+"""
+_VERSION_MIN = 140_000
+_WAITS_FOR_STANDBY = ("on", "remote_apply")
+
+
+class DurabilityLevel(StrEnum):
+    """What an accepted job survives."""
+
+    SINGLE = "single"
+    """A crash of the one database server there is, if its disk survives."""
+    ASYNC_HA = "async-ha"
+    """The same; a failover to a replica may lose the last moments."""
+    SYNC_HA = "sync-ha"
+    """A failover too."""
+
+
+class Durability(msgspec.Struct, frozen=True):
+    """The level, and what should worry an operator about it."""
+
+    level: DurabilityLevel
+    warnings: tuple[str, ...] = ()
+    system: str = ""
+    """The cluster's own identity: another one is another database, whatever its address."""
+
+
+async def read_durability(connection: Connection, where: str) -> Durability:
+    """Refuses a database that takes no writes, and one that is too old."""
+    row = await connection.fetchrow(_LOOK)
+    assert row is not None
+    read_only, commit, standbys, fsync, replicas, system, version = row
+    if version < _VERSION_MIN:
+        raise StoreError(
+            f"{where} is version {version // 10_000}: Rota needs PostgreSQL 14 or newer"
+        )
+    if read_only:
+        raise StoreError(f"{where} takes no writes: it is a replica, name the primary")
+    warnings = []
+    if not fsync:
+        warnings.append("fsync is off: a crash of the machine can destroy the database")
+    if commit == "off":
+        warnings.append("synchronous_commit is off: a crash can lose what was just accepted")
+    if standbys and commit not in _WAITS_FOR_STANDBY:
+        warnings.append(f"synchronous_commit is {commit}: commits do not wait for the standby")
+    if standbys and commit in _WAITS_FOR_STANDBY:
+        level = DurabilityLevel.SYNC_HA
+    else:
+        level = DurabilityLevel.ASYNC_HA if replicas else DurabilityLevel.SINGLE
+    return Durability(level, tuple(warnings), system)

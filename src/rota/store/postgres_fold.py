@@ -1,0 +1,328 @@
+"""Carries what a window of the journal came to into PostgreSQL's tables, in few wide statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
+from rota.core.model import Execution, ExecutionId, Instant, JobId, Life
+from rota.core.outcome import AnyWrite
+from rota.store import rows
+from rota.store.fold import Folded, Standing, fold, jobs_touched
+from rota.store.journal import decode_record
+from rota.store.limits import POSTGRES_FOLD_WINDOW_WRITES
+from rota.store.postgres_connect import Connection
+from rota.store.protocol import Seq
+from rota.store.rows import Row
+
+_JOB_COLUMNS = {
+    "id": "text",
+    "state": "text",
+    "lives": "int8",
+    "queue": "text",
+    "tenant": "text",
+    "name": "text",
+    "priority": "int8",
+    "created_at": "int8",
+    "finished_at": "int8",
+    "life": "bytea",
+    "spec": "bytea",
+}
+_MOVE_COLUMNS = {"id": "text", "state": "text", "lives": "int8", "finished_at": "int8",
+                 "life": "bytea"}  # fmt: skip
+_EXECUTION_COLUMNS = {"id": "text", "job_id": "text", "worker_id": "text", "state": "text",
+                      "body": "bytea"}  # fmt: skip
+_LABEL_COLUMNS = {"key": "text", "value": "text", "job_id": "text"}
+_EDGE_COLUMNS = {"parent": "text", "child": "text", "condition": "text"}
+_KEY_COLUMNS = {"key": "text", "fingerprint": "text", "receipt": "bytea", "at": "int8"}
+_TOTAL_COLUMNS = {"queue": "text", "state": "text", "count": "int8"}
+
+PLANNED = """
+SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off;
+SET LOCAL plan_cache_mode = force_generic_plan
+"""
+"""The fold looks rows up by their keys and does nothing else. Statistics of tables that empty and
+fill within minutes would sometimes suggest otherwise."""
+_IDS = "unnest($1::text[]) AS v (id)"
+"""Joined, each id looks into its own day's partition only; an array would look into all."""
+
+_CARRIED = "j.queue, j.tenant, j.name, j.priority, j.created_at"
+_MOVE_WITHIN = """
+UPDATE rota.{table} j SET state = v.state, lives = v.lives, finished_at = v.finished_at,
+    life = v.life
+FROM {moved} WHERE j.id = v.id
+"""
+_MOVE_ACROSS = f"""
+WITH gone AS (
+    DELETE FROM rota.{{table}} j USING {{moved}} WHERE j.id = v.id
+    RETURNING v.id, v.state, v.lives, {_CARRIED}, v.finished_at, v.life, j.spec
+)
+INSERT INTO rota.{{other}} (id, state, lives, queue, tenant, name, priority, created_at,
+    finished_at, life, spec) SELECT * FROM gone
+"""
+
+
+class Window(msgspec.Struct):
+    """A stretch of the journal, read to be folded."""
+
+    records: list[list[AnyWrite]]
+    after: Seq
+    writes: int
+    last_seq: Seq
+    last_at: Instant
+
+
+class Places(msgspec.Struct):
+    """Where the jobs of a window stood before it."""
+
+    standings: dict[JobId, Standing]
+    done: dict[JobId, None]
+    """Those of them in the tables of finished work."""
+
+
+async def read_window(connection: Connection, after: Seq) -> Window | None:
+    """The next stretch after `after`; a record is never split. None: there is nothing more."""
+    window = Window([], after, 0, after, 0)
+    while window.writes < POSTGRES_FOLD_WINDOW_WRITES:
+        # Records hold from one write to thousands: a few at first, then as many as it takes.
+        size = 8 if not window.records else 64
+        found = await connection.fetch(
+            "SELECT seq, at, body FROM rota.journal WHERE seq > $1 ORDER BY seq LIMIT $2",
+            window.last_seq,
+            size,
+        )
+        for seq, at, body in found:
+            record = decode_record(body)
+            window.records.append(record)
+            window.writes += len(record)
+            window.last_seq, window.last_at = Seq(seq), at
+            if window.writes >= POSTGRES_FOLD_WINDOW_WRITES:
+                break
+        if len(found) < size:
+            break
+    return window if window.records else None
+
+
+class WindowFold:
+    """One window on its way into the tables, inside the caller's transaction."""
+
+    def __init__(self, connection: Connection, window: Window, *, copies: bool) -> None:
+        self._connection = connection
+        self._window = window
+        self._copies = copies
+
+    async def run(self) -> bool:
+        """Answers whether deleted jobs left logs and files behind."""
+        places = await self._places(jobs_touched(self._window.records))
+        folded = fold(self._window.records, places.standings)
+        replaced = [job_id for job_id in folded.specs if job_id in places.standings]
+        await self._remove_jobs([*folded.dropped, *replaced])
+        leaves_behind = await self._drop_executions(folded)
+        await self._write_jobs(folded)
+        await self._move_jobs(folded, places)
+        await self._write_executions(folded.executions)
+        await self._write_others(folded)
+        await self._write_figures(folded)
+        return leaves_behind
+
+    async def _places(self, job_ids: Sequence[JobId]) -> Places:
+        places = Places({}, {})
+        for table in ("jobs_live", "jobs_done") if job_ids else ():
+            found = await self._connection.fetch(
+                f"SELECT id, j.state, j.lives, j.queue FROM {_IDS} JOIN rota.{table} j USING (id)",
+                job_ids,
+            )
+            for job_id, state, lives, queue in found:
+                places.standings[job_id] = rows.standing(state, lives, queue)
+                if table == "jobs_done":
+                    places.done[job_id] = None
+            job_ids = [job_id for job_id in job_ids if job_id not in places.standings]
+        return places
+
+    async def _remove_jobs(self, job_ids: Sequence[JobId]) -> None:
+        """With labels and edges, found through what the rows still say: an index by job on both
+
+        tables would cost more at every submission.
+        """
+        if not job_ids:
+            return
+        old: list[tuple[JobId, Any]] = []
+        for table in ("jobs_live", "jobs_done"):
+            found = await self._connection.fetch(
+                f"DELETE FROM rota.{table} WHERE id = ANY ($1) RETURNING id, spec", job_ids
+            )
+            old += [(row[0], rows.spec(row[1])) for row in found]
+        await self._delete(
+            "labels", _LABEL_COLUMNS, chain.from_iterable(rows.label_rows(*job) for job in old)
+        )
+        await self._delete(
+            "edges", _EDGE_COLUMNS, chain.from_iterable(rows.edge_rows(*job) for job in old)
+        )
+
+    async def _drop_executions(self, folded: Folded) -> bool:
+        if not folded.dropped:
+            return False
+        gone = list(folded.leftovers)
+        for table in ("executions_live", "executions_done"):
+            found = await self._connection.fetch(
+                f"DELETE FROM rota.{table} WHERE job_id = ANY ($1) OR id = ANY ($2) RETURNING id",
+                list(folded.dropped),
+                folded.leftovers,
+            )
+            gone += [row[0] for row in found]
+        await self._connection.execute(
+            "INSERT INTO rota.leftovers SELECT unnest($1::text[]) ON CONFLICT DO NOTHING", gone
+        )
+        return bool(gone)
+
+    async def _write_jobs(self, folded: Folded) -> None:
+        live: list[Row] = []
+        done: list[Row] = []
+        for job_id, spec in folded.specs.items():
+            life = folded.lives[job_id]
+            row = rows.job_row(job_id, spec, life)
+            kept = done if life.state in JOB_FINAL else live
+            kept.append((*row[:8], life.finished_at, *row[8:]))
+        await self._insert("jobs_live", _JOB_COLUMNS, live)
+        await self._insert("jobs_done", _JOB_COLUMNS, done)
+        labels = chain.from_iterable(rows.label_rows(*job) for job in folded.specs.items())
+        edges = chain.from_iterable(rows.edge_rows(*job) for job in folded.specs.items())
+        # A spec may name a label or a parent twice.
+        await self._insert("labels", _LABEL_COLUMNS, list(dict.fromkeys(labels)))
+        await self._insert("edges", _EDGE_COLUMNS, list(dict.fromkeys(edges)))
+
+    async def _move_jobs(self, folded: Folded, places: Places) -> None:
+        ways: dict[tuple[bool, bool], list[Row]] = {}
+        for job_id, life in folded.moves:
+            way = (job_id in places.done, life.state in JOB_FINAL)
+            ways.setdefault(way, []).append(_move_row(job_id, life))
+        names = ("jobs_live", "jobs_done")
+        for (was_done, is_done), moved in ways.items():
+            statement = _MOVE_WITHIN if was_done == is_done else _MOVE_ACROSS
+            sql = statement.format(
+                table=names[was_done], other=names[is_done], moved=_unnest(_MOVE_COLUMNS)
+            )
+            await self._connection.execute(sql, *_columns(moved, _MOVE_COLUMNS))
+
+    async def _write_executions(self, executions: Mapping[ExecutionId, Execution]) -> None:
+        if not executions:
+            return
+        ids = list(executions)
+        in_live = await self._ids_in("executions_live", ids)
+        in_done = await self._ids_in("executions_done", [x for x in ids if x not in in_live])
+        fresh: tuple[list[Row], list[Row]] = ([], [])
+        changed: list[Row] = []
+        leaving: list[ExecutionId] = []
+        for execution_id, execution in executions.items():
+            final = execution.state in EXECUTION_FINAL
+            row = rows.execution_row(execution)
+            if execution_id in in_live and not final:
+                changed.append(row)
+                continue
+            fresh[final].append(row)
+            if execution_id in in_live:
+                leaving.append(execution_id)
+        await self._delete_ids("executions_live", leaving)
+        await self._delete_ids("executions_done", list(in_done))
+        await self._update_executions(changed)
+        await self._insert("executions_live", _EXECUTION_COLUMNS, fresh[False])
+        await self._insert("executions_done", _EXECUTION_COLUMNS, fresh[True])
+
+    async def _update_executions(self, changed: Sequence[Row]) -> None:
+        if changed:
+            await self._connection.execute(
+                "UPDATE rota.executions_live x SET job_id = v.job_id, worker_id = v.worker_id,"
+                f" state = v.state, body = v.body FROM {_unnest(_EXECUTION_COLUMNS)}"
+                " WHERE x.id = v.id",
+                *_columns(changed, _EXECUTION_COLUMNS),
+            )
+
+    async def _write_others(self, folded: Folded) -> None:
+        for table, key, bodies in (
+            ("workers", "id", [rows.worker_row(x) for x in folded.workers.values() if x]),
+            ("queues", "name", [rows.queue_row(x) for x in folded.queues.values()]),
+        ):
+            if bodies:
+                await self._connection.execute(
+                    f"INSERT INTO rota.{table} SELECT * FROM unnest($1::text[], $2::bytea[])"
+                    f" ON CONFLICT ({key}) DO UPDATE SET body = excluded.body",
+                    *_columns(bodies, (key, "body")),
+                )
+        forgotten = [worker_id for worker_id, worker in folded.workers.items() if worker is None]
+        await self._delete_ids("workers", forgotten)
+        if folded.keys:
+            await self._connection.execute(
+                "DELETE FROM rota.keys WHERE key = ANY ($1)", list(folded.keys)
+            )
+            keys = [rows.key_row(record) for record in folded.keys.values()]
+            await self._insert("keys", _KEY_COLUMNS, keys)
+
+    async def _write_figures(self, folded: Folded) -> None:
+        if folded.finished:
+            ended = [(queue, state, count) for (queue, state), count in folded.finished.items()]
+            await self._connection.execute(
+                f"INSERT INTO rota.totals AS t SELECT v.* FROM {_unnest(_TOTAL_COLUMNS)}"
+                " ON CONFLICT (queue, state) DO UPDATE SET count = t.count + excluded.count",
+                *_columns(ended, _TOTAL_COLUMNS),
+            )
+        await self._connection.execute(
+            "UPDATE rota.meta SET folded_seq = $1, order_next = greatest(order_next, $2),"
+            " submitted = submitted + $3",
+            self._window.last_seq,
+            folded.order_next,
+            folded.submitted,
+        )
+
+    async def _ids_in(self, table: str, ids: Sequence[str]) -> dict[str, None]:
+        if not ids:
+            return {}
+        found = await self._connection.fetch(
+            f"SELECT x.id FROM {_IDS} JOIN rota.{table} x USING (id)", ids
+        )
+        return dict.fromkeys(row[0] for row in found)
+
+    async def _delete_ids(self, table: str, ids: Sequence[str]) -> None:
+        if ids:
+            await self._connection.execute(f"DELETE FROM rota.{table} WHERE id = ANY ($1)", ids)
+
+    async def _delete(self, table: str, columns: Mapping[str, str], gone: Iterable[Row]) -> None:
+        pending = list(gone)
+        if pending:
+            same = " AND ".join(f"t.{name} = v.{name}" for name in columns)
+            await self._connection.execute(
+                f"DELETE FROM rota.{table} t USING {_unnest(columns)} WHERE {same}",
+                *_columns(pending, columns),
+            )
+
+    async def _insert(self, table: str, columns: Mapping[str, str], fresh: Sequence[Row]) -> None:
+        if not fresh:
+            return
+        if self._copies:
+            await self._connection.copy_records_to_table(
+                table, schema_name="rota", columns=list(columns), records=fresh
+            )
+        else:
+            await self._connection.execute(
+                f"INSERT INTO rota.{table} ({', '.join(columns)})"
+                f" SELECT v.* FROM {_unnest(columns)}",
+                *_columns(fresh, columns),
+            )
+
+
+def _move_row(job_id: JobId, life: Life) -> Row:
+    row = rows.move_row(job_id, life)
+    return (*row[:3], life.finished_at, row[3])
+
+
+def _unnest(columns: Mapping[str, str]) -> str:
+    """All rows as one relation `v`, a parameter a column."""
+    arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(columns.values(), 1))
+    return f"unnest({arrays}) AS v ({', '.join(columns)})"
+
+
+def _columns(pending: Sequence[Row], columns: Iterable[str]) -> list[list[Any]]:
+    return [[row[number] for row in pending] for number, _ in enumerate(columns)]

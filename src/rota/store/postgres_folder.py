@@ -1,0 +1,270 @@
+"""The thread that keeps PostgreSQL's tables: folds the journal, makes partitions, sweeps.
+
+It has an event loop and a connection of its own, so that neither the folding nor the reading of a
+million live jobs holds up the loop that decides. Any server can fold, one at a time: `folded_seq`
+is locked for the length of a fold. The leader does it all the time; a follower only when its
+readers wait and nobody else does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from rota.core.model import Instant
+from rota.store.limits import (
+    FOLD_BACKLOG_WRITES,
+    FOLD_DEADLINE_S,
+    FOLD_IDLE_S,
+    FOLD_RETRY_S,
+    FOLLOWER_LOOK_S,
+    FOLLOWER_PATIENCE_S,
+    JOURNAL_PARTITION_RECORDS,
+    POSTGRES_FOLD_WINDOW_WRITES,
+    SWEEP_EXECUTIONS,
+    UPKEEP_EVERY_MS,
+)
+from rota.store.postgres_connect import Address, Connection, Line
+from rota.store.postgres_fold import PLANNED, Window, WindowFold, read_window
+from rota.store.postgres_load import read_snapshot
+from rota.store.postgres_partitions import drop_days, drop_old_journal, make_partitions
+from rota.store.protocol import Seq, Snapshot, StoreError, StoreFullError
+from rota.store.watermark import Watermark
+
+T = TypeVar("T")
+
+
+class PostgresFolder:
+    """Asked from the server's loop; works in its own thread."""
+
+    def __init__(self, address: Address) -> None:
+        self.watermark = Watermark(Seq(0), Seq(0))
+        self.leads = False
+        self._unfolded_writes = 0
+        self._counting = threading.Lock()
+        self._address = address
+        # Not waiting for the disk is safe: the journal can replay what a crash takes back, and
+        # `folded_seq` goes back with it.
+        self._line = Line(address, "fold", FOLD_DEADLINE_S, {"synchronous_commit": "off"})
+        self._loop = asyncio.new_event_loop()
+        self._wake = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._closing = False
+        self._failed = False
+        self._to_sweep = True
+        self._made_until = Seq(0)
+        self._upkeep_due: Instant = 0
+        self._thread = threading.Thread(target=self._live, name="rota-store-fold", daemon=True)
+        self._thread.start()
+        self._folding = asyncio.run_coroutine_threadsafe(self._run(), self._loop)
+
+    async def start(self) -> None:
+        """Finds out how far journal and tables are, and makes room for the next records."""
+        await self._in_thread(self._prepare())
+
+    def note_appended(self, seq: Seq, writes: int) -> None:
+        """A record of ours is durable."""
+        self.watermark.set_appended(seq)
+        with self._counting:
+            self._unfolded_writes += writes
+        self._rouse()
+
+    async def room(self) -> None:
+        """Returns when the tables are near enough behind the journal for another append."""
+        while self._unfolded_writes >= FOLD_BACKLOG_WRITES and self.watermark.lags:
+            await self.reached(Seq(self.watermark.folded + 1))
+
+    async def reached(self, seq: Seq) -> None:
+        """Returns when record `seq` is in the tables."""
+        waiter = self.watermark.reached(seq)
+        if waiter is not None:
+            self._rouse()
+            await asyncio.wrap_future(waiter)
+
+    async def load(self) -> Snapshot:
+        """Folds what is left to fold, then reads all that is live."""
+        return await self._in_thread(self._load())
+
+    async def drop_before(self, before: Instant) -> int:
+        """Drops the days of finished work that ended before; answers how many."""
+        dropped = await self._in_thread(self._line.write(lambda c: drop_days(c, before)))
+        self._to_sweep = True
+        self._rouse()
+        return dropped
+
+    async def close(self) -> None:
+        """Folds the rest if this server leads, and ends the thread."""
+        if self._closing:
+            return
+        self._closing = True
+        self._rouse()
+        await asyncio.wrap_future(self._folding)
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._line.close(), self._loop))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join)
+
+    # In the server's loop above, in the thread below
+
+    def _live(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    async def _in_thread(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._closing:
+            work.close()
+            raise StoreError("the store is closed")
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def _rouse(self) -> None:
+        self._loop.call_soon_threadsafe(self._wake.set)
+
+    async def _run(self) -> None:
+        while not self._closing:
+            if not await self._woken_within(self._patience()):
+                await self._work_once()
+        while self.leads and self.watermark.lags and not self._failed:
+            await self._work_once()
+        self.watermark.fail(StoreError("the store is closed"))
+
+    async def _woken_within(self, patience_s: float | None) -> bool:
+        if patience_s == 0:
+            return False
+        try:
+            await asyncio.wait_for(self._wake.wait(), patience_s)
+        except TimeoutError:
+            return False
+        self._wake.clear()
+        return True
+
+    def _patience(self) -> float | None:
+        """How long to wait for more to do before doing it; None: there is nothing to do."""
+        awaited = self.watermark.awaited
+        if not (awaited or (self.leads and (self.watermark.lags or self._to_sweep))):
+            return None
+        if self._failed:
+            return FOLD_RETRY_S
+        if awaited or self._unfolded_writes >= POSTGRES_FOLD_WINDOW_WRITES:
+            return 0
+        return FOLD_IDLE_S
+
+    async def _work_once(self) -> None:
+        try:
+            if self.watermark.lags and (self.leads or not await self._others_folded()):
+                await self._fold_next()
+            elif self._to_sweep:
+                await self._sweep()
+            self._failed = False
+        except Exception as error:  # noqa: BLE001  (the top of the thread's loop: it must go on)
+            # Nothing is lost: the journal has it. Readers hear of it, and it is tried again.
+            self._failed = True
+            kind = StoreFullError if isinstance(error, StoreFullError) else StoreError
+            self.watermark.fail(kind(f"the tables cannot follow the journal: {error}"))
+
+    async def _others_folded(self) -> bool:
+        """Gives the leader a moment; False: it folds nothing, somebody should."""
+        looks = int(FOLLOWER_PATIENCE_S / FOLLOWER_LOOK_S)
+        for _ in range(looks):
+            before = self.watermark.folded
+            await self._look()
+            if self.watermark.folded > before:
+                return True
+            await asyncio.sleep(FOLLOWER_LOOK_S)
+        return False
+
+    async def _look(self) -> None:
+        folded = await self._line.read(
+            lambda c: c.fetchval("SELECT folded_seq FROM rota.meta WHERE id = 1")
+        )
+        self.watermark.set_folded(Seq(folded))
+
+    async def _fold_next(self) -> bool:
+        """One window; answers whether there was any."""
+        async with self._turn:  # a load folds too
+            return await self._fold_window()
+
+    async def _fold_window(self) -> bool:
+        after = self.watermark.folded
+        window = await self._line.read(lambda c: read_window(c, after))
+        if window is None:
+            self.watermark.set_appended(after)
+            self._count_folded(self._unfolded_writes)
+            return False
+        # A long report may keep us from the tables' structure; the fold needs none of it yet.
+        with suppress(StoreError):
+            await self._upkeep(window)
+        leaves_behind = await self._line.write(lambda c: self._apply(c, window))
+        if leaves_behind is None:
+            await self._look()
+            return True
+        self._to_sweep |= leaves_behind
+        self._count_folded(window.writes)
+        self.watermark.set_folded(window.last_seq)
+        return True
+
+    def _count_folded(self, writes: int) -> None:
+        with self._counting:
+            self._unfolded_writes = max(0, self._unfolded_writes - writes)
+
+    async def _apply(self, connection: Connection, window: Window) -> bool | None:
+        """None: another server folded meanwhile."""
+        async with connection.transaction():
+            await connection.execute(PLANNED)
+            folded = await connection.fetchval(
+                "SELECT folded_seq FROM rota.meta WHERE id = 1 FOR UPDATE"
+            )
+            if folded != window.after:
+                return None
+            copies = not self._address.pgbouncer
+            return await WindowFold(connection, window, copies=copies).run()
+
+    async def _upkeep(self, window: Window) -> None:
+        due = abs(window.last_at - self._upkeep_due) >= UPKEEP_EVERY_MS
+        if due or window.last_seq >= self._made_until:
+            await self._make_partitions(window.last_seq, window.last_at)
+        if due:
+            await self._line.write(lambda c: drop_old_journal(c, window.last_at))
+            self._upkeep_due = window.last_at
+
+    async def _make_partitions(self, newest: Seq, now: Instant | None) -> None:
+        await self._line.write(lambda c: make_partitions(c, newest, now))
+        self._made_until = Seq(newest + JOURNAL_PARTITION_RECORDS // 2)
+
+    async def _prepare(self) -> None:
+        folded, newest = await self._line.read(
+            lambda c: c.fetchrow(
+                "SELECT folded_seq, (SELECT max(seq) FROM rota.journal) FROM rota.meta"
+            )
+        ) or (0, 0)
+        self.watermark.set_folded(Seq(folded))
+        self.watermark.set_appended(Seq(newest or folded))
+        await self._make_partitions(Seq(newest or folded), None)
+
+    async def _load(self) -> Snapshot:
+        # After an append of unknown fate only the database knows where the journal ends.
+        await self._prepare()
+        while await self._fold_next():
+            pass
+        return await self._line.read(read_snapshot)
+
+    async def _sweep(self) -> None:
+        """Removes what deleted jobs left behind; what fails is found again by the next sweep."""
+        found = await self._line.read(
+            lambda c: c.fetch(
+                "SELECT execution_id FROM rota.leftovers ORDER BY 1 LIMIT $1", SWEEP_EXECUTIONS
+            )
+        )
+        self._to_sweep = len(found) == SWEEP_EXECUTIONS
+        if found:
+            await self._line.write(lambda c: _forget(c, [row[0] for row in found]))
+
+
+async def _forget(connection: Connection, execution_ids: list[str]) -> None:
+    async with connection.transaction():
+        for table in ("log_pieces", "logs", "artifact_pieces", "artifacts", "leftovers"):
+            await connection.execute(
+                f"DELETE FROM rota.{table} WHERE execution_id = ANY ($1)", execution_ids
+            )

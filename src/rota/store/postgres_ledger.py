@@ -1,0 +1,189 @@
+"""The journal, the leader's row and the inbox on PostgreSQL; each append is one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import asyncpg
+
+from rota.core.model import Instant
+from rota.core.outcome import AnyWrite
+from rota.store.journal import decode_record, encode_record
+from rota.store.limits import APPEND_DEADLINE_S, LEADER_DEADLINE_S
+from rota.store.postgres_connect import Address, Connection, Line
+from rota.store.postgres_durability import Durability, read_durability
+from rota.store.postgres_folder import PostgresFolder
+from rota.store.postgres_pool import ReaderPool
+from rota.store.protocol import (
+    Epoch,
+    FencedError,
+    InboxEntry,
+    InboxKind,
+    JournalRecord,
+    LeaderRow,
+    Seq,
+    Snapshot,
+    StoreError,
+)
+
+_APPEND = """
+WITH taken AS (
+    INSERT INTO rota.journal (seq, epoch, at, body)
+    SELECT $1::bigint, $2::bigint, $3::bigint, $4::bytea FROM rota.leader
+    WHERE epoch = $2 AND ($1 = 1 OR EXISTS (SELECT FROM rota.journal WHERE seq = $1 - 1))
+    RETURNING seq
+), gone AS (
+    DELETE FROM rota.inbox WHERE id = ANY ($5::bigint[]) AND EXISTS (SELECT FROM taken)
+)
+SELECT seq FROM taken
+"""
+"""The epoch is looked at without a lock: whoever claims while this is under way finds the place
+taken when it opens its own epoch, and reads on."""
+_WHY_NOT = "SELECT epoch, (SELECT max(seq) FROM rota.journal) FROM rota.leader"
+_CLAIM = """
+UPDATE rota.leader SET epoch = epoch + 1, nonce = nonce + 1, holder = $1, address = $2
+WHERE $3::bigint IS NULL OR (epoch = $3 AND nonce = $4) RETURNING epoch
+"""
+_DURABLY = {"synchronous_commit": "on"}
+"""Whatever the database's default is: `on` waits for the disk, and the standby's where named."""
+
+
+class PostgresLedger:
+    """The engine's side. Appends and the leader's row have a connection each: a slow append must
+    not keep a leader from saying that it lives."""
+
+    def __init__(self, address: Address, folder: PostgresFolder, readers: ReaderPool) -> None:
+        self._address = address
+        self._folder = folder
+        self._readers = readers
+        self._appends = Line(address, "append", APPEND_DEADLINE_S, _DURABLY)
+        self._leader = Line(address, "leader", LEADER_DEADLINE_S, _DURABLY)
+
+    @property
+    def folded(self) -> Seq:
+        """The newest record that is in the tables, as far as this server knows."""
+        return self._folder.watermark.folded
+
+    async def durability(self) -> Durability:
+        """What a commit is worth now; refuses a database that takes no writes."""
+        return await self._appends.read(lambda c: read_durability(c, self._address.shown))
+
+    async def observe(self) -> LeaderRow | None:
+        """The row as it is; None if nobody ever claimed."""
+        found = await self._leader.read(
+            lambda c: c.fetchrow("SELECT holder, epoch, nonce, address FROM rota.leader")
+        )
+        return LeaderRow(*found) if found and found["epoch"] else None
+
+    async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
+        """Opens a new epoch; whoever held an older one can append no more."""
+        was = (seen.epoch, seen.nonce) if seen else (None, None)
+        epoch = await self._leader.write(lambda c: c.fetchval(_CLAIM, holder, address, *was))
+        if epoch is None:
+            raise FencedError("another server claimed first")
+        self._folder.leads = True
+        return Epoch(epoch)
+
+    async def renew(self, epoch: Epoch) -> bool:
+        """Writes, durably, that the holder of `epoch` is alive."""
+        renewed = await self._leader.write(
+            lambda c: c.fetchval(
+                "UPDATE rota.leader SET nonce = nonce + 1 WHERE epoch = $1 AND holder <> ''"
+                " RETURNING true",
+                epoch,
+            )
+        )
+        self._folder.leads = bool(renewed)
+        return bool(renewed)
+
+    async def resign(self, epoch: Epoch) -> None:
+        """Lets the next one lead at once."""
+        await self._leader.write(
+            lambda c: c.execute(
+                "UPDATE rota.leader SET nonce = nonce + 1, holder = '', address = ''"
+                " WHERE epoch = $1",
+                epoch,
+            )
+        )
+        self._folder.leads = False
+
+    async def load(self) -> Snapshot:
+        """Folds what is left to fold, then reads all that is live."""
+        return await self._folder.load()
+
+    async def append(
+        self,
+        epoch: Epoch,
+        seq: Seq,
+        at: Instant,
+        writes: Sequence[AnyWrite],
+        consumed: Sequence[int] = (),
+    ) -> None:
+        """Durable when it returns."""
+        await self._folder.room()
+        row = (seq, epoch, at, encode_record(writes), consumed)
+        await self._appends.write(lambda c: self._append(c, row))
+        self._folder.note_appended(seq, len(writes))
+
+    async def _append(
+        self, connection: Connection, row: tuple[Seq, Epoch, Instant, bytes, Sequence[int]]
+    ) -> None:
+        seq, epoch = row[0], row[1]
+        try:
+            taken = await connection.fetchval(_APPEND, *row)
+        except asyncpg.UniqueViolationError:
+            self._folder.leads = False
+            raise FencedError(f"place {seq} in the journal is taken") from None
+        if taken is None:
+            why = await connection.fetchrow(_WHY_NOT)
+            if why is not None and why[0] == epoch:
+                raise StoreError(
+                    f"the journal ends at {why[1] or 0}: a record at {seq} would leave a gap"
+                )
+            self._folder.leads = False
+            raise FencedError(f"epoch {epoch} is over: another server leads")
+
+    async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
+        """The next records, for a follower's memory."""
+        found = await self._readers.run(
+            lambda c: c.fetch(
+                "SELECT seq, epoch, at, body FROM rota.journal"
+                " WHERE seq > $1 ORDER BY seq LIMIT $2",
+                seq,
+                limit,
+            )
+        )
+        return [JournalRecord(row[0], row[1], row[2], decode_record(row[3])) for row in found]
+
+    async def put_inbox(self, body: bytes) -> int:
+        """Keeps a submission for the next leader, durably."""
+        # A server that puts something here does not append, so its connection for that is free.
+        entry_id = await self._appends.write(
+            lambda c: c.fetchval(
+                "INSERT INTO rota.inbox (kind, body) VALUES ($1, $2) RETURNING id",
+                InboxKind.INPUT.value,
+                body,
+            )
+        )
+        return int(entry_id)
+
+    async def take_inbox(self, limit: int) -> list[InboxEntry]:
+        """The oldest entries; they stay until an append consumes them.
+
+        No mark of how far was read: an entry may become visible after a later one.
+        """
+        found = await self._readers.run(
+            lambda c: c.fetch("SELECT id, kind, body FROM rota.inbox ORDER BY id LIMIT $1", limit)
+        )
+        return [InboxEntry(row[0], InboxKind(row[1]), row[2]) for row in found]
+
+    async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
+        """Removes entries that no append will consume."""
+        await self._appends.write(
+            lambda c: c.execute("DELETE FROM rota.inbox WHERE id = ANY ($1)", entry_ids)
+        )
+
+    async def close(self) -> None:
+        """Lets go of the connections."""
+        await self._appends.close()
+        await self._leader.close()

@@ -1,0 +1,79 @@
+"""A few connections to PostgreSQL that only read, shared by all readers of this server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import asyncpg
+
+from rota.store.limits import CONNECT_S, POSTGRES_READERS, READ_DEADLINE_S
+from rota.store.postgres_connect import AWAY, TROUBLE, Address, Connection, as_read, connect, told
+from rota.store.protocol import StoreError
+
+T = TypeVar("T")
+
+
+class ReaderPool:
+    """Reads that fail for a lost connection are made again once, on another."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+
+    async def open(self) -> None:
+        """Connects."""
+        try:
+            self._pool = await asyncpg.create_pool(
+                min_size=0,
+                max_size=POSTGRES_READERS,
+                connect=self._connect,
+                reset=_reset,
+            )
+        except TROUBLE as error:
+            raise as_read(told(error, self._address)) from error
+
+    async def run(self, read: Callable[[Connection], Awaitable[T]]) -> T:
+        """What `read` answers."""
+        try:
+            return await self._run(read)
+        except TimeoutError as error:
+            raise as_read(told(error, self._address)) from error
+        except AWAY:
+            pass
+        except TROUBLE as error:
+            raise as_read(told(error, self._address)) from error
+        try:
+            return await self._run(read)
+        except TROUBLE as error:
+            raise as_read(told(error, self._address)) from error
+
+    async def close(self) -> None:
+        """Waits for the reads under way, then lets go."""
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            await pool.close()
+
+    async def _run(self, read: Callable[[Connection], Awaitable[T]]) -> T:
+        if self._pool is None:
+            raise StoreError("the store is closed")
+        # The server's own limit does not help where the server itself has stopped.
+        async with (
+            asyncio.timeout(READ_DEADLINE_S),
+            self._pool.acquire(timeout=READ_DEADLINE_S) as connection,
+        ):
+            return await read(connection)  # type: ignore[arg-type]  # a proxy of one
+
+    async def _connect(self, *_args: object, **_options: object) -> Connection:
+        settings = {
+            "default_transaction_read_only": "on",
+            "statement_timeout": str(int(READ_DEADLINE_S * 1000)),
+        }
+        return await connect(self._address, "read", settings)
+
+
+async def _reset(connection: Connection) -> None:
+    """Readers use single statements, so there is nothing to reset; checked, for it is cheap."""
+    if connection.is_in_transaction():
+        await connection.reset(timeout=CONNECT_S)

@@ -1,0 +1,117 @@
+"""Reads PostgreSQL's tables; every read first sees to it that they have caught up."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from rota.core.model import Execution, ExecutionId, JobId, JobRecord, KeyRecord
+from rota.store import rows
+from rota.store.journal import decode_record
+from rota.store.postgres_connect import Connection
+from rota.store.postgres_folder import PostgresFolder
+from rota.store.postgres_pool import ReaderPool
+from rota.store.postgres_queries import execution_page, job_page
+from rota.store.protocol import (
+    Change,
+    Direction,
+    Edge,
+    ExecutionQuery,
+    JobQuery,
+    Seq,
+)
+
+T = TypeVar("T")
+
+_LAG = "SELECT folded_seq, (SELECT max(seq) FROM rota.journal) FROM rota.meta"
+_OF_BOTH = """
+SELECT {columns} FROM rota.{kind}_live WHERE id = ANY ($1)
+UNION ALL SELECT {columns} FROM rota.{kind}_done WHERE id = ANY ($1)
+"""
+
+
+class PostgresCatalog:
+    """The readers' side of the store, the same on leader and followers."""
+
+    def __init__(self, readers: ReaderPool, folder: PostgresFolder) -> None:
+        self._readers = readers
+        self._folder = folder
+
+    async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
+        """Those that exist."""
+        sql = _OF_BOTH.format(columns="id, life, spec", kind="jobs")
+        found = await self._read(lambda c: c.fetch(sql, job_ids))
+        return [rows.job(tuple(row)) for row in found]
+
+    async def find_jobs(self, query: JobQuery) -> list[JobRecord]:
+        """A page, newest first."""
+        page = job_page(query)
+        found = await self._read(lambda c: c.fetch(page.sql, *page.args))
+        return [rows.job(tuple(row)) for row in found]
+
+    async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
+        """Those that exist."""
+        sql = _OF_BOTH.format(columns="body", kind="executions")
+        found = await self._read(lambda c: c.fetch(sql, execution_ids))
+        return [rows.execution(tuple(row)) for row in found]
+
+    async def find_executions(self, query: ExecutionQuery) -> list[Execution]:
+        """A page, newest first."""
+        page = execution_page(query)
+        found = await self._read(lambda c: c.fetch(page.sql, *page.args))
+        return [rows.execution((row[1],)) for row in found]
+
+    async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
+        """All dependencies that lead into or out of these jobs."""
+        if direction is Direction.UPSTREAM:
+            sql = _OF_BOTH.format(columns="id, spec", kind="jobs")
+            found = await self._read(lambda c: c.fetch(sql, job_ids))
+            return [
+                edge for id_, data in found for edge in rows.edges_upstream(id_, rows.spec(data))
+            ]
+        found = await self._read(
+            lambda c: c.fetch(
+                "SELECT parent, child, condition FROM rota.edges WHERE parent = ANY ($1)", job_ids
+            )
+        )
+        return [rows.edge(tuple(row)) for row in found]
+
+    async def key(self, key: str) -> KeyRecord | None:
+        """What was answered to an idempotency key."""
+        found = await self._read(
+            lambda c: c.fetchrow(
+                "SELECT key, fingerprint, receipt, at FROM rota.keys WHERE key = $1", key
+            )
+        )
+        return rows.key(tuple(found)) if found else None
+
+    async def changes_after(self, seq: Seq, limit: int) -> list[Change]:
+        """All changes of the next at most `limit` journal records after `seq`."""
+        found = await self._readers.run(
+            lambda c: c.fetch(
+                "SELECT seq, at, body FROM rota.journal WHERE seq > $1 ORDER BY seq LIMIT $2",
+                seq,
+                limit,
+            )
+        )
+        return [
+            Change(place, index, at, write)
+            for place, at, body in found
+            for index, write in enumerate(decode_record(body))
+        ]
+
+    async def head(self) -> tuple[Seq, Seq]:
+        """The oldest and the newest journal position kept."""
+        found = await self._readers.run(
+            lambda c: c.fetchrow("SELECT min(seq), max(seq) FROM rota.journal")
+        )
+        assert found is not None
+        return Seq(found[0] or 0), Seq(found[1] or 0)
+
+    async def _read(self, read: Callable[[Connection], Awaitable[T]]) -> T:
+        lag = await self._readers.run(lambda c: c.fetchrow(_LAG))
+        assert lag is not None
+        folded, newest = lag
+        if newest is not None and newest > folded:
+            await self._folder.reached(newest)
+        return await self._readers.run(read)

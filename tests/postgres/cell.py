@@ -1,0 +1,61 @@
+"""One database of a test, and the stores that servers would open on it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+
+from rota.store.limits import LOG_BYTES_PER_EXECUTION
+from rota.store.postgres import PostgresStore, open_postgres
+from tests.postgres.server import PostgresServer, shared_server
+
+EMPTY = """
+DELETE FROM rota.journal; DELETE FROM rota.totals; DELETE FROM rota.jobs_live;
+DELETE FROM rota.jobs_done; DELETE FROM rota.labels; DELETE FROM rota.edges;
+DELETE FROM rota.executions_live; DELETE FROM rota.executions_done; DELETE FROM rota.workers;
+DELETE FROM rota.queues; DELETE FROM rota.keys; DELETE FROM rota.leftovers;
+DELETE FROM rota.inbox; DELETE FROM rota.logs; DELETE FROM rota.log_pieces;
+DELETE FROM rota.artifacts; DELETE FROM rota.artifact_pieces;
+UPDATE rota.leader SET holder = '', epoch = 0, nonce = 0, address = '';
+UPDATE rota.meta SET folded_seq = 0, order_next = 0, submitted = 0;
+"""
+"""Makes a store as new, without the cost of a new one."""
+
+
+class Cell:
+    """A database of its own on the tests' PostgreSQL."""
+
+    def __init__(self, server: PostgresServer | None = None) -> None:
+        self.server = server or shared_server()
+        self.database = self.server.new_database()
+        self.dsn = self.server.dsn(self.database)
+
+    @asynccontextmanager
+    async def opened(
+        self, *, options: str = "", log_bytes_max: int = LOG_BYTES_PER_EXECUTION
+    ) -> AsyncIterator[PostgresStore]:
+        """A store as a server has it; several may be open at once."""
+        store = await open_postgres(self.dsn + options, log_bytes_max=log_bytes_max)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+        """A connection beside the stores: an administrator's, or an application's."""
+        connection = await asyncpg.connect(self.dsn)
+        try:
+            yield connection
+        finally:
+            await connection.close(timeout=5)
+
+    async def run(self, sql: str) -> None:
+        async with self.connected() as connection:
+            await connection.execute(sql)
+
+    async def ask(self, sql: str, *args: object) -> object:
+        async with self.connected() as connection:
+            return await connection.fetchval(sql, *args)

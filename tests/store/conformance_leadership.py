@@ -1,0 +1,107 @@
+"""The store's definition, third part: who leads, what followers read, what waits for a leader."""
+
+from __future__ import annotations
+
+import pytest
+
+from rota.store.protocol import Epoch, FencedError, Seq
+from tests.store.conformance import StoreMaker, leading, put, run_of
+
+
+class LeadershipConformance:
+    """Who leads, what followers read, and what waits for a leader."""
+
+    async def test_nobody_leads_an_empty_store(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            assert await store.ledger.observe() is None
+
+    async def test_a_claim_is_seen_with_its_address(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            epoch = await store.ledger.claim("a", None, "http://a")
+            row = await store.ledger.observe()
+        assert row is not None
+        assert (row.holder, row.epoch, row.address) == ("a", epoch, "http://a")
+
+    async def test_of_two_who_saw_the_same_row_one_leads(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            await store.ledger.claim("old")
+            seen = await store.ledger.observe()
+            new = await store.ledger.claim("b", seen)
+            with pytest.raises(FencedError):
+                await store.ledger.claim("c", seen)
+            row = await store.ledger.observe()
+        assert row is not None
+        assert (row.holder, row.epoch) == ("b", new)
+
+    async def test_a_leader_that_renews_cannot_be_replaced_by_who_saw_it_before(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            epoch = await store.ledger.claim("a")
+            seen = await store.ledger.observe()
+            assert await store.ledger.renew(epoch)
+            assert await store.ledger.observe() != seen
+            with pytest.raises(FencedError):
+                await store.ledger.claim("b", seen)
+
+    async def test_a_deposed_leader_cannot_renew_nor_resign_for_the_new_one(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            old = await store.ledger.claim("a")
+            await store.ledger.claim("b")
+            assert not await store.ledger.renew(old)
+            await store.ledger.resign(old)
+            row = await store.ledger.observe()
+        assert row is not None
+        assert row.holder == "b"
+
+    async def test_who_resigned_holds_nothing_and_its_epoch_is_not_used_again(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            epoch = await store.ledger.claim("a", None, "http://a")
+            await store.ledger.resign(epoch)
+            row = await store.ledger.observe()
+            assert row is not None
+            assert (row.holder, row.address) == ("", "")
+            assert not await store.ledger.renew(epoch)
+            assert await store.ledger.claim("b", row) > epoch
+
+    async def test_a_follower_reads_the_journal_from_any_place(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            for number in range(1, 5):
+                await leader.append(put(number), run_of(number), at=number)
+            records = await store.ledger.records_after(Seq(1), 2)
+        assert [(r.seq, r.epoch, r.at) for r in records] == [
+            (2, leader.epoch, 2),
+            (3, leader.epoch, 3),
+        ]
+        assert list(records[0].writes) == [put(2), run_of(2)]
+
+    async def test_the_inbox_keeps_the_order_until_it_is_dropped(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            ids = [await store.ledger.put_inbox(body) for body in (b"a", b"b", b"c")]
+            assert ids == sorted(ids)
+            taken = await store.ledger.take_inbox(2)
+            assert [(entry.id, entry.body) for entry in taken] == [(ids[0], b"a"), (ids[1], b"b")]
+            assert await store.ledger.take_inbox(2) == taken
+            await store.ledger.drop_inbox(ids[:2])
+            assert [entry.body for entry in await store.ledger.take_inbox(9)] == [b"c"]
+
+    async def test_an_append_consumes_what_it_accepted_and_a_refused_one_nothing(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            first, second = [await store.ledger.put_inbox(body) for body in (b"a", b"b")]
+            await store.ledger.append(leader.epoch, Seq(1), 1, [put(1)], [first])
+            for epoch, seq in ((leader.epoch, Seq(1)), (Epoch(leader.epoch - 1), Seq(2))):
+                with pytest.raises(FencedError):
+                    await store.ledger.append(epoch, seq, 1, [put(2)], [second])
+            assert [entry.id for entry in await store.ledger.take_inbox(9)] == [second]

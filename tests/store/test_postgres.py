@@ -1,0 +1,70 @@
+"""PostgreSQL passes the definition of a store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+
+import pytest
+
+from rota.store.protocol import Store
+from tests.postgres.cell import EMPTY, Cell
+from tests.store.conformance import (
+    FoldConformance,
+    JournalConformance,
+    ReadingConformance,
+    StoreMaker,
+)
+from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
+from tests.store.conformance_leadership import LeadershipConformance
+
+pytestmark = pytest.mark.postgres
+
+
+@cache
+def _shared_cell() -> Cell:
+    return Cell()
+
+
+@pytest.fixture
+async def make_store() -> AsyncIterator[StoreMaker]:
+    """One database for all, one store a test; every example finds it emptied.
+
+    A new database for every test, and new connections for every example, would take most of the
+    time.
+    """
+    cell = _shared_cell()
+    async with cell.opened(log_bytes_max=LOG_CAP) as store, cell.connected() as admin:
+
+        @asynccontextmanager
+        async def postgres_store() -> AsyncIterator[Store]:
+            await admin.execute(EMPTY)
+            await store.ledger.load()  # what it remembers of the journal is no longer true
+            yield store
+
+        yield postgres_store
+
+
+class TestJournal(JournalConformance):
+    pass
+
+
+class TestLeadership(LeadershipConformance):
+    pass
+
+
+class TestFold(FoldConformance):
+    pass
+
+
+class TestReading(ReadingConformance):
+    pass
+
+
+class TestLogs(LogsConformance):
+    pass
+
+
+class TestArtifacts(ArtifactsConformance):
+    pass

@@ -1,0 +1,150 @@
+"""The schema: migrated by one server at a time, and an inbox that applications write by SQL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+
+import asyncpg
+import pytest
+
+from rota.store.migrate import Migration, known_migrations
+from rota.store.postgres import open_postgres
+from rota.store.postgres_connect import parse_address
+from rota.store.postgres_migrate import migrate_postgres
+from rota.store.protocol import InboxKind, JobQuery, SchemaError, Seq, StoreError
+from tests.postgres.cell import Cell
+from tests.store.conformance import leading, put, run_of
+
+pytestmark = pytest.mark.postgres
+
+KNOWN = known_migrations("postgres")
+EXPANDS = Migration(
+    len(KNOWN) + 1,
+    "next.sql",
+    "-- works with programs from: 1\nALTER TABLE rota.jobs_live ADD COLUMN note text;"
+    " ALTER TABLE rota.jobs_done ADD COLUMN note text",
+)
+CONTRACTS = Migration(
+    len(KNOWN) + 2,
+    "after.sql",
+    f"-- works with programs from: {len(KNOWN) + 1}\nDROP TABLE rota.totals",
+)
+
+
+@pytest.fixture
+def cell() -> Cell:
+    return Cell()
+
+
+async def test_servers_that_start_together_migrate_once(cell: Cell) -> None:
+    address = parse_address(cell.dsn)
+    done = await asyncio.gather(*(migrate_postgres(address) for _ in range(4)))
+    assert sorted(done) == [0, 0, 0, len(KNOWN)]
+
+
+async def test_a_step_that_fails_leaves_everything_as_it_was(cell: Cell) -> None:
+    broken = Migration(
+        2, "broken.sql", "-- works with programs from: 1\nCREATE TABLE rota.journal ()"
+    )
+    with pytest.raises(StoreError, match="already exists"):
+        await migrate_postgres(parse_address(cell.dsn), [KNOWN[0], broken])
+    assert await cell.ask("SELECT to_regclass('rota.journal') IS NULL")
+    assert await migrate_postgres(parse_address(cell.dsn)) == len(KNOWN)
+
+
+async def test_this_program_works_on_the_next_schema_while_servers_are_replaced(
+    cell: Cell,
+) -> None:
+    await migrate_postgres(parse_address(cell.dsn), [*KNOWN, EXPANDS])
+    async with cell.opened() as store:
+        leader = await leading(store)
+        await leader.append(put(1), run_of(1), put(2))
+        assert len(await store.catalog.find_jobs(JobQuery())) == 2
+
+
+async def test_a_schema_that_shuts_this_program_out_is_refused(cell: Cell) -> None:
+    await migrate_postgres(parse_address(cell.dsn), [*KNOWN, EXPANDS, CONTRACTS])
+    with pytest.raises(SchemaError, match=f"schema {CONTRACTS.number}"):
+        await open_postgres(cell.dsn)
+
+
+async def test_a_step_that_was_edited_after_its_release_is_noticed(cell: Cell) -> None:
+    await migrate_postgres(parse_address(cell.dsn))
+    edited = Migration(1, KNOWN[0].name, KNOWN[0].sql + " ")
+    with pytest.raises(SchemaError, match=KNOWN[0].name):
+        await migrate_postgres(parse_address(cell.dsn), [edited, *KNOWN[1:]])
+
+
+@pytest.mark.parametrize("dsn", ["mysql://x", "postgresql://x/y?rota_fast=1"])
+async def test_an_address_that_is_none_is_refused(dsn: str) -> None:
+    with pytest.raises(StoreError):
+        parse_address(dsn)
+
+
+async def test_all_works_without_named_statements_as_behind_pgbouncer(cell: Cell) -> None:
+    async with cell.opened(options="?rota_pgbouncer=1") as store:
+        leader = await leading(store)
+        await leader.append(put(1, labels=(("a", "b"),)), run_of(1))
+        await leader.append(put(2))
+        assert len((await store.ledger.load()).jobs) == 2
+        assert len(await store.catalog.find_jobs(JobQuery(labels=(("a", "b"),)))) == 1
+        await store.logs.append(run_of(1).execution.id, 0, b"text")
+        named = "SELECT count(*) FROM pg_prepared_statements"
+        assert await store._readers.run(lambda c: c.fetchval(named)) == 0
+        assert await store.ledger._appends.read(lambda c: c.fetchval(named)) == 0
+        folding = store._folder._line.read(lambda c: c.fetchval(named))
+        assert await store._folder._in_thread(folding) == 0
+
+
+async def test_a_job_submitted_by_sql_exists_if_and_only_if_its_transaction_commits(
+    cell: Cell,
+) -> None:
+    submit = "SELECT rota.submit($1::jsonb)"
+    async with cell.opened() as store, cell.connected() as application:
+        kept = await application.fetchval(submit, json.dumps({"name": "kept"}))
+        rolled_back = application.transaction()
+        await rolled_back.start()
+        await application.fetchval(submit, json.dumps({"name": "gone"}))
+        assert len(await store.ledger.take_inbox(9)) == 1
+        await rolled_back.rollback()
+        (entry,) = await store.ledger.take_inbox(9)
+        assert entry.kind is InboxKind.SPEC
+        assert json.loads(entry.body) == {"job_id": str(kept), "spec": {"name": "kept"}}
+        leader = await leading(store)
+        await store.ledger.append(leader.epoch, Seq(1), 1, [put(1)], [entry.id])
+        assert await store.ledger.take_inbox(9) == []
+
+
+async def test_an_entry_that_commits_after_a_later_one_is_not_missed(cell: Cell) -> None:
+    submit = "SELECT rota.submit('{}')"
+    async with cell.opened() as store, cell.connected() as slow, cell.connected() as quick:
+        async with slow.transaction():
+            await slow.execute(submit)
+            await quick.execute(submit)
+            (second,) = await store.ledger.take_inbox(9)
+            await store.ledger.drop_inbox([second.id])
+        (first,) = await store.ledger.take_inbox(9)
+        assert first.id < second.id
+
+
+async def test_an_id_made_by_sql_is_a_uuid_of_version_seven_and_of_now(cell: Cell) -> None:
+    async with cell.opened(), cell.connected() as connection:
+        before = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp()) * 1000")
+        made = [await connection.fetchval("SELECT rota.new_id()") for _ in range(50)]
+        after = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp()) * 1000")
+    ids = [uuid.UUID(str(one)) for one in made]
+    assert {(one.version, one.variant) for one in ids} == {(7, uuid.RFC_4122)}
+    assert all(int(before) <= one.int >> 80 <= int(after) + 1 for one in ids)
+    assert len(set(ids)) == 50
+
+
+async def test_sql_submits_objects_only_and_not_for_everybody(cell: Cell) -> None:
+    async with cell.opened(), cell.connected() as application:
+        with pytest.raises(asyncpg.InvalidParameterValueError, match="JSON object"):
+            await application.execute("SELECT rota.submit('[1]')")
+        await application.execute("DROP ROLE IF EXISTS stranger; CREATE ROLE stranger")
+        await application.execute("SET ROLE stranger")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await application.execute("SELECT rota.submit('{}')")
