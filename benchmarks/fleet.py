@@ -22,6 +22,8 @@ from rota.core.outcome import Answer, Outcome
 from rota.core.scheduler import Scheduler
 
 START = 1_790_000_000_000
+HOUR_MS = 3_600_000
+"""Leases longer than the run: nobody renews them here, and none may be lost."""
 SHAPES = [Resources(cpu_milli=1000 * (1 + i % 4), memory=(1 + i // 4) << 28) for i in range(32)]
 PRIORITIES = 5
 SUBMIT_MAX = 10_000
@@ -32,7 +34,7 @@ class Fleet:
     """32 shapes of job in 5 priorities, on workers of 8 cpus and 16 GiB."""
 
     def __init__(self, workers: int, waiting: int) -> None:
-        self.scheduler = Scheduler(Timing(), START)
+        self.scheduler = Scheduler(Timing(lease_ttl_ms=HOUR_MS), START)
         self.now = START
         self._jobs = 0
         self._polls = 0

@@ -106,7 +106,7 @@ def poll(t: Tables, event: Poll, now: Instant) -> PollOpened:
     lost = _take_reports(t, event.completed, now)
     lost.extend(_renew(t, cell, event.executions, now))
     cell.poll = OpenPoll(event.poll_id, event.until, event.max_orders, [], lost)
-    t.timers.set(event.until, Alarm.POLL, event.worker_id)
+    t.opened_now[event.worker_id] = None
     _deliver_owed(t, cell, event.executions, now)
     if lost or event.completed or event.until <= now or _has_news(t, cell):
         t.answer_now[event.worker_id] = None

@@ -7,6 +7,7 @@ from rota.core.executions import claim, lease_until
 from rota.core.model import ExecutionId, Instant
 from rota.core.outcome import Answer, Order
 from rota.core.tables import Tables
+from rota.core.timers import Alarm
 
 
 def dispatch(t: Tables, now: Instant) -> None:
@@ -59,6 +60,12 @@ def answer_polls(t: Tables, now: Instant) -> None:
         )
         close_poll(t, worker)
     t.answer_now.clear()
+    for worker_id in t.opened_now:
+        # Most polls of a busy fleet are answered in the turn they come in: those need no timer.
+        opened = t.fleet.workers.get(worker_id)
+        if opened is not None and opened.poll is not None:
+            t.timers.set(opened.poll.until, Alarm.POLL, worker_id)
+    t.opened_now.clear()
 
 
 def stops_for(t: Tables, worker: WorkerCell) -> tuple[ExecutionId, ...]:

@@ -6,15 +6,16 @@ from hashlib import blake2b
 
 from rota.core.model import ExecutionId, Instant, JobId
 
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+"""A UUID's variant takes two bits of one digit."""
+
 
 def execution_id(job_id: JobId, fence: int, now: Instant) -> ExecutionId:
     """A UUIDv7 of the time and a hash of whose execution it is."""
-    dice = int.from_bytes(blake2b(f"{job_id}/{fence}".encode(), digest_size=10).digest(), "big")
-    value = (now & 0xFFFF_FFFF_FFFF) << 80 | dice
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    text = f"{value:032x}"
-    return ExecutionId(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
+    dice = blake2b(f"{job_id}/{fence}".encode(), digest_size=10).hexdigest()
+    time = f"{now & 0xFFFF_FFFF_FFFF:012x}"
+    variant = _VARIANT[dice[3]]
+    return ExecutionId(f"{time[:8]}-{time[8:]}-7{dice[:3]}-{variant}{dice[4:7]}-{dice[7:19]}")
 
 
 def fraction(*parts: str | int) -> float:

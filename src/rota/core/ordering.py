@@ -113,15 +113,19 @@ class Lines:
     def first(self, mask: int) -> JobClass | None:
         """The class among `mask` whose head goes first: queue's priority, job's, arrival."""
         mask &= self.ready
-        best: JobClass | None = None
-        best_key: tuple[int, LineKey] | None = None
+        if not mask:
+            return None
+        classes = self.classes
+        best = classes[mask.bit_length() - 1]
+        best_head, best_priority = best.first or self.head(best), best.queue.queue.priority
+        mask ^= best.bit
         while mask:
             bit = mask & -mask
             mask ^= bit
-            job_class = self.classes[bit.bit_length() - 1]
-            key = (-job_class.queue.queue.priority, job_class.first or self.head(job_class))
-            if best_key is None or key < best_key:
-                best, best_key = job_class, key
+            other = classes[bit.bit_length() - 1]
+            head, priority = other.first or self.head(other), other.queue.queue.priority
+            if priority > best_priority or (priority == best_priority and head < best_head):
+                best, best_head, best_priority = other, head, priority
         return best
 
     def of_job(self, cell: JobCell) -> JobClass | None:

@@ -60,6 +60,8 @@ class Tables:
         """Live jobs by queue and state."""
         self.order_next = 1
         self.draft = Draft()
+        self.opened_now: dict[WorkerId, None] = {}
+        """Workers that opened a poll in this turn."""
         self.answer_now: dict[WorkerId, None] = {}
         """Workers whose open poll is answered at the end of this turn."""
         self._ready = FRESH
@@ -133,9 +135,11 @@ class Tables:
 
     def set_life(self, cell: JobCell, life: Life) -> None:
         """The job is where `life` says. Whoever calls has asked the lifecycle before."""
-        if life.state is not cell.life.state:
-            self._count(cell, cell.life.state, -1)
-            self._count(cell, life.state, 1)
+        before, after = cell.life.state, life.state
+        if after is not before:
+            depth = self.depth[cell.spec.terms.queue]
+            depth[before] -= 1
+            depth[after] = depth.get(after, 0) + 1
         cell.life = life
         self.draft.moved[cell.id] = cell
 
