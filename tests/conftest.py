@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 # Shared cores stall for seconds; how long an example takes says nothing about the code.
+# A change is judged by the same examples each time; whoever runs the tests by hand looks for new ones.
 settings.register_profile(
-    "rota", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "rota",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    derandomize="CI" in os.environ,
 )
 settings.load_profile("rota")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
+from rota.core.errors import StaleRecall
 from rota.core.inputs import Drain, Leave, Tick
 from rota.core.lifecycle import EXECUTION_FINAL
 from rota.core.model import JobId, RateLimit, Semantics, WorkerId
@@ -122,7 +124,8 @@ class Together:
         """Other terms for a job that waits."""
         run_in = asked.pop("run_in", None)
         run_at = None if run_in is None else self.world.now + 1 + run_in
-        self.world.update(
+        changed = partial(
+            self.world.update,
             job.id,
             after=job.after,
             run_at=run_at,
@@ -131,6 +134,8 @@ class Together:
             semantics=SEMANTICS[job.once],
             **asked,
         )
+        if not self.reached(changed):
+            return
 
         def act() -> None:
             if run_at != job.run_at:
@@ -142,8 +147,17 @@ class Together:
         self.both(act)
 
     def cancel(self, job: Job) -> None:
-        self.world.cancel(job.id)
-        self.both(lambda: self.model.cancel(job))
+        if self.reached(lambda: self.world.cancel(job.id)):
+            self.both(lambda: self.model.cancel(job))
+
+    def reached(self, ask: Callable[[], object]) -> bool:
+        """Asks; False if the job ended in the very turn that would have touched it."""
+        try:
+            ask()
+        except StaleRecall:
+            self.both(lambda: None)
+            return False
+        return True
 
     def retry(self, job: Job) -> None:
         self.world.retry(job.id)
