@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Shared cores stall for seconds; how long an example takes says nothing about the code.
-# A change is judged by the same examples each time; whoever runs the tests by hand looks for new ones.
+# A change is judged by the same examples each time; whoever tests by hand looks for new ones.
 settings.register_profile(
     "rota",
     deadline=None,
