@@ -62,7 +62,7 @@ def test_a_text_that_breaks_a_rule_is_found(rule: Rule, bad: str) -> None:
         (rules.vague_classes, "class Scheduler: ..."),
         (rules.mocks, "import pytest"),
         (rules.unfinished, "a todolist of methods"),
-        (rules.machine_paths, "f'{data}/work/{name}' and GET /workers"),
+        (rules.machine_paths, "f'{data}/" + "work/{name}' and GET /workers"),
         (rules.unreasoned_limits, "JOBS_MAX = 10\n'''A page of them.'''\n_x = 1"),
     ],
 )
