@@ -8,6 +8,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq
 PYTEST := $(BIN)/python -m pytest
 ARGS   ?=
 JOBS   ?= 2
+# What a storm leaves behind is in .chaos until the next one: logs, the journal, a merged timeline.
+STORM  := $(PYTEST) -rP --basetemp=.chaos
 
 # What the everyday suite leaves out has a door of its own below. PostgreSQL comes with the test tools.
 EVERYDAY := not slow and not chaos and not fuzz and not browser
@@ -18,7 +20,7 @@ QUICK    := $(EVERYDAY) and not process and not sim and not postgres
 
 .PHONY: help
 help: ## List the doors
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 ## -- Set up ------------------------------------------------------------------------------------
 
@@ -66,6 +68,10 @@ $(VENV)/.fuzz: pyproject.toml | $(VENV)/.pip $(VENV)/.product
 run: install ## Start a server, its page and a worker here (ARGS="--port 7071")
 	@$(BIN)/rota up $(ARGS)
 
+.PHONY: cluster
+cluster: $(VENV)/.product $(VENV)/.test ## Start PostgreSQL, three servers, workers and a balancer here, to break
+	@$(BIN)/python -m tools.cluster
+
 ## -- Doubt -------------------------------------------------------------------------------------
 
 .PHONY: format
@@ -91,8 +97,19 @@ test: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## The everyday suite; instal
 	$(PYTEST) -q -n $(JOBS) -m "$(EVERYDAY)" $(ARGS)
 
 .PHONY: chaos
-chaos: $(VENV)/.product $(VENV)/.test ## Kill real servers and workers and look at what is left
-	$(PYTEST) -m chaos $(ARGS)
+chaos: $(VENV)/.product $(VENV)/.test ## Kill, freeze and cut real processes, and look at what is left
+	$(STORM) -m "chaos and not ha" $(ARGS)
+
+.PHONY: chaos-short
+chaos-short: $(VENV)/.product $(VENV)/.test ## A minute of it on a cluster
+	$(STORM) -m "chaos and not ha" -k short $(ARGS)
+
+.PHONY: chaos-ha
+chaos-ha: $(VENV)/.product $(VENV)/.test $(VENV)-ha/python.txt ## A database that fails over: Patroni and etcd
+	$(STORM) -m ha $(ARGS)
+
+$(VENV)-ha/python.txt: tools/install_ha.py | $(VENV)/.pip
+	@$(BIN)/python tools/install_ha.py $(VENV)-ha
 
 .PHONY: fuzz
 fuzz: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Throw generated requests at the API, by its OpenAPI document
@@ -103,7 +120,7 @@ bench: install ## Measure this machine
 	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: ci
-ci: check test chaos ## All that a change must pass
+ci: check test chaos-short ## All that a change must pass
 	@echo "All passed."
 
 ## -- Keep --------------------------------------------------------------------------------------
@@ -114,5 +131,5 @@ docs: install ## Write the generated documents again
 
 .PHONY: clean
 clean: ## Remove .venv and every cache; data in .rota stays
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
+	rm -rf $(VENV) $(VENV)-ha .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .chaos dist build
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

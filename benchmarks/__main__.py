@@ -1,4 +1,4 @@
-"""Measures Rota on this machine: `python -m benchmarks [names…] [--quick]`."""
+"""Measures Rota on this machine: `python -m benchmarks [names…] [--quick] [--store postgres]`."""
 
 from __future__ import annotations
 
@@ -48,12 +48,15 @@ def _asked() -> tuple[list[str], Scale]:
     known = ", ".join(MEASUREMENTS)
     parser.add_argument("names", nargs="*", help=f"some of: {known}; else all but peers")
     parser.add_argument("--quick", action="store_true", help="small: does everything still run?")
+    parser.add_argument(
+        "--store", choices=("sqlite", "postgres"), default="sqlite", help="what servers keep it in"
+    )
     given = parser.parse_args()
     for name in given.names:
         if name not in MEASUREMENTS:
             parser.error(f"there is no measurement {name!r}: the names are {known}")
     usual = [name for name in MEASUREMENTS if name not in ONLY_WHEN_NAMED]
-    return given.names or usual, Scale(given.quick)
+    return given.names or usual, Scale(given.quick, given.store)
 
 
 def _print_header(place: Path) -> None:

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from benchmarks.backing import Backing
+
 START_S_MAX = 300
 STOP_S_MAX = 60
 MANY_CPUS = ("--cpu", "1000")
@@ -34,8 +36,11 @@ def workplace() -> Iterator[Path]:
 class Cell:
     """One server process on one data directory, and its workers."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, store: str = "sqlite") -> None:
         self.data = data
+        self._backing: Backing | None = None
+        if store == "postgres":
+            self._backing = Backing(data.parent)
         self.ready_s = 0.0
         """How long the last start took, from the process's start to its first line."""
         self.host = "127.0.0.1"
@@ -54,6 +59,8 @@ class Cell:
         at: TracebackType | None,
     ) -> None:
         self.stop()
+        if self._backing is not None:
+            self._backing.remove()
 
     @property
     def token(self) -> str:
@@ -74,16 +81,21 @@ class Cell:
     def start(self) -> None:
         """Returns when the server has said where it listens."""
         self.data.mkdir(parents=True, exist_ok=True)
+        where = ["--data", str(self.data)]
+        if self._backing is not None:
+            where += ["--store", self._backing.dsn]
+            if not (self.data / "token").exists():
+                (self.data / "token").write_text(self._backing.new_token(), "utf-8")
         began = time.perf_counter()
-        self._server = self._spawn("server", "--port", "0", "--data", str(self.data))
+        self._server = self._spawn("server", "--port", "0", *where)
         assert self._server.stdout is not None
         line = self._server.stdout.readline()
         self.ready_s = time.perf_counter() - began
-        where = urlsplit(line.split()[-1]) if " at http" in line else None
-        if where is None or where.port is None:
+        url = urlsplit(line.split()[-1]) if " at http" in line else None
+        if url is None or url.port is None:
             said = (self.data / "said").read_text("utf-8")
             raise RuntimeError(f"the server did not start: {line}{said}")
-        self.port = where.port
+        self.port = url.port
 
     def hire(self, *options: str) -> None:
         """One more worker process."""

@@ -25,7 +25,7 @@ STATES = (None, NOWHERE, LOGGED)
 
 def measure(scale: Scale) -> Iterator[Row]:
     """Rates in the three states, and their ratios."""
-    with workplace() as place, Cell(place / "flood") as cell:
+    with workplace() as place, Cell(place / "flood", scale.store) as cell:
         cell.hire(*MANY_CPUS, "--queue", "default")
         cell.hire("--cpu", str(AT_ONCE), "--queue", QUEUE)
         total = scale.of(20_000, 3_000)

@@ -1,8 +1,8 @@
 """What each part takes by itself, in the same run: the floor under the other figures.
 
 The same whole lives in batches of 1,000 as in living.py: decided by the scheduler alone; their
-journal records inserted by SQLite alone; the same records appended and folded by our store alone.
-And how often the disk can be told to keep something for good.
+journal records inserted by the database alone; the same records appended and folded by our store
+alone. And how often the disk can be told to keep something for good.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import asyncio
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
+import asyncpg
 
+from benchmarks.backing import Backing
 from benchmarks.cell import workplace
 from benchmarks.fleet import START, completion
 from benchmarks.table import Row, Scale
@@ -32,6 +35,7 @@ from rota.core.model import (
 from rota.core.outcome import AnyWrite
 from rota.core.scheduler import Scheduler
 from rota.store.journal import encode_record
+from rota.store.postgres import open_postgres
 from rota.store.protocol import Seq
 from rota.store.sqlite import open_sqlite
 
@@ -53,15 +57,33 @@ def measure(scale: Scale) -> Iterator[Row]:
         bodies = [encode_record(writes) for writes in turns]
         with workplace() as place:
             synced.append(sync_rate(place, scale.of(1_000, 100)))
-            inserted.append(lives / insert_seconds(place, bodies))
-            stored.append(lives / asyncio.run(store_seconds(place, turns)))
+            with _database(place, scale) as dsn:
+                if dsn is None:
+                    inserted.append(lives / insert_seconds(place, bodies))
+                else:
+                    inserted.append(lives / asyncio.run(insert_seconds_postgres(dsn, bodies)))
+                stored.append(lives / asyncio.run(store_seconds(place, dsn, turns)))
     size = sum(len(body) for body in bodies) / lives
     note = f"{size:.0f} bytes of journal a life"
     alone = "alone, whole lives in batches of 1,000"
     yield Row("floor", f"write of {SYNC_BYTES:,} bytes and fdatasync", synced, "1/s")
-    yield Row("floor", f"SQLite {alone}: journal inserts", inserted, "jobs/s", note)
+    database = scale.store.replace("sqlite", "SQLite").replace("postgres", "PostgreSQL")
+    yield Row("floor", f"{database} {alone}: journal inserts", inserted, "jobs/s", note)
     yield Row("floor", f"store {alone}: append and fold", stored, "jobs/s")
     yield Row("floor", f"scheduler {alone}", decided, "jobs/s")
+
+
+@contextmanager
+def _database(place: Path, scale: Scale) -> Iterator[str | None]:
+    """The address of a PostgreSQL, if that is what is measured."""
+    if scale.store == "sqlite":
+        yield None
+        return
+    backing = Backing(place)
+    try:
+        yield backing.dsn
+    finally:
+        backing.remove()
 
 
 def whole_lives(total: int) -> list[list[AnyWrite]]:
@@ -130,9 +152,21 @@ def insert_seconds(place: Path, bodies: Sequence[bytes]) -> float:
     return took
 
 
-async def store_seconds(place: Path, turns: Sequence[Sequence[AnyWrite]]) -> float:
+async def insert_seconds_postgres(dsn: str, bodies: Sequence[bytes]) -> float:
+    """The same by PostgreSQL."""
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("CREATE TABLE raw (seq bigint PRIMARY KEY, body bytea NOT NULL)")
+    began = time.perf_counter()
+    for seq, body in enumerate(bodies):
+        await connection.execute("INSERT INTO raw VALUES ($1, $2)", seq, body)
+    took = time.perf_counter() - began
+    await connection.close()
+    return took
+
+
+async def store_seconds(place: Path, dsn: str | None, turns: Sequence[Sequence[AnyWrite]]) -> float:
     """Encoded, appended and folded into the tables, as the server does it."""
-    store = open_sqlite(place / "data")
+    store = open_sqlite(place / "data") if dsn is None else await open_postgres(dsn)
     try:
         epoch = await store.ledger.claim("bench")
         began = time.perf_counter()

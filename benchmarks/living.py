@@ -30,13 +30,13 @@ AIM = "aim: 5,000"
 def measure(scale: Scale) -> Iterator[Row]:
     """Together in batches and by single calls, draining a backlog, and with a plain worker."""
     with workplace() as place:
-        with Cell(place / "wide") as cell:
+        with Cell(place / "wide", scale.store) as cell:
             cell.hire(*MANY_CPUS)
             total = scale.of(30_000, 4_000)
             batched = run(_together(cell, (4, total, BATCH), scale))
             drained = run(_draining(cell, total, scale))
             single = run(_together(cell, (64, scale.of(10_000, 2_000), 1), scale))
-        with Cell(place / "plain") as cell:
+        with Cell(place / "plain", scale.store) as cell:
             cell.hire("--cpu", "2")
             plain = run(_together(cell, (4, scale.of(4_000, 1_000), BATCH), scale))
     yield Row("whole life", f"{TOGETHER}, batches of {BATCH:,}", batched, "jobs/s", AIM)

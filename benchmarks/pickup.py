@@ -27,7 +27,7 @@ FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 def measure(scale: Scale) -> Iterator[Row]:
     """Percentiles over some hundreds of jobs, one after the other."""
     tries = scale.of(300, 40)
-    with workplace() as place, Cell(place / "data") as cell:
+    with workplace() as place, Cell(place / "data", scale.store) as cell:
         cell.hire()
         pickups, answers = run(_pickups(cell, tries))
     bare = [_bare_start() for _ in range(tries)]

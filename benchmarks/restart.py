@@ -20,7 +20,7 @@ def measure(scale: Scale) -> Iterator[Row]:
     """Empty, after an orderly stop, and after a kill in the middle of writing."""
     waiting = scale.of(1_000_000, 20_000)
     with workplace() as place:
-        cell = Cell(place / "data")
+        cell = Cell(place / "data", scale.store)
         empty = [_ready(cell) for _ in range(scale.repeats)]
         empty_rss = cell.rss
         filling = run(_fill(cell, waiting))

@@ -15,7 +15,7 @@ BATCH_CONNECTIONS = 4
 
 def measure(scale: Scale) -> Iterator[Row]:
     """Single calls from many connections, and batches from a few."""
-    with workplace() as place, Cell(place / "data") as cell:
+    with workplace() as place, Cell(place / "data", scale.store) as cell:
         singles = run(_rates(cell, (CONNECTIONS, scale.of(10_000, 2_000), 1), scale))
         batches = run(_rates(cell, (BATCH_CONNECTIONS, scale.of(60_000, 8_000), BATCH), scale))
         one = run(_rates(cell, (1, scale.of(1_000, 200), 1), scale))

@@ -17,6 +17,8 @@ class Scale:
     """How much is measured: all of it, or just enough to see that everything still runs."""
 
     quick: bool = False
+    store: str = "sqlite"
+    """What the servers keep everything in: `sqlite` or `postgres`."""
 
     def of(self, full: T, quick: T) -> T:
         """One of the two."""

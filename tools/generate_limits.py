@@ -19,6 +19,7 @@ ROOMS: Mapping[str, str] = {
     "core": "The scheduler",
     "engine": "The loop",
     "store": "SQLite, logs and files",
+    "gateway": "A gateway in front of cells",
 }
 """Those that users meet first come first."""
 

@@ -13,16 +13,30 @@ import httpx2
 from starlette.applications import Starlette
 
 from rota.api.app import Parts, create_app
-from rota.api.auth import Access, digest
+from rota.api.auth import Access
+from rota.api.roster import Roster, digest
+from rota.api.throttle import Throttle
+from rota.api.trail import AuditTrail
 from rota.core.inputs import Timing
+from rota.engine.assurance import Assurance
 from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
+from rota.engine.seat import Member
+from rota.store.access import Role, Token
 from rota.store.memory import MemoryStore
 
 TOKEN = "a-token-for-tests"
 HOST = "127.0.0.1:7070"
 NOOP = {"kind": "noop"}
+ADMIN = Token(
+    id="019a85bf-0000-7000-8000-000000000001",
+    name="tests",
+    digest=digest(TOKEN),
+    role=Role.ADMIN,
+    created_at=1,
+    created_by="tests",
+)
 
 
 class Figures(Counts):
@@ -90,23 +104,28 @@ class House:
 
 @asynccontextmanager
 async def open_house(
-    access: Access | None = None, timing: Timing | None = None
+    timing: Timing | None = None, *, no_auth: bool = False, throttle: Throttle | None = None
 ) -> AsyncIterator[House]:
     """Starts it, and stops it whatever happens."""
     store, clock = MemoryStore(), SystemClock()
     figures = Figures()
-    engine = Engine(store.ledger, clock, timing or Timing(), figures, "node-a")
+    engine = Engine(store, clock, timing or Timing(), figures, Member(node="node-a"))
     await engine.start()
+    roster, audit = Roster(store.access, clock), AuditTrail(store.access, clock)
+    await store.access.add_token(ADMIN)
+    await roster.start()
+    await audit.start()
     parts = Parts(
         brain=engine,
         catalog=store.catalog,
         logs=store.logs,
         artifacts=store.artifacts,
         feed=engine.feed,
-        access=access or Access(token_digests=[digest(TOKEN)]),
+        access=Access(roster=roster, no_auth=no_auth, throttle=throttle or Throttle()),
+        audit=audit,
         figures=figures,
         node="node-a",
-        durability="none",
+        assurance=Assurance(store),
         version="0.0.0",
         started_at=clock.now(),
         disk_free=lambda: 1234,
@@ -121,6 +140,8 @@ async def open_house(
             yield House(app, parts, engine, store, http)
         finally:
             parts.closing.set()
+            await roster.stop()
+            await audit.stop()
             await engine.stop()
             await store.close()
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.api.bodies import read_json
-from rota.api.paging import make_cursor, read_cursor
+from rota.api.paging import read_cursor
 from rota.api.problems import ProblemError
+from rota.wire.cursors import make_cursor
 from rota.wire.limits import BODY_BYTES_MAX
 from tests.api.house import NOOP, House
 

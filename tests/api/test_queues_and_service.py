@@ -113,7 +113,8 @@ async def test_unknown_queues_and_bad_settings_are_refused(house: House) -> None
 async def test_health_needs_no_token_and_readiness_follows_the_engine(house: House) -> None:
     bare = {"headers": {"Authorization": ""}}
     assert await house.ask("GET", "/healthz", expect=200, **bare) == {"status": "ok"}
-    assert await house.ask("GET", "/readyz", expect=200, **bare) == {"status": "ok"}
+    ready = await house.ask("GET", "/readyz", expect=200, **bare)
+    assert ready == {"status": "ok", "role": "leader"}
     await house.engine.stop()
     answer = await house.http.get("/readyz")
     assert answer.status_code == 503
@@ -139,7 +140,7 @@ async def test_stats_and_cluster_show_the_figures(house: House) -> None:
     assert (stats["submitted_total"], stats["workers"]["online"]) == (2, 1)
     assert stats["resources"]["cpu"] == {"capacity": 8, "used": 0}
     cluster = await house.ask("GET", "/cluster", expect=200)
-    assert (cluster["leader"], cluster["durability"]) == ("node-a", "none")
+    assert (cluster["leader"], cluster["durability"]) == ("node-a", "single")
     assert cluster["epoch"] >= 1
 
 

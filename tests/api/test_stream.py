@@ -39,6 +39,17 @@ async def test_a_reader_that_comes_back_misses_nothing_and_sees_nothing_twice(ho
     assert "reset" not in text
 
 
+async def test_a_reader_that_leaves_before_the_first_change_misses_nothing_either(
+    house: House,
+) -> None:
+    await house.submit()
+    async with Tap(house, "/stream") as tap:
+        place = last_id(await tap.read_until("id: "))
+    missed = await house.submit()
+    async with Tap(house, "/stream", {"last-event-id": place}) as tap:
+        assert len(events(await tap.read_until(missed["job_id"]))) >= 1
+
+
 async def test_a_reader_may_come_back_in_the_middle_of_a_record(house: House) -> None:
     async with Tap(house, "/stream") as tap:
         await tap.read_until("retry:")

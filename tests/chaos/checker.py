@@ -2,7 +2,9 @@
 
 The evidence is of three kinds: what clients were answered, what the records say at the end, and the
 witness file, to which jobs and clients append one line at a time. The kernel orders those lines, so
-no clock is needed to say which came first.
+no clock is needed to say which came first. Times in it are of the machine's boot clock, which all
+processes share; they only say how much ran at once, and who was frozen. What the journal itself
+must be is in `replay.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+THAW_S = 1.0
+"""What wakes with a whole machine may act until its guard has run: no software can prevent that."""
 FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 
 
@@ -22,6 +26,17 @@ class Line:
     key: str
     fence: int
     word: str
+    at: float = 0.0
+    worker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """A worker whose every process stood still."""
+
+    worker: str
+    began: float
+    ended: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +59,8 @@ class Record:
     after: Sequence[str] = ()
     """Keys of the jobs whose success it waits for."""
     runs: Sequence[Run] = ()
+    speaks: bool = True
+    """Whether its runs write to the witness file."""
 
 
 @dataclass(slots=True)
@@ -58,6 +75,9 @@ class History:
     """(job id, status), in the order in which somebody looked."""
     lines: list[Line] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
+    freezes: list[Freeze] = field(default_factory=list)
+    slots: dict[str, int] = field(default_factory=dict)
+    """How many jobs each worker has room for."""
 
 
 def broken_promises(history: History) -> list[str]:
@@ -73,9 +93,14 @@ def broken_promises(history: History) -> list[str]:
             for promise in (_fences_grow, _runs_were_leased, _success_was_run, _starts)
             for broken in promise(record, by_key[record.key])
         ),
-        *(broken for key, lines in by_key.items() for broken in _no_overlap(key, lines)),
+        *(
+            broken
+            for key, lines in by_key.items()
+            for broken in _no_overlap(key, lines, history.freezes)
+        ),
         *(broken for key, lines in by_key.items() for broken in _cancelled_stays(key, lines)),
         *_children_wait(history),
+        *_within_slots(history),
     ]
 
 
@@ -150,7 +175,7 @@ def _success_was_run(record: Record, lines: Sequence[Line]) -> Iterator[str]:
         yield f"{record.key} succeeded, yet its runs are {[run.status for run in record.runs]}"
     ended = [line.fence for line in lines if line.word == "end"]
     for fence in succeeded:
-        if fence not in ended:
+        if record.speaks and fence not in ended:
             yield f"{record.key} succeeded under fence {fence} without having ended"
 
 
@@ -162,15 +187,22 @@ def _starts(record: Record, lines: Sequence[Line]) -> Iterator[str]:
         yield f"{record.key} is {record.status}, yet it ran"
 
 
-def _no_overlap(key: str, lines: Sequence[Line]) -> Iterator[str]:
+def _no_overlap(key: str, lines: Sequence[Line], freezes: Sequence[Freeze]) -> Iterator[str]:
     """Once a later run has written, an earlier one is silent for ever."""
     newest = 0
     for line in lines:
         if line.word == "cancelled":
             continue
-        if line.fence < newest:
+        if line.fence < newest and not _thawing(line, freezes):
             yield f"{key}: fence {line.fence} said {line.word!r} after {newest} had begun"
         newest = max(newest, line.fence)
+
+
+def _thawing(line: Line, freezes: Sequence[Freeze]) -> bool:
+    return any(
+        freeze.worker == line.worker and freeze.began <= line.at <= freeze.ended + THAW_S
+        for freeze in freezes
+    )
 
 
 def _cancelled_stays(key: str, lines: Sequence[Line]) -> Iterator[str]:
@@ -195,6 +227,31 @@ def _children_wait(history: History) -> Iterator[str]:
                 done = _success(records, ended, key)
                 if done is None or done > began[child.key]:
                     yield f"{child.key} began before {key} had succeeded"
+
+
+def _within_slots(history: History) -> Iterator[str]:
+    """By the jobs' own account no worker ran more at once than it has room for.
+
+    A run that was killed says no end: it is taken to end with its last word, which is early.
+    """
+    runs: dict[tuple[str, int, str], tuple[float, float]] = {}
+    for line in history.lines:
+        if line.word != "cancelled":
+            run = (line.key, line.fence, line.worker)
+            began, _ = runs.get(run, (line.at, line.at))
+            runs[run] = (began, line.at)
+    moments = [
+        moment
+        for (_, _, worker), (began, ended) in runs.items()
+        for moment in ((began, 1, worker), (ended, -1, worker))
+    ]
+    at_once: defaultdict[str, int] = defaultdict(int)
+    # Of one moment, the ends first: the clock has steps.
+    for at, change, worker in sorted(moments):
+        at_once[worker] += change
+        room = history.slots.get(worker)
+        if change > 0 and room is not None and at_once[worker] > room:
+            yield f"{worker} has room for {room} and ran {at_once[worker]} at {at:.2f}"
 
 
 def _success(

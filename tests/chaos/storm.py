@@ -1,4 +1,4 @@
-"""A steady load on a real cell while servers and workers are killed, frozen and replaced.
+"""A steady load on a real cell while what it runs on is killed, frozen, cut and replaced.
 
 One seed decides what is submitted and what is done to whom; the machine decides the moments, so the
 same seed gives the same storm but not the same history.
@@ -10,239 +10,206 @@ import random
 import signal
 import threading
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
-from rota.sdk import ConflictError, JobSearch
-from rota.wire.jobs import JobView
-from tests.chaos.checker import History, Line, Record, Run
-from tests.process.cell import Cell, Daemon, shell
+from tests.chaos.checker import History
+from tests.chaos.load import Load, Notes
+from tests.process.cell import Cell, Daemon
 
 LEASE_S = 2.0
 PATIENCE_S = 90.0
 """Nothing in a storm lasts this long: who waits longer waits in vain."""
-WORKERS = 2
-SAMPLE = 100
-LIFE = """
-say() {{ echo "{key} $ROTA_FENCE $1" >> {witness}; }}
-say begin
-for _ in {ticks}; do sleep 0.1; say tick; done
-{verdict} || exit 1
-say end
-"""
+SLOTS = 4
+
+Strike: TypeAlias = Callable[[], str]
+"""Hurts somebody, mends it, and says what was seen to happen."""
+
+
+class MissedError(Exception):
+    """The strike met nobody: it does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One fault: what was meant, what was seen to come of it, when (milliseconds since 1970)."""
+
+    kind: str
+    effect: str
+    began: int
+    ended: int
+
+
+class Choice(NamedTuple):
+    """One kind of fault, and how often it is taken beside the others."""
+
+    weight: int
+    strike: Strike
+
+
+class Havoc:
+    """Strikes by dice, one at a time, and keeps a diary of it."""
+
+    def __init__(
+        self,
+        choices: Mapping[str, Choice],
+        seed: int,
+        *,
+        pause_s_max: float = 2.0,
+        plan: Sequence[str] | None = None,
+    ) -> None:
+        """With a plan it does this, in this order, once; else what the dice say, for ever."""
+        self.deeds: list[Deed] = []
+        self.plan = plan
+        self.missed: Counter[str] = Counter()
+        self._choices = choices
+        self._dice = random.Random(seed)
+        self._pause_s_max = pause_s_max
+
+    def rage(self, calm: threading.Event) -> None:
+        """Until it is calm, or the plan is done."""
+        for kind in self._kinds():
+            if calm.wait(self._dice.uniform(0.1, 1.0) * self._pause_s_max):
+                return
+            self.strike(kind)
+
+    def _kinds(self) -> Iterator[str]:
+        if self.plan is not None:
+            yield from self.plan
+            return
+        names = list(self._choices)
+        weights = [self._choices[name].weight for name in names]
+        while True:
+            yield self._dice.choices(names, weights)[0]
+
+    def strike(self, kind: str) -> None:
+        """Does this one."""
+        began = time.time_ns() // 1_000_000
+        try:
+            effect = self._choices[kind].strike()
+        except MissedError:
+            self.missed[kind] += 1
+            return
+        self.deeds.append(Deed(kind, effect, began, time.time_ns() // 1_000_000))
+
+
+class Crew:
+    """The workers of a storm: always as many, each with a name that no other ever had."""
+
+    def __init__(self, cell: Cell, size: int, history: History) -> None:
+        self.members: list[tuple[str, Daemon]] = []
+        self._cell = cell
+        self._history = history
+        self._hired = 0
+        for _ in range(size):
+            self.members.append(self._hire())
+
+    def _hire(self) -> tuple[str, Daemon]:
+        self._hired += 1
+        name = f"crew-{self._hired}"
+        self._history.slots[name] = SLOTS
+        return name, self._cell.worker(name, "--cpu", str(SLOTS))
+
+    def replace(self, place: int, *signals: int) -> str:
+        """One leaves by these signals, another takes its place."""
+        name, leaver = self.members[place]
+        for number in signals:
+            leaver.signal(number)
+        self.members[place] = self._hire()
+        code = leaver.wait()
+        return f"{name} ended with {code}, {self.members[place][0]} came"
 
 
 class Storm:
     """Load and havoc on one cell, and the history of it."""
 
-    def __init__(self, cell: Cell, seed: int) -> None:
-        self.cell = cell
-        self.history = History()
-        self.deeds: Counter[str] = Counter()
-        self._dice = random.Random(seed)
+    def __init__(self, cell: Cell, seed: int, *, workers: int = 2, clients: int = 1) -> None:
         self._calm = threading.Event()
         self._trouble: list[BaseException] = []
-        self._ids: dict[str, str] = {}
-        self._made = 0
-        cell.lease_ttl = f"{LEASE_S:g}s"
-        cell.up()
-        self._crew = [self._hire() for _ in range(WORKERS)]
-        self._client = cell.client(PATIENCE_S)
+        self.havocs: list[Havoc] = []
+        """All that ever raged here."""
+        self.dice = random.Random(seed)
+        self.notes = Notes(cell.witness)
+        self.loads = [
+            Load(cell.client(PATIENCE_S), self.notes, number, self.dice.getrandbits(64))
+            for number in range(clients)
+        ]
+        self.crew = Crew(cell, workers, self.notes.history)
 
-    def rage(self, seconds: float) -> History:
-        """So long; then all is mended, everything may end, and the history is complete."""
-        havoc = Havoc(self.cell, self._crew, self.deeds, self._dice.getrandbits(64))
-        thread = threading.Thread(target=self._havoc, args=(havoc,), name="havoc")
-        thread.start()
+    def rage(self, seconds: float, *havocs: Havoc) -> None:
+        """So long; then all is mended. May be called again."""
+        until = time.monotonic() + seconds
+        self._rage(lambda threads: time.monotonic() < until, *havocs)
+
+    def rage_until_done(self, havoc: Havoc) -> None:
+        """Until its plan is."""
+        assert havoc.plan is not None
+        self._rage(lambda threads: any(thread.is_alive() for thread in threads), havoc)
+
+    def _rage(self, goes_on: Callable[[Sequence[threading.Thread]], bool], *havocs: Havoc) -> None:
+        self._calm.clear()
+        self.havocs.extend(havocs)
+        strikes = [self._thread(havoc.rage) for havoc in havocs]
+        others = [self._thread(load.go_on) for load in self.loads[1:]]
         try:
-            until = time.monotonic() + seconds
-            while time.monotonic() < until and not self._trouble:
-                self._load()
+            while goes_on(strikes) and not self._trouble:
+                self.loads[0].act(self._calm)
         finally:
             self._calm.set()
-            thread.join()
+            for thread in (*strikes, *others):
+                thread.join()
             if self._trouble:  # why the load failed, if it did
                 raise self._trouble[0]
-        self._client.wait_all(self._ids.values(), timeout_s=PATIENCE_S)
-        self._collect()
-        return self.history
 
-    def _hire(self) -> Daemon:
-        return self.cell.worker("crew", "--cpu", "4")
+    def settle(self) -> History:
+        """Everything may end; then the history is complete."""
+        return self.loads[0].settle(PATIENCE_S)
 
-    def _havoc(self, havoc: Havoc) -> None:
-        try:
-            while not self._calm.wait(havoc.pause_s()):
-                havoc.strike()
-        except BaseException as error:  # noqa: BLE001  (the thread's top: told to the test)
-            self._trouble.append(error)
+    def _thread(self, work: Callable[[threading.Event], None]) -> threading.Thread:
+        def top() -> None:
+            try:
+                work(self._calm)
+            except BaseException as error:  # noqa: BLE001  (the thread's top: told to the test)
+                self._trouble.append(error)
 
-    # Load
-
-    def _load(self) -> None:
-        act = self._dice.choices(
-            [self._plain, self._flaky, self._chain, self._once, self._cancel, self._repeat],
-            weights=[4, 2, 2, 1, 2, 1],
-        )[0]
-        act()
-        self._look()
-        self._calm.wait(self._dice.uniform(0.0, 0.1))
-
-    def _key(self, kind: str) -> str:
-        self._made += 1
-        return f"{kind}-{self._made}"
-
-    def _job(self, key: str, verdict: str = "true", **more: Any) -> dict[str, Any]:
-        ticks = " ".join("." * self._dice.randint(0, 8))
-        script = LIFE.format(
-            key=key, witness=self.cell.witness, ticks=ticks or '""', verdict=verdict
-        )
-        return shell(script, key, labels={"key": key}, **more)
-
-    def _submit(self, key: str, job: dict[str, Any]) -> None:
-        self.history.sent.append(key)
-        self._answered(key, self._client.submit(job, idempotency_key=key).job_id)
-
-    def _answered(self, key: str, job_id: str) -> None:
-        self.history.answered.append((key, job_id))
-        self._ids[key] = job_id
-
-    def _plain(self) -> None:
-        key = self._key("plain")
-        self._submit(key, self._job(key))
-
-    def _flaky(self) -> None:
-        key = self._key("flaky")
-        retry = {"max_attempts": 3, "delay": "200ms", "backoff": "fixed"}
-        self._submit(key, self._job(key, '[ "$ROTA_ATTEMPT" -ge 2 ]', retry=retry))
-
-    def _once(self) -> None:
-        key = self._key("once")
-        self._submit(key, self._job(key, semantics="at_most_once"))
-
-    def _chain(self) -> None:
-        """Three in a row, the first of which sometimes fails for good."""
-        keys = [self._key("chain") for _ in range(3)]
-        fails = self._dice.random() < 0.2
-        jobs = [
-            {**self._job(key, "false" if fails and not place else "true"), "ref": key}
-            for place, key in enumerate(keys)
-        ]
-        for parent, child in zip(keys, jobs[1:], strict=False):
-            child["dependencies"] = [f"ref:{parent}"]
-        self.history.sent.extend(keys)
-        ids = self._client.submit_batch(jobs, idempotency_key=keys[0])
-        for key, job_id in zip(keys, ids, strict=True):
-            self._answered(key, job_id)
-
-    def _cancel(self) -> None:
-        """One of the newest; if it never runs again, the witness file hears of it."""
-        if not self._ids:
-            return
-        key = self._dice.choice(list(self._ids)[-10:])
-        try:
-            job = self._client.cancel(self._ids[key])
-        except ConflictError:
-            return
-        if job.status == "cancelled":
-            with self.cell.witness.open("a") as file:
-                file.write(f"{key} 0 cancelled\n")
-
-    def _repeat(self) -> None:
-        """The same key once more, as a client does that lost the answer."""
-        key = self._key("plain")
-        job = self._job(key)
-        self._submit(key, job)
-        self._submit(key, job)
-
-    # Looking
-
-    def _look(self) -> None:
-        page = self._client.jobs_page(JobSearch(limit=SAMPLE))
-        self.history.seen.extend((job.job_id, job.status) for job in page.items)
-
-    def _collect(self) -> None:
-        runs = self._runs()
-        jobs = list(self._client.jobs(JobSearch(limit=1000)))
-        key_of = {job.job_id: job.labels["key"] for job in jobs}
-        self.history.records = [record(job, key_of, runs[job.job_id]) for job in jobs]
-        for text in self.cell.witnessed():
-            key, fence, word = text.split()
-            self.history.lines.append(Line(key, int(fence), word))
-
-    def _runs(self) -> defaultdict[str, list[Run]]:
-        """By job, oldest first."""
-        runs: defaultdict[str, list[Run]] = defaultdict(list)
-        cursor: str | None = None
-        while True:
-            page = self._client.executions(limit=1000, cursor=cursor)
-            for run in page.items:
-                runs[run.job_id].insert(0, Run(run.fence, run.status))
-            cursor = page.next_cursor
-            if cursor is None:
-                return runs
+        thread = threading.Thread(target=top, name=work.__qualname__)
+        thread.start()
+        return thread
 
 
-def record(job: JobView, key_of: dict[str, str], runs: list[Run]) -> Record:
-    """A job as the checker sees it."""
-    return Record(
-        job.job_id,
-        job.labels["key"],
-        job.status,
-        job.fence,
-        at_most_once=job.semantics == "at_most_once",
-        after=[key_of[dependency.job_id] for dependency in job.dependencies],
-        runs=runs,
-    )
+def freeze(one: Daemon, seconds: float) -> str:
+    """For longer than a lease: when it wakes, what it led or ran has long been given up."""
+    one.signal(signal.SIGSTOP)
+    time.sleep(seconds)
+    one.signal(signal.SIGCONT)
+    return f"{one.pid} stood still for {seconds:.1f} s"
 
 
-class Havoc:
-    """What happens to processes. Each strike ends with as many servers and workers as before."""
+def one_server(cell: Cell, crew: Crew, seed: int) -> Havoc:
+    """What may happen to a cell of one server. There are always as many of everything as before."""
+    dice = random.Random(seed)
 
-    def __init__(self, cell: Cell, crew: list[Daemon], deeds: Counter[str], seed: int) -> None:
-        self._cell = cell
-        self._crew = crew
-        self._deeds = deeds
-        self._dice = random.Random(seed)
-        self._choices: dict[str, tuple[int, Callable[[], None]]] = {
-            "server killed": (4, lambda: self._restart(signal.SIGKILL, 0.5)),
-            "server killed for long": (1, lambda: self._restart(signal.SIGKILL, 2.0 * LEASE_S)),
-            "server stopped": (2, lambda: self._restart(signal.SIGTERM, 0.5)),
-            "server frozen": (1, lambda: self._freeze(self._cell.server)),
-            "worker frozen": (2, lambda: self._freeze(self._dice.choice(self._crew))),
-            "worker killed": (4, lambda: self._replace(signal.SIGKILL)),
-            "worker drained": (2, lambda: self._replace(signal.SIGTERM)),
-            "worker hurried": (1, lambda: self._replace(signal.SIGTERM, signal.SIGTERM)),
-        }
+    def restart(number: int, away_s_max: float) -> str:
+        cell.server.signal(number)
+        code = cell.server.wait()
+        time.sleep(dice.uniform(0.0, away_s_max))
+        cell.up()
+        return f"ended with {code}, {cell.server.pid} came"
 
-    def pause_s(self) -> float:
-        """Until the next strike."""
-        return self._dice.uniform(0.2, 2.0)
+    def anyone() -> int:
+        return dice.randrange(len(crew.members))
 
-    def strike(self) -> None:
-        """Does one of them."""
-        names = list(self._choices)
-        name = self._dice.choices(names, weights=[self._choices[one][0] for one in names])[0]
-        self._choices[name][1]()
-        self._deeds[name] += 1
-
-    def _restart(self, number: int, away_s_max: float) -> None:
-        self._cell.server.signal(number)
-        self._cell.server.wait()
-        time.sleep(self._dice.uniform(0.0, away_s_max))
-        self._cell.up()
-
-    def _freeze(self, one: Daemon) -> None:
-        """For longer than a lease: when it wakes, what it led or ran has long been given up."""
-        one.signal(signal.SIGSTOP)
-        time.sleep(1.5 * LEASE_S)
-        one.signal(signal.SIGCONT)
-
-    def _replace(self, *numbers: int) -> None:
-        place = self._dice.randrange(len(self._crew))
-        leaver = self._crew[place]
-        for number in numbers:
-            leaver.signal(number)
-        self._crew[place] = self._cell.worker("crew", "--cpu", "4")
-        leaver.wait()
+    hurried = (signal.SIGTERM, signal.SIGTERM)
+    choices = {
+        "server killed": Choice(4, lambda: restart(signal.SIGKILL, 0.5)),
+        "server killed for long": Choice(1, lambda: restart(signal.SIGKILL, 2.0 * LEASE_S)),
+        "server stopped": Choice(2, lambda: restart(signal.SIGTERM, 0.5)),
+        "server frozen": Choice(1, lambda: freeze(cell.server, 1.5 * LEASE_S)),
+        "worker frozen": Choice(2, lambda: freeze(crew.members[anyone()][1], 1.5 * LEASE_S)),
+        "worker killed": Choice(4, lambda: crew.replace(anyone(), signal.SIGKILL)),
+        "worker drained": Choice(2, lambda: crew.replace(anyone(), signal.SIGTERM)),
+        "worker hurried": Choice(1, lambda: crew.replace(anyone(), *hurried)),
+    }
+    return Havoc(choices, dice.getrandbits(64))

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.chaos.checker import History, Line, Record, Run, broken_promises
+from tests.chaos.checker import THAW_S, Freeze, History, Line, Record, Run, broken_promises
 
 Change: TypeAlias = Callable[[History], None]
 
@@ -16,30 +16,39 @@ Change: TypeAlias = Callable[[History], None]
 def good() -> History:
     """A parent that was lost once, its child, a job cancelled in time, and one that failed."""
     return History(
-        sent=["a", "b", "c", "d", "never-heard"],
+        sent=["a", "b", "c", "d", "e", "never-heard"],
         answered=[("a", "1"), ("a", "1"), ("b", "2"), ("c", "3"), ("d", "4")],
         seen=[("1", "running"), ("1", "queued"), ("1", "succeeded"), ("3", "cancelled")],
         lines=[
-            Line("a", 1, "begin"),
-            Line("c", 0, "cancelled"),
-            Line("a", 1, "tick"),
-            Line("d", 1, "begin"),
-            Line("a", 2, "begin"),
-            Line("a", 2, "end"),
-            Line("b", 1, "begin"),
-            Line("b", 1, "end"),
+            Line("a", 1, "begin", 9.0, "w1"),
+            Line("c", 0, "cancelled", 9.5, "client"),
+            Line("a", 1, "tick", 9.9, "w1"),
+            Line("d", 1, "begin", 10.0, "w2"),
+            Line("a", 2, "begin", 15.0, "w2"),
+            Line("a", 2, "end", 16.0, "w2"),
+            Line("b", 1, "begin", 16.0, "w2"),
+            Line("b", 1, "end", 17.0, "w2"),
         ],
         records=[
             Record("1", "a", "succeeded", 2, runs=[Run(1, "lost"), Run(2, "succeeded")]),
             Record("2", "b", "succeeded", after=["a"], runs=[Run(1, "succeeded")]),
             Record("3", "c", "cancelled", 0),
             Record("4", "d", "failed", at_most_once=True, runs=[Run(1, "lost")]),
+            Record("5", "e", "succeeded", runs=[Run(1, "succeeded")], speaks=False),
         ],
+        freezes=[Freeze("w1", 10.0, 20.0)],
+        slots={"w1": 1, "w2": 1},
     )
 
 
 def test_a_good_history_breaks_nothing() -> None:
     assert broken_promises(good()) == []
+
+
+def test_what_a_thawing_machine_says_is_excused() -> None:
+    history = good()
+    history.lines.append(Line("a", 1, "tick", 20.1, "w1"))
+    assert broken_promises(history) == []
 
 
 def changed(place: int, **fields: object) -> Change:
@@ -114,6 +123,18 @@ BAD: dict[str, tuple[Change, str]] = {
         "d may start once and started 2 times",
     ),
     "overlap": (moved(2, 5), "a: fence 1 said 'tick' after 2 had begun"),
+    "overlap long after a thaw": (
+        said(Line("a", 1, "tick", 20.1 + THAW_S, "w1")),
+        "a: fence 1 said 'tick' after 2 had begun",
+    ),
+    "overlap in the thaw of another": (
+        said(Line("a", 1, "tick", 20.1, "w2")),
+        "a: fence 1 said 'tick' after 2 had begun",
+    ),
+    "too much at once": (
+        said(Line("d", 1, "tick", 15.5, "w2")),
+        "w2 has room for 1 and ran 2 at 15.00",
+    ),
     "success without an end": (
         without_line(-1),
         "b succeeded under fence 1 without having ended",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import secrets
+import sqlite3
 from pathlib import Path
 
 import pytest
 
+from rota.store.journal import decode_record
+from rota.store.protocol import Epoch, JournalRecord, Seq
 from tests.chaos.checker import broken_promises
-from tests.chaos.storm import Storm
+from tests.chaos.replay import broken_journal
+from tests.chaos.storm import LEASE_S, Storm, one_server
 from tests.process.cell import Cell
 
 SHORT_S = 12.0
@@ -21,15 +25,31 @@ def storm(folder: Path, seconds: float, seed: int) -> None:
     seed = int(os.environ.get("ROTA_CHAOS_SEED", seed))
     again = f"again: ROTA_CHAOS_SEED={seed}"
     print(again)  # noqa: T201  (pytest shows it when the test fails)
-    with Cell(folder) as cell:
+    with Cell(folder, f"{LEASE_S:g}s") as cell:
+        cell.up()
         raging = Storm(cell, seed)
-        history = raging.rage(seconds)
-    kills = sum(raging.deeds.values())
-    print(f"{len(history.records)} jobs, {len(history.lines)} lines, {dict(raging.deeds)}")  # noqa: T201
-    assert kills >= seconds / 10, f"hardly a storm: {raging.deeds}"
+        havoc = one_server(cell, raging.crew, raging.dice.getrandbits(64))
+        raging.rage(seconds, havoc)
+        history = raging.settle()
+        cell.server.stop()
+    kinds = [deed.kind for deed in havoc.deeds]
+    print(f"{len(history.records)} jobs, {len(history.lines)} lines, {kinds}")  # noqa: T201
+    assert len(kinds) >= seconds / 10, f"hardly a storm: {kinds}"
     assert len(history.records) >= seconds, "hardly a load"
-    broken = broken_promises(history)
+    shown = {record.job_id: record.status for record in history.records}
+    broken = [*broken_promises(history), *broken_journal(journal_of(cell.data), shown)]
     assert not broken, "\n".join([again, *broken])
+
+
+def journal_of(data: Path) -> list[JournalRecord]:
+    """All that a cell on SQLite ever decided, once nobody writes there any more."""
+    with sqlite3.connect(data / "rota.db") as database:
+        rows = database.execute("SELECT seq, epoch, at, body FROM journal ORDER BY seq").fetchall()
+    database.close()
+    return [
+        JournalRecord(Seq(seq), Epoch(epoch), at, decode_record(body))
+        for seq, epoch, at, body in rows
+    ]
 
 
 @pytest.mark.process

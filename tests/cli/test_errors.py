@@ -35,6 +35,25 @@ def test_a_server_that_is_down_is_said_with_how_to_start_one(nobody: str, rota: 
     assert ran.err == expected
 
 
+def test_of_several_servers_the_next_is_asked_and_all_are_named_if_none_answers(
+    server: SmallServer, nobody: str, rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_URL", f"{nobody},{server.url}")
+    assert rota("stats", "--json").status == 0
+    monkeypatch.setenv("ROTA_URL", f"{nobody},{nobody}/other")
+    said = f"rota: no server at {nobody}, {nobody}/other (connection refused)"
+    assert rota("stats").err.startswith(said)
+
+
+@pytest.mark.parametrize(
+    "args", [("--env", "REGION=north"), ("--env", ""), ("--silence", "10ms"), ("--silence", "x")]
+)
+def test_a_worker_is_not_started_with_options_that_make_no_sense(
+    rota: Rota, args: tuple[str, ...]
+) -> None:
+    assert rota("worker", *args).status == 2
+
+
 def test_a_missing_token_is_said_with_where_it_was_looked_for(
     server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -95,10 +114,20 @@ def test_an_unknown_word_gets_a_guess(rota: Rota) -> None:
     assert "Did you mean 'jobs'?" in ran.err
 
 
-def test_a_store_that_is_not_built_yet_is_said(rota: Rota) -> None:
-    ran = rota("server", "--store", "postgresql://db/rota")
+def test_a_store_that_is_not_there_is_said(rota: Rota) -> None:
+    ran = rota("server", "--port", "0", "--store", "postgresql://127.0.0.1:9/rota")
     assert ran.status == 1
-    assert "leave --store out" in ran.err
+    assert "cannot connect: PostgreSQL at 127.0.0.1:9/rota" in ran.err
+
+
+def test_a_server_that_others_could_not_find_is_not_started(rota: Rota) -> None:
+    dsn = "postgresql://127.0.0.1:9/rota"
+    ran = rota("server", "--port", "0", "--host", "0.0.0.0", "--insecure", "--store", dsn)
+    assert ran.status == 1
+    assert "--address URL" in ran.err
+    wrong = rota("server", "--store", dsn, "--address", "a.example:7070")
+    assert wrong.status == 2
+    assert "https://a.example:7070" in wrong.err
 
 
 def rota_process(*args: str, server: SmallServer, **pipes: int) -> subprocess.Popen[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,8 +13,18 @@ from rota.core.outcome import Answer, AnyReceipt, AnyWrite, Order
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.ports import Clock
+from rota.engine.seat import Member
+from rota.store.inbox import InboxEntry
 from rota.store.memory import MemoryStore
-from rota.store.protocol import Epoch, Seq, Snapshot
+from rota.store.protocol import (
+    Epoch,
+    FencedError,
+    JournalRecord,
+    LeaderRow,
+    Seq,
+    Snapshot,
+    StoreError,
+)
 from tests.core.asking import job, resources
 from tests.engine.clocks import FakeClock
 
@@ -30,6 +40,12 @@ class SlowLedger:
         """What was appended, or tried to be."""
         self.load_errors: list[Exception] = []
         """What the next loads fail with."""
+        self.loads = 0
+        """How often everything was read."""
+        self.is_away = False
+        """Whether calls fail."""
+        self.may_claim = True
+        """Whether the seat can be had."""
         self._open = asyncio.Event()
         self._open.set()
         self._arrived = asyncio.Event()
@@ -52,38 +68,125 @@ class SlowLedger:
         """Until an append waits at the door."""
         await asyncio.wait_for(self._arrived.wait(), PATIENCE_S)
 
-    async def claim(self, holder: str) -> Epoch:
+    async def observe(self) -> LeaderRow | None:
+        """As the store does, unless it is away."""
+        self._refuse_if_away()
+        return await self.inner.observe()
+
+    async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
+        """As the store does, unless it is away."""
+        self._refuse_if_away()
+        if not self.may_claim:
+            raise FencedError("somebody else is always first, as the test asked")
+        return await self.inner.claim(holder, seen, address)
+
+    async def renew(self, epoch: Epoch) -> bool:
+        """As the store does, unless it is away."""
+        self._refuse_if_away()
+        return await self.inner.renew(epoch)
+
+    async def resign(self, epoch: Epoch) -> None:
+        """As the store does, unless it is away."""
+        self._refuse_if_away()
+        await self.inner.resign(epoch)
+
+    async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
+        """As the store does, unless it is away."""
+        self._refuse_if_away()
+        return await self.inner.records_after(seq, limit)
+
+    async def put_inbox(
+        self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
+    ) -> InboxEntry:
+        """As the store does, unless it is away."""
+        self._refuse_if_away()
+        return await self.inner.put_inbox(body, key, job_ids)
+
+    async def inbox_key(self, key: str) -> InboxEntry | None:
+        """As the store does, unless it is away."""
+        self._refuse_if_away()
+        return await self.inner.inbox_key(key)
+
+    async def inbox_job(self, job_id: JobId) -> InboxEntry | None:
+        """As the store does, unless it is away."""
+        self._refuse_if_away()
+        return await self.inner.inbox_job(job_id)
+
+    async def take_inbox(self, limit: int) -> list[InboxEntry]:
+        """As the store does, unless it is away."""
+        self._refuse_if_away()
+        return await self.inner.take_inbox(limit)
+
+    async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
         """As the store does."""
-        return await self.inner.claim(holder)
+        await self.inner.drop_inbox(entry_ids)
+
+    def _refuse_if_away(self) -> None:
+        if self.is_away:
+            raise StoreError("the store is away, as the test asked")
 
     async def load(self) -> Snapshot:
         """As the store does, unless it is to fail."""
         if self.load_errors:
             raise self.load_errors.pop(0)
+        self._refuse_if_away()
+        self.loads += 1
         return await self.inner.load()
 
-    async def append(self, epoch: Epoch, seq: Seq, at: Instant, writes: Sequence[AnyWrite]) -> None:
+    async def append(
+        self,
+        epoch: Epoch,
+        seq: Seq,
+        at: Instant,
+        writes: Sequence[AnyWrite],
+        consumed: Sequence[int] = (),
+    ) -> None:
         """As the store does, when the door is open."""
         self.records.append(writes)
         self._arrived.set()
         await self._open.wait()
-        await self.inner.append(epoch, seq, at, writes)
+        self._refuse_if_away()
+        await self.inner.append(epoch, seq, at, writes, consumed)
 
     async def close(self) -> None:
         """As the store does."""
         await self.inner.close()
 
 
+class SlowStore:
+    """A store whose ledger is behind such a door; several of them may have one memory."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.ledger = SlowLedger(store)
+        self.catalog = store.catalog
+        self.logs = store.logs
+        self.artifacts = store.artifacts
+        self.access = store.access
+        self.nodes = store.nodes
+        self.durability = store.durability
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+
 class Rig:
     """What a test of the engine holds in its hands."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self.store = MemoryStore()
-        self.ledger = SlowLedger(self.store)
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        store: MemoryStore | None = None,
+        member: Member | None = None,
+    ) -> None:
+        self.store = store or MemoryStore()
+        self.slow = SlowStore(self.store)
+        self.ledger = self.slow.ledger
         self.hands = FakeClock()
         self.clock = clock or self.hands
         self.counts = Counts()
-        self.engine = Engine(self.ledger, self.clock, Timing(), self.counts, "node-1")
+        self.engine = Engine(
+            self.slow, self.clock, Timing(), self.counts, member or Member(node="node-1")
+        )
 
     async def submit(self, job_id: str, **asked: Any) -> AnyReceipt:
         """One job."""
@@ -133,9 +236,8 @@ class Rig:
         return None if record is None else record.life.state
 
     async def until_ready(self) -> None:
-        """Until the engine decides again: whatever it does, it is between two turns then."""
-        await asyncio.wait_for(self.engine.settled(), PATIENCE_S)
-        assert self.engine.ready
+        """Until the engine decides again."""
+        await until(lambda: self.engine.ready)
 
 
 def succeeded(order: Order) -> Completion:
@@ -143,6 +245,13 @@ def succeeded(order: Order) -> Completion:
     execution = order.execution
     state = ExecutionState.SUCCEEDED
     return Completion(execution_id=execution.id, fence=execution.fence, state=state)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Waits for it, for as long as a slow machine may need."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():  # noqa: ASYNC110  (nobody announces it)
+            await asyncio.sleep(0.002)
 
 
 async def settle() -> None:

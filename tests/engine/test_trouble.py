@@ -11,6 +11,7 @@ from rota.core.inputs import Cancel, Key, Recall, Submit
 from rota.core.model import JobId, JobState
 from rota.core.outcome import JobsAccepted
 from rota.engine.ports import UnavailableError
+from rota.engine.seat import Member
 from rota.store.protocol import StoreError
 from tests.core.asking import job
 from tests.engine.rig import PATIENCE_S, Rig, running, settle, succeeded
@@ -204,11 +205,7 @@ async def test_a_second_engine_on_the_same_store_knows_all_that_was_answered() -
         await rig.submit("a")
         await rig.submit("b", after=["a"])
         answer = await rig.poll()
-    later = Rig()
-    later.store, later.ledger = rig.store, rig.ledger
-    later.engine = type(rig.engine)(
-        rig.ledger, rig.clock, rig.engine.timing, later.counts, "node-2"
-    )
+    later = Rig(rig.clock, rig.store, Member(node="node-2"))
     await later.engine.start()
     assert later.counts.submitted() == 2
     await later.poll(completed=(succeeded(answer.orders[0]),), wait_ms=0)

@@ -11,7 +11,7 @@ from rota.core.errors import NotFound, Superseded
 from rota.core.inputs import Cancel, Heartbeat
 from rota.core.model import JobId, JobState, WorkerId
 from rota.core.outcome import JobsAccepted, PutJob
-from rota.engine import loop
+from rota.engine import callers as waiting_room
 from rota.engine.clock import SystemClock
 from rota.engine.ports import BusyError
 from rota.store.memory import MemoryStore
@@ -83,7 +83,7 @@ async def test_who_looks_at_memory_sees_what_is_durable_and_nothing_that_is_not(
 
 
 async def test_a_turn_is_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "TURN_WEIGHT_MAX", 3)
+    monkeypatch.setattr(waiting_room, "TURN_WEIGHT_MAX", 3)
     async with running() as rig:
         rig.ledger.shut()
         callers = [asyncio.create_task(rig.submit("first"))]
@@ -123,7 +123,7 @@ async def test_a_refusal_reaches_its_caller_and_nobody_else() -> None:
 
 
 async def test_a_full_inbox_asks_callers_to_slow_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "INBOX_MAX", 3)
+    monkeypatch.setattr(waiting_room, "INBOX_MAX", 3)
     async with running() as rig:
         rig.ledger.shut()
         waiting = [asyncio.create_task(rig.submit("first"))]
@@ -154,7 +154,7 @@ async def test_a_poll_whose_caller_goes_away_is_closed() -> None:
 async def test_a_poll_is_closed_even_while_the_inbox_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop, "INBOX_MAX", 1)
+    monkeypatch.setattr(waiting_room, "INBOX_MAX", 1)
     async with running() as rig:
         await rig.register()
         poll = rig.poll()

@@ -24,6 +24,7 @@ BEYOND_THE_SCHEMA = re.compile(
             "must be more than 0",
             # It could say which fields go together, by a schema for each case, which nobody reads.
             "goes with the action",
+            "goes with the roles",
             "does not go with",
             "without a task the job runs a function",
             # It cannot take a URL apart.

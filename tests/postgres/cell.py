@@ -18,8 +18,10 @@ DELETE FROM rota.executions_live; DELETE FROM rota.executions_done; DELETE FROM 
 DELETE FROM rota.queues; DELETE FROM rota.keys; DELETE FROM rota.leftovers;
 DELETE FROM rota.inbox; DELETE FROM rota.logs; DELETE FROM rota.log_pieces;
 DELETE FROM rota.artifacts; DELETE FROM rota.artifact_pieces;
+DELETE FROM rota.tokens; DELETE FROM rota.audit; DELETE FROM rota.nodes;
+UPDATE rota.access SET revision = 0, secret = NULL;
 UPDATE rota.leader SET holder = '', epoch = 0, nonce = 0, address = '';
-UPDATE rota.meta SET folded_seq = 0, order_next = 0, submitted = 0;
+UPDATE rota.meta SET folded_seq = 0, order_next = 0, submitted = 0, cell = '';
 """
 """Makes a store as new, without the cost of a new one."""
 

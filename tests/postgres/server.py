@@ -33,14 +33,21 @@ _ALWAYS = {
 class PostgresServer:
     """One cluster on a free port of loopback, owned by a user that is not root."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None, *, quick: bool = True) -> None:
-        self._user = _owner()
-        self.folder = Path(tempfile.mkdtemp(prefix="rota-postgres-"))
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        quick: bool = True,
+        within: Path | None = None,
+    ) -> None:
+        """`within` is where its folder goes, and so which disk it has."""
+        self._user = owner()
+        self.folder = Path(tempfile.mkdtemp(prefix="rota-postgres-", dir=within))
         if self._user is not None:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
-        self._bin = _reachable(binaries(), self.folder, self._user)
+        self._bin = reachable(binaries(), self.folder, self._user)
         self._data = self.folder / "data"
-        self.port = _free_port()
+        self.port = free_port()
         self._databases = 0
         self._run("initdb", "-D", self._data, "-U", "rota", "-A", "trust", "-N", "-E", "UTF8",
                   "--no-instructions", "--locale=C")  # fmt: skip
@@ -51,8 +58,14 @@ class PostgresServer:
         self.start()
         atexit.register(self.remove)
 
-    def dsn(self, database: str = "postgres") -> str:
-        return f"postgresql://rota@127.0.0.1:{self.port}/{database}"
+    def dsn(self, database: str = "postgres", *ports: int) -> str:
+        """Its address; at another port where somebody stands in between."""
+        port = ports[0] if ports else self.port
+        return f"postgresql://rota@127.0.0.1:{port}/{database}"
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return (self.port,)
 
     def new_database(self) -> str:
         """The name of an empty one."""
@@ -78,16 +91,31 @@ class PostgresServer:
     def pid(self) -> int:
         return int((self._data / "postmaster.pid").read_text().split()[0])
 
+    def processes(self) -> list[psutil.Process]:
+        """The postmaster, and all that it started."""
+        leader = psutil.Process(self.pid)
+        return [leader, *leader.children(recursive=True)]
+
+    def is_up(self) -> bool:
+        """Whether somebody answers."""
+        try:
+            return self.sql("SELECT 1") == "1"
+        except RuntimeError:
+            return False
+
     def kill(self) -> None:
         """As if the machine lost all its processes: nothing is finished, nothing is said."""
-        leader = psutil.Process(self.pid)
-        lost = [leader, *leader.children(recursive=True)]
+        lost = self.processes()
         for process in lost:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         # What a machine that comes back does not have; a new server would mind the dead ones.
         psutil.wait_procs(lost, timeout=10)
         (self._data / "postmaster.pid").unlink()
+
+    def keep_log(self, folder: Path) -> None:
+        """A copy for whoever wants to know later."""
+        shutil.copy(self.folder / "log", folder / "postgres.log")
 
     def remove(self) -> None:
         atexit.unregister(self.remove)
@@ -97,7 +125,7 @@ class PostgresServer:
 
     def _run(self, program: str, *args: str | Path) -> str:
         command = [str(self._bin / program), *map(str, args)]
-        done = _as_user(command, self._user)
+        done = as_user(command, self._user)
         if done.returncode:
             log = self.folder / "log"
             tail = log.read_text()[-2000:] if log.exists() else ""
@@ -140,7 +168,7 @@ def remove_shared_server() -> None:
         shared_server.cache_clear()
 
 
-def _owner() -> pwd.struct_passwd | None:
+def owner() -> pwd.struct_passwd | None:
     """PostgreSQL refuses to run as root: whom to run it as; None: as whoever we are."""
     if os.geteuid() != 0:
         return None
@@ -152,10 +180,10 @@ def _owner() -> pwd.struct_passwd | None:
     raise RuntimeError("as root, the tests need a user `postgres` or `nobody`")
 
 
-def _reachable(found: Path, folder: Path, user: pwd.struct_passwd | None) -> Path:
+def reachable(found: Path, folder: Path, user: pwd.struct_passwd | None) -> Path:
     """The binaries where `user` can run them: in place, or copied out of a private home."""
     try:
-        if _as_user([str(found / "initdb"), "--version"], user).returncode == 0:
+        if as_user([str(found / "initdb"), "--version"], user).returncode == 0:
             return found
     except PermissionError:
         pass
@@ -166,7 +194,7 @@ def _reachable(found: Path, folder: Path, user: pwd.struct_passwd | None) -> Pat
     return folder / found.relative_to(package.parent)
 
 
-def _as_user(
+def as_user(
     command: Sequence[str], user: pwd.struct_passwd | None
 ) -> subprocess.CompletedProcess[str]:
     # PostgreSQL keeps its standard output open for ever if it inherits it: a file, not a pipe.
@@ -187,7 +215,7 @@ def _as_user(
         return subprocess.CompletedProcess(command, done.returncode, said.read(), "")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -238,9 +238,9 @@ class Cell:
             # A guard must live until it has ended the jobs of its dead agent; then it goes, too.
             if args[1:3] == ["-m", "rota"]:
                 process.kill()
-        for daemon in self._daemons:
-            daemon.ended()  # collects it
-        return [process.pid for process, _ in mine]
+        # One that is just dying has no environment to be known by any more.
+        dying = [daemon.pid for daemon in self._daemons if not daemon.ended()]
+        return [*(process.pid for process, _ in mine), *dying]
 
     def _mine(self) -> Iterator[tuple[psutil.Process, list[str]]]:
         for process in psutil.process_iter():

@@ -31,6 +31,10 @@ def hang(mark: str) -> None:
     open(mark, "w").close()
     time.sleep(600)
 
+@app.job
+def region() -> str:
+    return os.environ["SHOP_REGION"]
+
 def plain(a, b):
     return a * b
 """
@@ -55,6 +59,16 @@ def test_functions_of_an_app_and_of_any_module_run_on_its_worker(cell: Cell) -> 
     assert client.logs(jobs[0].job_id) == b"writes an invoice\n"
     [worker] = client.workers()
     assert {"fn:invoice", "fn:remind", "fn:hang"} <= set(worker.capabilities)
+
+
+def test_the_workers_of_up_have_the_app_and_the_variables_it_was_started_with(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_REGION", "north")
+    cell.up("--workers", "1", "--app", "shop:app", "--env", "SHOP_REGION")
+    client = cell.client()
+    job = client.submit({"name": "region"})
+    assert cell.until_status(client, job.job_id, "succeeded", "failed").result == "north"
 
 
 def test_an_unknown_function_waits_until_a_worker_has_it(cell: Cell) -> None:

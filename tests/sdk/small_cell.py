@@ -36,7 +36,7 @@ from rota.wire.jobs import (
 )
 from rota.wire.problems import FieldError, Problem
 from rota.wire.queues import CountAnswer, DepthView, QueuePage, QueueSpec, QueueView
-from rota.wire.service import ChangeView, ClusterView, Health, StatsView
+from rota.wire.service import ChangeView, ClusterView, Health, LagView, NodeView, StatsView
 from rota.wire.units import dec_hook, encode, from_instant, to_instant
 from rota.wire.workers import AmountView, WorkerPage, WorkerResources, WorkerView
 
@@ -89,6 +89,7 @@ class SmallCell:
     on_submit: Callable[[str], None] = lambda job_id: None
     """Called with a new job, before its submission is answered."""
     changed: threading.Condition = field(default_factory=threading.Condition)
+    company: ClusterView = field(default_factory=lambda: alone())
 
     # What tests do to it
 
@@ -323,7 +324,14 @@ class SmallCell:
         )
 
     def cluster(self, seen: Seen) -> ClusterView:
-        return ClusterView("here", 1, [{"name": "here"}], "full")
+        return self.company
+
+
+def alone() -> ClusterView:
+    """One server, which leads."""
+    at, lag = from_instant(START_MS), LagView(0, 0)
+    node = NodeView("here", "http://here", "leader", "up", "0.1.0", lag, at, at)
+    return ClusterView("here", 1, [node], "single")
 
 
 def list_of(kept: dict[str, Any]) -> Any:

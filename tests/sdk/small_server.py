@@ -24,6 +24,10 @@ class SmallServer(SmallCell):
         self.seen: list[Seen] = []
         self.faults: list[int] = []
         """Statuses to answer the next requests with instead; 0 drops the connection."""
+        self.lose_answers = 0
+        """So many requests are done, and their answers lost."""
+        self.hang: threading.Event | None = None
+        """Answers nothing until this is set."""
         self.log_cut = 0
         """Ends the next log stream after so many bytes, as a server does that stops."""
         self.on_stream: Callable[[], None] = lambda: None
@@ -49,6 +53,11 @@ class SmallServer(SmallCell):
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
         self._thread.start()
 
+    def join(self, other: SmallServer) -> None:
+        """Becomes another server of the same cell."""
+        self.jobs, self._answered, self.changes = other.jobs, other._answered, other.changes
+        self.changed = other.changed
+
     def end_streams(self) -> None:
         """As a server does that stops."""
         with self.changed:
@@ -72,6 +81,8 @@ class SmallServer(SmallCell):
         headers = {name.lower(): value for name, value in talk.headers.items()}
         seen = Seen(talk.command, unquote(parts.path), parse_qs(parts.query), headers, body)
         self.seen.append(seen)
+        if self.hang is not None:
+            self.hang.wait(60)
         if self.faults:
             status = self.faults.pop(0)
             if status == 0:
@@ -104,6 +115,10 @@ class SmallServer(SmallCell):
         body = encode(self._route(seen))
         if key is not None:
             self._answered[key] = body
+        if self.lose_answers:
+            self.lose_answers -= 1
+            talk.close_connection = True
+            return
         self._send(talk, 201 if seen.method == "POST" else 200, body)
 
     def _send(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +9,7 @@ import pytest
 
 from rota.sdk import Cancelled, Context, current_context
 from rota.sdk.clock import SystemClock
-from rota.sdk.context import ContextInfo, LogBridge
+from rota.sdk.context import ContextInfo
 from rota.sdk.fencing import StaleError, check_written
 
 
@@ -98,31 +95,6 @@ def test_the_context_is_found_inside_a_job_only() -> None:
         assert current_context() is context
     with pytest.raises(LookupError, match="no job runs here"):
         current_context()
-
-
-@pytest.fixture
-def logger() -> Iterator[logging.Logger]:
-    made = logging.getLogger("tests.sdk.context")
-    bridge = LogBridge()
-    made.addHandler(bridge)
-    made.setLevel(logging.INFO)
-    yield made
-    made.removeHandler(bridge)
-
-
-async def test_functions_side_by_side_each_log_into_their_own_job(logger: logging.Logger) -> None:
-    logs = {name: Kept() for name in ("a", "b")}
-
-    async def run(name: str) -> None:
-        with make(logs[name], name).active():
-            for step in range(3):
-                logger.info("%s %d", name, step)
-                await asyncio.sleep(0)
-
-    await asyncio.gather(run("a"), run("b"))
-    logger.info("nobody's")
-    assert logs["a"].log == "a 0\na 1\na 2\n"
-    assert logs["b"].log == "b 0\nb 1\nb 2\n"
 
 
 def test_a_stale_write_ends_the_execution_for_good() -> None:

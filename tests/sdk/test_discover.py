@@ -103,3 +103,26 @@ def test_loopback_is_known(url: str, here: bool) -> None:
 
 def test_an_address_without_a_scheme_is_http(tmp_path: Path) -> None:
     assert find(tmp_path, url="rota.example:7070").url == "http://rota.example:7070"
+
+
+def test_several_servers_are_a_list_or_one_text_with_commas(tmp_path: Path) -> None:
+    found = find(tmp_path, ROTA_URL=" https://a.example/, b.example:7070 ,,https://a.example")
+    assert found.urls == ("https://a.example", "http://b.example:7070")
+    assert (found.url, found.url_from) == ("https://a.example", "ROTA_URL")
+    given = discover(["https://c.example", "d.example"], environ={}, folder=tmp_path)
+    assert given.urls == ("https://c.example", "http://d.example")
+    assert given.shown == "https://c.example, http://d.example"
+    assert not given.is_local
+
+
+def test_no_server_is_the_same_as_none_named(tmp_path: Path) -> None:
+    for nothing in ("", ",", [], [""]):
+        found = discover(nothing, environ={"ROTA_URL": ""}, folder=tmp_path)
+        assert found.url_from == "the default"
+
+
+def test_a_token_from_a_file_is_not_sent_to_other_servers_beside_its_own(tmp_path: Path) -> None:
+    write_local(tmp_path / ".rota/local.json", "http://127.0.0.1:7070", "secret")
+    here = "http://127.0.0.1:7070"
+    assert find(tmp_path, url=f"{here},http://elsewhere.example").token is None
+    assert find(tmp_path, url=f"{here},http://localhost:7070").token == "secret"

@@ -66,6 +66,7 @@ days = [job.result() for job in invoice.map([1, 2, 3])]
 days[0].upper()
 note.submit_many([(1, "a"), (2, "b")])
 local: str = invoice.local(1)
+inside: str = invoice.submit(1, conn=object()).id
 
 async def main(client: AsyncClient) -> None:
     job = await invoice.submit_async(42)
@@ -74,6 +75,9 @@ async def main(client: AsyncClient) -> None:
     number: int = await later(3)
     async for one in client.jobs():
         one.job_id.upper()
+
+def enqueue(client: Client, conn: Any) -> str:
+    return client.submit({"name": "x"}, conn=conn)
 
 def ask(client: Client) -> str:
     try:

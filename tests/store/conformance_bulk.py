@@ -121,6 +121,21 @@ class ArtifactsConformance:
             await store.artifacts.write(RUN, "out", stream(b"now"), 10)
             assert await store.artifacts.list(RUN) == [Artifact("out", 3)]
 
+    async def test_a_file_that_is_slow_is_not_hurt_by_one_that_came_later(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+
+            async def slow() -> AsyncIterator[bytes]:
+                yield b"x" * 600_000
+                await store.artifacts.write(RUN, "quick", stream(b"quick"), 1_000_000)
+                yield b"y"
+
+            await store.artifacts.write(RUN, "slow", slow(), 1_000_000)
+            pieces = await store.artifacts.read(RUN, "slow")
+            assert pieces is not None
+            assert b"".join([piece async for piece in pieces]) == b"x" * 600_000 + b"y"
+
     async def test_a_file_over_the_cap_leaves_nothing(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             with pytest.raises(ArtifactTooLargeError):

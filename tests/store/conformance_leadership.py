@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from rota.core.model import JobId
+from rota.store.cell_name import CellNameError
+from rota.store.nodes import Node
 from rota.store.protocol import Epoch, FencedError, Seq
 from tests.store.conformance import StoreMaker, leading, put, run_of
+
+
+def an_id(number: int) -> str:
+    """An id as long as all are."""
+    return f"01900000-0000-7000-8000-{number:012d}"
 
 
 class LeadershipConformance:
@@ -86,7 +94,7 @@ class LeadershipConformance:
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
-            ids = [await store.ledger.put_inbox(body) for body in (b"a", b"b", b"c")]
+            ids = [(await store.ledger.put_inbox(body)).id for body in (b"a", b"b", b"c")]
             assert ids == sorted(ids)
             taken = await store.ledger.take_inbox(2)
             assert [(entry.id, entry.body) for entry in taken] == [(ids[0], b"a"), (ids[1], b"b")]
@@ -99,9 +107,73 @@ class LeadershipConformance:
     ) -> None:
         async with make_store() as store:
             leader = await leading(store)
-            first, second = [await store.ledger.put_inbox(body) for body in (b"a", b"b")]
+            first, second = [(await store.ledger.put_inbox(body)).id for body in (b"a", b"b")]
             await store.ledger.append(leader.epoch, Seq(1), 1, [put(1)], [first])
             for epoch, seq in ((leader.epoch, Seq(1)), (Epoch(leader.epoch - 1), Seq(2))):
                 with pytest.raises(FencedError):
                     await store.ledger.append(epoch, seq, 1, [put(2)], [second])
             assert [entry.id for entry in await store.ledger.take_inbox(9)] == [second]
+
+    async def test_of_two_entries_with_one_key_the_first_stays_and_is_answered(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            first = await store.ledger.put_inbox(b"a", "key")
+            again = await store.ledger.put_inbox(b"b", "key")
+            assert again == first
+            assert await store.ledger.inbox_key("key") == first
+            assert await store.ledger.inbox_key("other") is None
+            assert await store.ledger.put_inbox(b"b", "other") != first
+            await store.ledger.drop_inbox([first.id])
+            assert (await store.ledger.put_inbox(b"b", "key")).body == b"b"
+
+    async def test_a_key_is_free_again_when_an_append_has_consumed_its_entry(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            first = await store.ledger.put_inbox(b"a", "key", [JobId(an_id(1))])
+            await store.ledger.append(leader.epoch, Seq(1), 1, [put(1)], [first.id])
+            assert await store.ledger.inbox_job(JobId(an_id(1))) is None
+            assert (await store.ledger.put_inbox(b"b", "key")).body == b"b"
+
+    async def test_a_job_that_waits_for_a_leader_is_found_by_its_id(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            await store.ledger.put_inbox(b"a")
+            entry = await store.ledger.put_inbox(b"b", None, [JobId(an_id(1)), JobId(an_id(2))])
+            assert await store.ledger.inbox_job(JobId(an_id(2))) == entry
+            assert await store.ledger.inbox_job(JobId(an_id(3))) is None
+
+    async def test_servers_are_listed_with_what_they_said_last(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            for node in (Node(node="b", seq=1), Node(node="a"), Node(node="b", seq=7, leads=True)):
+                await store.nodes.announce(node)
+            seen = await store.nodes.everyone()
+            assert [one.told for one in seen] == [
+                Node(node="a"),
+                Node(node="b", seq=7, leads=True),
+            ]
+            assert all(0 <= one.silent_ms < 60_000 for one in seen)
+            await store.nodes.leave("b")
+            assert [one.told.node for one in await store.nodes.everyone()] == ["a"]
+
+    async def test_a_cell_has_no_name_until_somebody_gives_it_one(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            assert await store.name_cell("") == ""
+            assert await store.name_cell("north") == "north"
+            assert await store.name_cell("") == "north"
+
+    async def test_a_cell_keeps_its_first_name_and_refuses_another(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            await store.name_cell("north")
+            with pytest.raises(CellNameError, match=r"is the cell 'north'.*--cell north"):
+                await store.name_cell("south")
+            assert await store.name_cell("north") == "north"

@@ -8,8 +8,10 @@ from tests.postgres.server import remove_shared_server
 
 pytest.register_assert_rewrite(
     "tests.store.conformance",
+    "tests.store.conformance_access",
     "tests.store.conformance_bulk",
     "tests.store.conformance_leadership",
+    "tests.store.conformance_retention",
     "tests.store.naive",
 )
 

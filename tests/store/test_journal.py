@@ -39,7 +39,7 @@ from rota.core.outcome import (
     PutWorker,
 )
 from rota.store.journal import VERSION, decode_record, encode_record
-from rota.store.protocol import StoreError
+from rota.store.protocol import NewerRecordError, StoreError
 from tests.store.naive import histories
 
 VERSION_1 = bytes.fromhex(
@@ -144,11 +144,51 @@ def test_what_is_written_is_what_is_read(history: list[list[AnyWrite]]) -> None:
 
 
 def test_a_record_of_a_later_version_names_the_cure() -> None:
-    with pytest.raises(StoreError, match=f"version {VERSION + 1}.*start the newer program"):
+    with pytest.raises(NewerRecordError, match=f"version {VERSION + 1}.*upgrade this one"):
         decode_record(bytes([VERSION + 1]) + b"\x90")
 
 
-@pytest.mark.parametrize("body", [b"", VERSION_1[:-1], b"\x01\xc1", b"\x01\x91\x92\xa2zz\x01"])
+@pytest.mark.parametrize(
+    "writes",
+    [
+        [["zz", "job-1"]],
+        [["dj", "job-1"], ["zz", 1]],
+        [["m", "job-1", ["asleep"]]],
+        [["dj", {"id": "job-1"}]],
+    ],
+    ids=["a kind", "a kind among others", "a state", "a shape"],
+)
+def test_what_only_a_later_program_writes_is_told_apart_from_damage(writes: object) -> None:
+    with pytest.raises(NewerRecordError, match="upgrade this one"):
+        decode_record(bytes([1]) + msgspec.msgpack.encode(writes))
+
+
+def test_more_fields_are_skipped_wherever_they_are() -> None:
+    """As a later program writes them: at the end of every struct, also of those within others."""
+    plain = msgspec.msgpack.decode(VERSION_1[1:])
+
+    def longer(value: object, model: object) -> object:
+        """The same with one more field, where the struct it is read as has no more."""
+        if isinstance(model, msgspec.Struct):
+            names = model.__struct_fields__
+            tag = model.__struct_config__.tag is not None
+            fields = list(value) if isinstance(value, list) else []
+            own = fields[:1] if tag else []
+            inner = fields[1:] if tag else fields
+            kept = [
+                longer(one, getattr(model, name)) for one, name in zip(inner, names, strict=False)
+            ]
+            missing = [msgspec.to_builtins(getattr(model, name)) for name in names[len(inner) :]]
+            return [*own, *kept, *missing, "from tomorrow"]
+        if isinstance(value, list) and isinstance(model, tuple):
+            return [longer(one, part) for one, part in zip(value, model, strict=True)]
+        return value
+
+    tomorrow = [longer(one, meant) for one, meant in zip(plain, MEANT, strict=True)]
+    assert decode_record(bytes([1]) + msgspec.msgpack.encode(tomorrow)) == MEANT
+
+
+@pytest.mark.parametrize("body", [b"", VERSION_1[:-1], b"\x01\xc1"])
 def test_a_damaged_record_is_no_riddle(body: bytes) -> None:
     with pytest.raises(StoreError, match="damaged"):
         decode_record(body)

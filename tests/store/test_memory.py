@@ -15,8 +15,10 @@ from tests.store.conformance import (
     leading,
     put,
 )
+from tests.store.conformance_access import AccessConformance
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_retention import RetentionConformance
 
 
 @asynccontextmanager
@@ -52,6 +54,14 @@ class TestLogs(LogsConformance):
 
 
 class TestArtifacts(ArtifactsConformance):
+    pass
+
+
+class TestAccess(AccessConformance):
+    pass
+
+
+class TestRetention(RetentionConformance):
     pass
 
 

@@ -16,8 +16,10 @@ from tests.store.conformance import (
     ReadingConformance,
     StoreMaker,
 )
+from tests.store.conformance_access import AccessConformance
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_retention import RetentionConformance
 
 pytestmark = pytest.mark.postgres
 
@@ -67,4 +69,12 @@ class TestLogs(LogsConformance):
 
 
 class TestArtifacts(ArtifactsConformance):
+    pass
+
+
+class TestAccess(AccessConformance):
+    pass
+
+
+class TestRetention(RetentionConformance):
     pass

@@ -171,7 +171,15 @@ async def test_a_warning_on_a_commit_is_no_success(cell: Cell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"), [("53100", StoreFullError), ("53400", StoreError), ("25006", StoreError)]
+    ("code", "kind"),
+    [
+        ("53100", StoreFullError),
+        ("53200", StoreError),
+        ("53400", StoreError),
+        ("25006", StoreError),
+        ("40P01", StoreError),
+        ("57014", StoreError),
+    ],
 )
 async def test_a_refusal_of_the_database_is_certain_and_says_why(
     cell: Cell, code: str, kind: type[StoreError]

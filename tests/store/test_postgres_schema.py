@@ -9,11 +9,13 @@ import uuid
 import asyncpg
 import pytest
 
+from rota.store.inbox import InboxKind
 from rota.store.migrate import Migration, known_migrations
 from rota.store.postgres import open_postgres
 from rota.store.postgres_connect import parse_address
 from rota.store.postgres_migrate import migrate_postgres
-from rota.store.protocol import InboxKind, JobQuery, SchemaError, Seq, StoreError
+from rota.store.protocol import JobQuery, SchemaError, Seq, StoreError
+from rota.wire.cells import cell_tag, tag_in
 from tests.postgres.cell import Cell
 from tests.store.conformance import leading, put, run_of
 
@@ -138,6 +140,18 @@ async def test_an_id_made_by_sql_is_a_uuid_of_version_seven_and_of_now(cell: Cel
     assert {(one.version, one.variant) for one in ids} == {(7, uuid.RFC_4122)}
     assert all(int(before) <= one.int >> 80 <= int(after) + 1 for one in ids)
     assert len(set(ids)) == 50
+
+
+async def test_an_id_made_by_sql_carries_the_same_tag_as_one_made_by_a_server(cell: Cell) -> None:
+    async with cell.opened() as store, cell.connected() as connection:
+        unnamed = await connection.fetchval("SELECT rota.new_id()")
+        await store.name_cell("north")
+        named = await connection.fetchval("SELECT rota.new_id()")
+        await connection.execute("DROP ROLE IF EXISTS maker; CREATE ROLE maker")
+        await connection.execute("GRANT USAGE ON SCHEMA rota TO maker; SET ROLE maker")
+        strangers = await connection.fetchval("SELECT rota.new_id()")
+    assert tag_in(str(unnamed)) == cell_tag("") == "000"
+    assert tag_in(str(named)) == tag_in(str(strangers)) == cell_tag("north")
 
 
 async def test_sql_submits_objects_only_and_not_for_everybody(cell: Cell) -> None:

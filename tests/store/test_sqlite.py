@@ -37,6 +37,7 @@ from tests.store.conformance import (
     put,
     run_of,
 )
+from tests.store.conformance_access import AccessConformance
 from tests.store.conformance_bulk import (
     LOG_CAP,
     RUN,
@@ -45,6 +46,7 @@ from tests.store.conformance_bulk import (
     eventually,
 )
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_retention import RetentionConformance
 from tests.store.faulty_disk import FaultyDisk
 
 
@@ -88,6 +90,14 @@ class TestLogs(LogsConformance):
 
 
 class TestArtifacts(ArtifactsConformance):
+    pass
+
+
+class TestAccess(AccessConformance):
+    pass
+
+
+class TestRetention(RetentionConformance):
     pass
 
 

@@ -73,7 +73,7 @@ def test_every_command_that_a_document_shows_exists(path: Path) -> None:
     assert [word for word in RUN.findall(marked) if word not in known] == []
 
 
-@pytest.mark.parametrize("command", ["up", "server", "worker"])
+@pytest.mark.parametrize("command", ["up", "server", "worker", "gateway"])
 def test_every_option_of_what_is_started_is_explained(command: str) -> None:
     options = re.findall(r"^  (?:-\w, )?(--[a-z-]+)", help_of(command), flags=re.MULTILINE)
     named = re.findall(r"--[a-z-]+", page("reference/configuration.md"))
@@ -93,7 +93,7 @@ def test_every_cause_has_its_advice() -> None:
 
 def test_every_kind_of_problem_is_listed() -> None:
     given = re.findall(r'^    code = "([a-z_]+)"', code("core/errors.py"), flags=re.MULTILINE)
-    for path in sorted((SOURCE / "api").glob("*.py")):
+    for path in sorted((*(SOURCE / "api").glob("*.py"), *(SOURCE / "gateway").glob("*.py"))):
         given += re.findall(
             r'ProblemError\(\s*\d+,\s*"([a-z_]+)"', path.read_text(encoding="utf-8")
         )
@@ -103,7 +103,7 @@ def test_every_kind_of_problem_is_listed() -> None:
 
 
 def test_every_metric_is_explained() -> None:
-    text = code("api/metrics.py")
+    text = code("api/metrics.py") + code("gateway/metrics.py")
     given = re.findall(r'"(rota_[a-z_]+)"', text)
     given += [
         f"rota_{name}" for name in re.findall(r'^    "([a-z]+_[a-z_]+)": "', text, re.MULTILINE)

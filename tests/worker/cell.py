@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -72,7 +73,17 @@ class Cell:
 
     async def start(self) -> None:
         """Listens, at the same place as before if there was one."""
-        app = web.Application(client_max_size=1 << 26, middlewares=[self._middle])
+        self._runner = web.AppRunner(
+            self.application(self._middle), shutdown_timeout=0.1, handler_cancellation=True
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    def application(self, middleware: Any) -> web.Application:
+        """All that a worker may call, for a server of this cell."""
+        app = web.Application(client_max_size=1 << 26, middlewares=[middleware])
         app.router.add_post("/workers/register", self._register)
         app.router.add_post("/workers/{id}/lease", self._lease)
         app.router.add_post("/workers/{id}/heartbeat", self._heartbeat)
@@ -81,11 +92,7 @@ class Cell:
         app.router.add_post("/executions/{id}/logs", self._log)
         app.router.add_post("/executions/{id}/progress", self._progress)
         app.router.add_put("/executions/{id}/artifacts/{name}", self._artifact)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        return app
 
     async def stop(self) -> None:
         """Is gone, in the middle of whatever it did."""

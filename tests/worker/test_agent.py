@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import io
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
-from rota.worker.agent import Agent, ResourceOverrides, WorkerConfig
-from rota.worker.diary import open_diary
+from rota.worker.agent import ResourceOverrides, WorkerConfig
 from tests.worker.cell import Cell
 from tests.worker.orders import order, shell
-from tests.worker.site import PATIENCE_S, until
-
-
-class Started:
-    """An agent that runs beside the test."""
-
-    def __init__(self, config: WorkerConfig) -> None:
-        self.said = io.StringIO()
-        self.agent = Agent(config, open_diary(self.said))
-        self.task = asyncio.create_task(self.agent.run())
-
-    async def ends(self) -> int:
-        """Its exit code."""
-        async with asyncio.timeout(PATIENCE_S):
-            return await self.task
-
-    async def drained(self) -> int:
-        """Told to stop once."""
-        self.agent.told_to_stop()
-        return await self.ends()
-
-
-Starter: TypeAlias = Callable[..., Started]
+from tests.worker.site import until
+from tests.worker.started import Started, Starter
 
 
 @pytest.fixture
@@ -65,9 +41,7 @@ async def start(cell: Cell, tmp_path: Path) -> AsyncIterator[Starter]:
     yield begin
     for one in running:
         if not one.task.done():
-            one.agent.told_to_stop()
-            one.agent.told_to_stop()
-            await one.ends()
+            await one.stopped()
 
 
 async def test_noops_are_acknowledged_in_batches(cell: Cell, start: Starter) -> None:
@@ -267,6 +241,21 @@ async def test_a_busy_server_is_left_alone_as_long_as_it_asks(start: Starter, ce
     start()
     await until(lambda: bool(cell.calls))
     assert loop.time() - began >= 1
+
+
+async def test_a_busy_server_is_waited_for_though_there_is_another(
+    start: Starter, cell: Cell
+) -> None:
+    cell.refuse = [(429, {"Retry-After": "1"})]
+    other = Cell()
+    await other.start()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    start(servers=[cell.url, other.url])
+    await until(lambda: bool(cell.calls))
+    assert loop.time() - began >= 1
+    assert other.registrations == []
+    await other.stop()
 
 
 async def test_a_drained_worker_lets_its_jobs_finish_and_says_goodbye(

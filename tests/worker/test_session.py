@@ -289,3 +289,33 @@ def test_a_heartbeat_renews_what_the_server_has_heard_of(session: Session) -> No
 
     assert session.beaten(beat, HeartbeatAnswer(cancel=["a"], lost=[])) == [Stop("a", "cancelled")]
     assert session.next_deadline() == pytest.approx(9 + TTL * (1 - LEASE_MARGIN))
+
+
+def test_after_a_failure_the_next_answer_is_not_waited_for_while_something_is_held(
+    session: Session,
+) -> None:
+    running(session, "a")
+    silent = session.call(3)
+    assert silent.spec.wait.seconds > 0
+    session.failed(silent)
+    second = session.call(9)
+    assert second.spec.wait.seconds == 0
+    session.failed(second)
+    third = session.call(12)
+    session.answered(third, answer(), 12.1)
+    assert session.expire(13) == [], "a third server was asked in time"
+    assert session.call(12.1).spec.wait.seconds > 0
+
+
+def test_an_idle_worker_waits_for_work_though_the_last_call_failed(session: Session) -> None:
+    session.failed(session.call(0))
+    assert session.call(1).spec.wait.seconds == TTL / 3
+
+
+def test_the_answer_of_a_call_that_was_given_up_changes_nothing(session: Session) -> None:
+    running(session, "a")
+    session.ended(report_noop("a", 7))
+    given_up = session.call(1)
+    session.failed(given_up)
+    assert session.answered(given_up, answer(order("b"), lost=["a"]), 2) == []
+    assert (session.held, session.owed) == (0, 1)

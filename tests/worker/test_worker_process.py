@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -47,6 +48,30 @@ async def worker(cell: Cell, tmp_path: Path) -> AsyncIterator[asyncio.subprocess
     if process.returncode is None:
         process.kill()
         await process.communicate()
+
+
+async def test_the_command_knows_several_servers_and_hands_named_variables_to_jobs(
+    cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("REGION", "REGION_TOKEN", "REST"):
+        monkeypatch.setenv(name, f"value-of-{name}")
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "rota", "worker", "--work-dir", str(tmp_path / "work")),
+            *("--server", f"http://127.0.0.1:{nobody.getsockname()[1]}", "--server", cell.url),
+            *("--env", "REGION", "--env", "REGION_TOKEN", "--env", "UNSET"),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        script = "echo $REGION; test $REGION_TOKEN = value-of-REGION_TOKEN; echo $? ${REST-none}"
+        cell.grant(order("e1", shell(f"{script}; echo $REGION_TOKEN")))
+        await until(lambda: "e1" in cell.reports)
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(PATIENCE_S):
+        _, said = await process.communicate()
+    assert process.returncode == 0, said
+    assert bytes(cell.logs["e1"]) == b"value-of-REGION\n0 none\n***\n"
+    assert b"a variable for jobs is not set" in said
 
 
 async def test_sigterm_drains_and_exits_with_zero(

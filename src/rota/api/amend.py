@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from rota.api.bodies import check_depth, decode_json
-from rota.api.jobs import find_job, job_id_in
+from rota.api.jobs import job_id_in
+from rota.api.lookup import check_tenant, check_upstream, find_job
 from rota.api.problems import invalid
 from rota.api.recall import expect, post_recalling, read_upstream
 from rota.api.routes import Call, NoQuery
@@ -40,9 +41,13 @@ async def patch_job(call: Call[dict[str, Any], NoQuery]) -> JobView:
     """Merges, checks as if submitted, and puts it in place if nobody was quicker."""
     job_id = job_id_in(call)
     check_depth("", call.raw, call.body)
+    patch = call.body
+    if call.caller.tenant is not None:
+        check_tenant(call, patch.get("tenant"))
+        patch = {**patch, "tenant": call.caller.tenant}
 
     def amend(job: JobRecord) -> Spec:
-        return patched(job, call.body)
+        return patched(job, patch)
 
     return job_view(expect(await post_update(call, job_id, amend), JobAnswer).job)
 
@@ -54,12 +59,13 @@ async def post_update(
     amended: list[Spec] = []
 
     async def read() -> list[JobRecord]:
-        job = await find_job(call.parts.catalog, job_id)
+        job = await find_job(call, job_id)
         spec = amend(job)
         amended[:] = [spec]
         if spec.dependencies == job.spec.dependencies:
             return [job]
         needed = [one.job_id for one in spec.dependencies if one.job_id != job_id]
+        await check_upstream(call, dict.fromkeys(needed, "dependencies"))
         return [job, *await read_upstream(call.parts.catalog, needed)]
 
     def build(recall: Recall | None) -> AnyInput:

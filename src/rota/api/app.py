@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rota.api.auth import Gate
+from rota.api.ids import IdMint
 from rota.api.openapi import build_document
 from rota.api.operations import OPERATIONS
 from rota.api.pages import PageServer, document_page, load_pages
@@ -25,7 +26,7 @@ __all__ = ["Parts", "create_app"]
 
 def create_app(parts: Parts) -> Starlette:
     """The whole HTTP side of a server, as an ASGI application."""
-    desk = Desk()
+    desk = Desk(ids=IdMint(parts.cell))
     document = encode(build_document(OPERATIONS, parts.version))
     pages = [*load_pages(), document_page(document)]
     app = Starlette(

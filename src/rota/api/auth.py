@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
+import structlog
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rota.api.limits import SESSION_MS, SIGN_IN_CODES_MAX
-from rota.api.problems import ProblemError, respond
-from rota.core.model import Instant
+from rota.api.forwarded import read_forwarded
+from rota.api.limits import TRIES_FREE
+from rota.api.problems import ProblemError, respond, retry_after
+from rota.api.roles import ANYBODY, Caller, remember
+from rota.api.roster import Roster, caller_from
+from rota.api.sessions import SignInCodes, cookie_in, read_session, split_host
+from rota.api.throttle import Throttle, group_of
 from rota.engine.ports import Clock
+from rota.store.access import Token
 
-OPEN_PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/session")
+log = structlog.get_logger(__name__)
+
+OPEN_PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz")
 OPEN_PREFIX = "/static/"
+SIGN_OUT = ("DELETE", "/session")
+"""Open too: whoever may no longer come in may still leave."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 CSP = (
@@ -35,90 +41,34 @@ SECURITY_HEADERS = (
 )
 
 
-def digest(token: str) -> bytes:
-    """What is kept of a token. It has 256 random bits, so one round of hashing is enough."""
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-
-
-class SignInCodes:
-    """Codes for the printed link; each signs one browser in, once."""
-
-    def __init__(self) -> None:
-        self._digests: list[bytes] = []
-
-    def issue(self) -> str:
-        """A new code; the oldest unused one is dropped when there are many."""
-        code = secrets.token_urlsafe(24)
-        self._digests = [*self._digests, digest(code)][-SIGN_IN_CODES_MAX:]
-        return code
-
-    def redeem(self, code: str) -> bool:
-        """True once for each code that was issued."""
-        given = digest(code)
-        for known in self._digests:
-            if hmac.compare_digest(known, given):
-                self._digests.remove(known)
-                return True
-        return False
-
-
 @dataclass(frozen=True, kw_only=True)
 class Access:
     """Who is let in. `hosts` are the names this server goes by, without ports."""
 
-    token_digests: Sequence[bytes] = ()
+    roster: Roster
     no_auth: bool = False
     hosts: Sequence[str] = LOOPBACK_HOSTS
     secure_cookies: bool = False
     """Set where the server is reached by HTTPS."""
     codes: SignInCodes = field(default_factory=SignInCodes)
+    throttle: Throttle = field(default_factory=Throttle)
 
-    def knows(self, token: str) -> bool:
-        """Whether it is one of the tokens; takes the same time whichever it is."""
-        given, known = digest(token), False
-        for one in self.token_digests:
-            known |= hmac.compare_digest(one, given)
-        return known
-
-    def open_session(self, now: Instant) -> str:
-        """A cookie's value: when it ends, signed. It outlives restarts, but not the tokens."""
-        ends = str(now + SESSION_MS)
-        return f"{ends}.{self._sign(ends)}"
-
-    def knows_session(self, value: str, now: Instant) -> bool:
-        """Whether we signed it and it has not ended."""
-        ends, _, signature = value.partition(".")
-        if not hmac.compare_digest(self._sign(ends).encode(), signature.encode()):
-            return False
-        return int(ends) > now
-
-    def _sign(self, text: str) -> str:
-        secret = hashlib.sha256(b"rota session\x00" + b"".join(self.token_digests)).digest()
-        return hmac.new(secret, text.encode("utf-8", "surrogateescape"), "sha256").hexdigest()
+    async def ended(self, caller: Caller) -> None:
+        """Returns when the caller's token is no longer good."""
+        while self.no_auth or self.roster.is_live(caller.token_id):
+            await self.roster.next_look()
 
 
-def cookie_name(host: str) -> str:
-    """By port, because browsers share cookies between the ports of one host."""
-    return f"rota_session_{_split_host(host)[1] or 80}"
+class _UnknownTokenError(Exception):
+    """Nobody here knows this token, so far."""
 
-
-def session_cookie(access: Access, host: str, now: Instant) -> str:
-    """The Set-Cookie header that signs a browser in."""
-    secure = "; Secure" if access.secure_cookies else ""
-    value = access.open_session(now)
-    return (
-        f"{cookie_name(host)}={value}; Path=/; Max-Age={SESSION_MS // 1000}; "
-        f"HttpOnly; SameSite=Strict{secure}"
-    )
-
-
-def ended_cookie(host: str) -> str:
-    """The Set-Cookie header that signs it out."""
-    return f"{cookie_name(host)}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self.token = token
 
 
 class Gate:
-    """The first thing a request meets. It knows nothing of what lies behind."""
+    """The first thing a request meets: finds out who asks. What they may do is each call's rule."""
 
     def __init__(self, app: ASGIApp, access: Access, clock: Clock) -> None:
         self._app = app
@@ -138,50 +88,100 @@ class Gate:
             await send(message)
 
         try:
-            self._admit(scope)
+            try:
+                self._admit(scope)
+            except _UnknownTokenError as unknown:
+                await self._look_again(unknown.token)
+                self._admit(scope)
         except ProblemError as error:
             await respond(error)(scope, receive, send_guarded)
             return
         await self._app(scope, receive, send_guarded)
 
+    async def _look_again(self, token: str) -> None:
+        """One that was made a moment ago, elsewhere, is not turned away."""
+        await self._access.roster.look_now()
+        if self._access.roster.find(token) is None:
+            raise _who_are_you("this token is not known here")
+
     def _admit(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         self._check_host(headers.get("host"))
-        path: str = scope["path"]
-        is_open = path in OPEN_PATHS or path.startswith(OPEN_PREFIX)
-        by_browser = self._check_credentials(scope, headers) if not is_open else False
+        forwarded = read_forwarded(scope, self._access.roster.secret)
+        if forwarded is not None and forwarded.remote:
+            scope["client"] = (forwarded.remote, 0)
+        self._access.throttle.check_address(group_of(remote_of(scope)), self._clock.steady())
+        by_browser = False
+        if not _is_open(scope):
+            caller = self._identify(scope, headers)
+            remember(scope, caller)
+            by_browser = caller.by_browser
         if by_browser or scope["method"] not in SAFE_METHODS:
             _check_origin(headers)
 
     def _check_host(self, host: str | None) -> None:
-        name = _split_host(host)[0] if host else ""
+        name = split_host(host)[0] if host else ""
         if name not in self._access.hosts:
             known = ", ".join(self._access.hosts)
             detail = f"this server does not go by the name {name[:100]!r}; it goes by {known}"
             raise ProblemError(421, "wrong_host", detail)
 
-    def _check_credentials(self, scope: Scope, headers: Headers) -> bool:
-        """Whether the request rests on what a browser adds by itself."""
+    def _identify(self, scope: Scope, headers: Headers) -> Caller:
         if self._access.no_auth:
             client = scope.get("client")
             if client is not None and not _is_loopback(client[0]):
                 detail = "this server runs without access control and serves loopback only"
                 raise ProblemError(403, "loopback_only", detail)
-            return True
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self._access.knows(token.strip()):
-            return False
-        if not token and self._has_session(headers):
-            return True
-        raise _who_are_you(wrong=bool(token))
+            return ANYBODY
+        scheme, _, text = headers.get("authorization", "").partition(" ")
+        if text:
+            return caller_from(self._bearer(scope, scheme, text.strip()))
+        value = cookie_in(headers.get("cookie", ""), headers["host"])
+        session = value and read_session(self._access.roster, value, self._clock.now())
+        if not session:
+            raise _who_are_you("this call needs a token")
+        return caller_from(session, by_browser=True)
 
-    def _has_session(self, headers: Headers) -> bool:
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return False
-        morsel = cookies.get(cookie_name(headers["host"]))
-        return morsel is not None and self._access.knows_session(morsel.value, self._clock.now())
+    def _bearer(self, scope: Scope, scheme: str, text: str) -> Token:
+        if scheme.lower() != "bearer":
+            raise _who_are_you("this call needs a token")
+        found = self._access.roster.find(text)
+        if found is None:
+            self._note_wrong(remote_of(scope))
+            raise _UnknownTokenError(text)
+        now = self._clock.now()
+        if not found.is_live(now):
+            raise _who_are_you(_how_it_ended(found))
+        return found
+
+    def _note_wrong(self, remote: str) -> None:
+        """Makes an address wait that keeps sending unknown tokens; known ones always pass.
+
+        Nobody guesses 256 bits, so this is against the noise and the work; and a neighbour behind
+        the same address, who has a token, must not be shut out by it.
+        """
+        count, wait_ms = self._access.throttle.tries.note(group_of(remote), self._clock.steady())
+        if not wait_ms:
+            return
+        if count == TRIES_FREE + 1:
+            log.warning("many wrong tokens", remote=remote, count=count)
+        detail = f"{count} wrong tokens came from this address: wait before the next"
+        raise ProblemError(429, "too_many_tries", detail, headers=retry_after(wait_ms))
+
+
+def remote_of(scope: Scope) -> str:
+    """The address a request came from."""
+    client = scope.get("client")
+    return "" if client is None else str(client[0])
+
+
+def _is_open(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return (
+        path in OPEN_PATHS
+        or path.startswith(OPEN_PREFIX)
+        or (scope["method"], path) in (SIGN_OUT, ("OPTIONS", "/session"))
+    )
 
 
 def _guard(headers: list[tuple[bytes, bytes]]) -> None:
@@ -190,11 +190,18 @@ def _guard(headers: list[tuple[bytes, bytes]]) -> None:
         headers.append((b"cache-control", b"no-store"))
 
 
-def _who_are_you(*, wrong: bool) -> ProblemError:
-    said = "this token is not known here" if wrong else "this call needs a token"
+def _how_it_ended(token: Token) -> str:
+    """Whoever has the token may know."""
+    if token.revoked_at is not None:
+        return f"the token {token.name!r} was revoked"
+    return f"the token {token.name!r} has expired"
+
+
+def _who_are_you(said: str) -> ProblemError:
     detail = (
-        f"{said}: send `Authorization: Bearer TOKEN`. The first start wrote one to the file "
-        "`token` in the server's data folder; a browser signs in with the link `rota up` prints"
+        f"{said}: send `Authorization: Bearer TOKEN`. `rota tokens create` makes one, and the "
+        "first start of `rota up` wrote one to the file `token` in its data folder; a browser "
+        "signs in with the link `rota up` prints"
     )
     return ProblemError(401, "unauthenticated", detail, headers={"WWW-Authenticate": "Bearer"})
 
@@ -206,16 +213,6 @@ def _check_origin(headers: Headers) -> None:
     same = origin is None or urlsplit(origin).netloc.lower() == headers["host"].lower()
     if site not in ("same-origin", "none") or not same:
         raise ProblemError(403, "cross_site", "requests from other web pages are refused")
-
-
-def _split_host(host: str) -> tuple[str, str]:
-    """Name and port; an IPv6 address without its brackets."""
-    host = host.strip().lower()
-    if host.startswith("["):
-        name, _, port = host[1:].partition("]")
-        return name, port.lstrip(":")
-    name, _, port = host.partition(":")
-    return name, port
 
 
 def _is_loopback(address: str) -> bool:

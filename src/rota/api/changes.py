@@ -12,9 +12,9 @@ from rota.api.limits import (
     STREAM_KEEPALIVE_S,
     STREAM_RECORDS,
 )
-from rota.api.parts import Parts
 from rota.api.problems import invalid
 from rota.api.routes import Call, NoQuery
+from rota.api.sieve import own_changes
 from rota.api.streams import Stream
 from rota.api.views import change_view
 from rota.store.protocol import Change, Seq
@@ -43,7 +43,7 @@ async def stream_changes(call: Call[None, NoQuery]) -> Stream:
     if lost:
         # What was missed is no longer kept (or is of another journal): the reader starts afresh.
         place = Place(newest, _RECORD_END)
-    pieces = _pieces(call.parts, place, lost=lost)
+    pieces = _pieces(call, place, lost=lost)
     return Stream(pieces, EVENTS, closing=call.parts.closing, seats=call.desk.seats)
 
 
@@ -54,14 +54,19 @@ def _read_place(text: str) -> Place:
     return Place(int(found[1]), int(found[2]))
 
 
-async def _pieces(parts: Parts, place: Place, *, lost: bool) -> AsyncGenerator[bytes, None]:
-    yield b"retry: 1000\n\n" + (_reset(place) if lost else b"")
+async def _pieces(
+    call: Call[None, NoQuery], place: Place, *, lost: bool
+) -> AsyncGenerator[bytes, None]:
+    parts = call.parts
+    # Where it starts is told at once: who loses the line before the first change misses nothing.
+    yield b"retry: 1000\n\n" + (_reset(place) if lost else b"id: %d.%d\n\n" % place)
     # The record of the last change seen is read again: it may hold more than was taken.
     after, newest = place.seq - (place.number < _RECORD_END), place.seq
     while True:
         if after < newest:
             changes = await parts.catalog.changes_after(Seq(after), STREAM_RECORDS)
-            for text in _encoded([one for one in changes if (one.seq, one.index) > place]):
+            new = [one for one in changes if (one.seq, one.index) > place]
+            for text in _encoded(await own_changes(call, new)):
                 yield text
             # Records without changes give nothing back, yet they are behind us too.
             after = max(min(after + STREAM_RECORDS, newest), *(one.seq for one in changes), 0)

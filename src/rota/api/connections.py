@@ -8,8 +8,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from rota.api.limits import HEAD_BYTES_MAX, HEAD_S_MAX
-from rota.api.problems import TITLES, TYPE_PREFIX
-from rota.wire.problems import MEDIA_TYPE, Problem
+from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, Problem
 from rota.wire.units import encode
 
 _HEAD = "HTTP/1.1 431 {title}\r\ncontent-type: {media}\r\ncontent-length: {length}\r\n"

@@ -7,6 +7,7 @@ from typing import Any
 JOB_ID = "019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"
 EXECUTION_ID = "019a85c2-7d40-7b11-8a2c-90f1c3d2e4a5"
 WORKER_ID = "019a85c0-1111-7222-8333-944455566677"
+TOKEN_ID = "019a85bf-2222-7333-8444-955566677788"
 EVENT_ID = "42.0"
 AT = "2026-01-05T09:00:00.000Z"
 
@@ -245,14 +246,66 @@ STATS: dict[str, Any] = {
 CLUSTER: dict[str, Any] = {
     "leader": "node-a",
     "epoch": 3,
-    "nodes": [{"node": "node-a", "leads": True, "version": "0.1.0"}],
-    "durability": "single",
+    "nodes": [
+        {
+            "node": "node-a",
+            "address": "https://a.example:7070",
+            "role": "leader",
+            "status": "up",
+            "version": "0.1.0",
+            "lag": {"records": 0, "seconds": 0},
+            "last_seen": AT,
+            "started_at": AT,
+        }
+    ],
+    "durability": "sync-ha",
+    "warnings": [],
 }
 EVENTS = (
     f"id: {EVENT_ID}\n"
     f'data: {{"kind":"job","id":"{JOB_ID}","status":"queued","at":"{AT}",'
     '"name":"invoice","queue":"default"}\n\n'
 )
+
+TOKEN_SPEC: dict[str, Any] = {
+    "role": "submitter",
+    "name": "billing's nightly run",
+    "tenant": "billing",
+    "expires_in": "90d",
+}
+
+TOKEN: dict[str, Any] = {
+    "token_id": TOKEN_ID,
+    "name": "billing's nightly run",
+    "role": "submitter",
+    "tenant": "billing",
+    "status": "live",
+    "created_at": AT,
+    "created_by": "local",
+    "expires_at": "2026-04-05T09:00:00.000Z",
+    "revoked_at": None,
+}
+
+NEW_TOKEN: dict[str, Any] = {**TOKEN, "token": "rota_…"}
+
+TOKENS: dict[str, Any] = {"items": [TOKEN], "next_cursor": None}
+
+AUDIT: dict[str, Any] = {
+    "items": [
+        {
+            "at": AT,
+            "token_id": TOKEN_ID,
+            "token": "billing's nightly run",
+            "method": "PUT",
+            "route": "/jobs/{job_id}/cancel",
+            "target": JOB_ID,
+            "status": 200,
+            "remote": "10.0.0.7",
+            "node": "node-a",
+        }
+    ],
+    "next_cursor": None,
+}
 
 PARAMETERS: dict[str, Any] = {
     "job_id": JOB_ID,
@@ -274,4 +327,8 @@ PARAMETERS: dict[str, Any] = {
     "tail": 100,
     "fence": 1,
     "force": True,
+    "token_id": TOKEN_ID,
+    "target": JOB_ID,
+    "after": AT,
+    "before": AT,
 }

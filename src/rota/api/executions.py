@@ -12,7 +12,8 @@ from starlette.requests import ClientDisconnect
 
 from rota.api.bodies import too_slow
 from rota.api.limits import ARTIFACT_BYTES_MAX, BODY_READ_S
-from rota.api.paging import Cursor, Limit, any_of, cut, read_id_cursor
+from rota.api.lookup import find_execution, find_executions
+from rota.api.paging import Cursor, Limit, any_of, read_id_cursor
 from rota.api.problems import GoneAwayError, invalid, not_found
 from rota.api.recall import expect
 from rota.api.routes import Call, NoQuery
@@ -23,7 +24,7 @@ from rota.core.errors import NotFound, StaleFence
 from rota.core.inputs import Complete, Progress, Running
 from rota.core.model import Execution, ExecutionId, ExecutionState, JobId, WorkerId
 from rota.core.outcome import ExecutionAnswer
-from rota.store.protocol import Catalog, ExecutionQuery
+from rota.store.protocol import ExecutionQuery
 from rota.wire.executions import (
     ArtifactView,
     CompletionSpec,
@@ -56,7 +57,7 @@ class ArtifactPage(msgspec.Struct):
 
 async def show_execution(call: Call[None, NoQuery]) -> ExecutionView:
     """One try of a job."""
-    execution = await find_execution(call.parts.catalog, execution_id_in(call))
+    execution = await find_execution(call, execution_id_in(call))
     return execution_view(execution, await call.parts.artifacts.list(execution.id))
 
 
@@ -70,9 +71,8 @@ async def list_executions(call: Call[None, ExecutionsQuery]) -> ExecutionPage:
         before=read_id_cursor(asked.cursor),
         limit=asked.limit + 1,
     )
-    found = await parts.catalog.find_executions(query)
-    items, next_cursor = cut(found, asked.limit, lambda one: one.id)
-    views = [execution_view(one, await parts.artifacts.list(one.id)) for one in items]
+    found, next_cursor = await find_executions(call, query)
+    views = [execution_view(one, await parts.artifacts.list(one.id)) for one in found]
     return ExecutionPage(views, next_cursor)
 
 
@@ -84,7 +84,7 @@ async def complete_execution(call: Call[CompletionSpec, NoQuery]) -> ExecutionVi
         receipt = await call.parts.brain.post(Complete(completion=completion))
     except NotFound:
         # It may have ended long ago: the tables remember what the scheduler does not.
-        past = await find_execution(call.parts.catalog, execution_id)
+        past = await find_execution(call, execution_id)
         if (past.fence, past.state.value) != (report.fence, report.status):
             raise _ended(past) from None
         return execution_view(past)
@@ -102,7 +102,7 @@ async def report_progress(call: Call[ProgressSpec, NoQuery]) -> HeartbeatAnswer:
     try:
         receipt = await call.parts.brain.post(Progress(running=running))
     except NotFound:
-        raise _ended(await find_execution(call.parts.catalog, running.execution_id)) from None
+        raise _ended(await find_execution(call, running.execution_id)) from None
     execution = expect(receipt, ExecutionAnswer).execution
     return HeartbeatAnswer(cancel=[execution.id] if execution.stop else [], lost=[])
 
@@ -113,7 +113,7 @@ def _ended(execution: Execution) -> StaleFence:
 
 async def put_artifact(call: Call[None, NoQuery]) -> ArtifactView:
     """Keeps one output file, streamed to disk as it comes in."""
-    execution = await find_execution(call.parts.catalog, execution_id_in(call))
+    execution = await find_execution(call, execution_id_in(call))
     kept = await call.parts.artifacts.write(
         execution.id, call.path["name"], _pieces(call), ARTIFACT_BYTES_MAX
     )
@@ -122,7 +122,8 @@ async def put_artifact(call: Call[None, NoQuery]) -> ArtifactView:
 
 async def get_artifact(call: Call[None, NoQuery]) -> Stream:
     """Sends one output file; never shown in place, whatever is in it."""
-    name, execution_id = call.path["name"], execution_id_in(call)
+    name = call.path["name"]
+    execution_id = (await find_execution(call, execution_id_in(call))).id
     pieces = await call.parts.artifacts.read(execution_id, name)
     if pieces is None:
         raise not_found(f"artifact of execution {execution_id} named", name)
@@ -137,7 +138,7 @@ async def _sent(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 async def list_artifacts(call: Call[None, NoQuery]) -> ArtifactPage:
     """The names and sizes of what was kept."""
-    execution = await find_execution(call.parts.catalog, execution_id_in(call))
+    execution = await find_execution(call, execution_id_in(call))
     found = await call.parts.artifacts.list(execution.id)
     return ArtifactPage([ArtifactView(one.name, one.size) for one in found])
 
@@ -163,14 +164,6 @@ def execution_id_in(call: Call[Any, Any]) -> ExecutionId:
     if not UUID.match(text.lower()):
         raise not_found("execution", text[:100])
     return ExecutionId(text.lower())
-
-
-async def find_execution(catalog: Catalog, execution_id: ExecutionId) -> Execution:
-    """The execution, in whatever state."""
-    found = await catalog.executions([execution_id])
-    if not found:
-        raise not_found("execution", execution_id)
-    return found[0]
 
 
 def _states(text: str | None) -> tuple[ExecutionState, ...]:

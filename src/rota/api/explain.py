@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rota.api.jobs import find_job, job_id_in
+from rota.api.jobs import job_id_in
 from rota.api.limits import GRAPH_NODES_MAX, READ_AT_ONCE
+from rota.api.lookup import find_job, is_own
+from rota.api.mailbox import LEADERLESS
+from rota.api.parts import Parts
 from rota.api.recall import read_upstream
 from rota.api.routes import Call, NoQuery
 from rota.api.views import why_view
@@ -21,15 +24,33 @@ _WAITING = (JobState.PENDING, JobState.QUEUED)
 async def why_job(call: Call[None, NoQuery]) -> WhyView:
     """What keeps it from running; for one that runs or has ended, just that."""
     job_id = job_id_in(call)
-    await call.parts.brain.settled()
-    explanation = call.parts.brain.why(job_id)
-    job = await find_job(call.parts.catalog, job_id)
-    if job.life.state in _WAITING and explanation is None:
-        # It came to be between the two questions, or the scheduler is reloading.
-        explanation = call.parts.brain.why(job_id)
-    if job.life.state in _WAITING and explanation is not None:
-        return why_view(job, explanation)
-    return why_view(job, _from_record(job))
+    brain = call.parts.brain
+    await brain.settled()
+    explanation = brain.why(job_id) if brain.ready else None
+    job = await find_job(call, job_id)
+    if job.life.state not in _WAITING:
+        return why_view(job, _from_record(job))
+    if job.life.reason == LEADERLESS or _nobody_leads(call.parts):
+        return why_view(job, _LEADERLESS)
+    # It came to be between the two questions, or the scheduler is reloading.
+    return why_view(job, explanation or brain.why(job_id) or _from_record(job))
+
+
+def _nobody_leads(parts: Parts) -> bool:
+    return parts.mailbox is not None and not parts.brain.ready
+
+
+_LEADERLESS = Explanation(
+    causes=(
+        Cause(
+            LEADERLESS,
+            "no server leads just now: the next one takes it, usually within seconds",
+            {},
+        ),
+    ),
+    estimated_start=None,
+    method="none",
+)
 
 
 def _from_record(job: JobRecord) -> Explanation:
@@ -67,15 +88,15 @@ def _sentence(job: JobRecord) -> str:
 async def graph_of_job(call: Call[None, NoQuery]) -> GraphView:
     """Everything connected with a job, in both directions, up to a limit."""
     catalog = call.parts.catalog
-    start = await find_job(catalog, job_id_in(call))
+    start = await find_job(call, job_id_in(call))
     ids, edges, truncated = await _connected(catalog, start.id)
-    jobs = {job.id: job for job in await read_upstream(catalog, ids)}
+    jobs = {job.id: job for job in await read_upstream(catalog, ids) if is_own(call, job)}
     nodes = [
         GraphNode(one, jobs[one].spec.terms.name, jobs[one].life.state.value)
         for one in ids
         if one in jobs
     ]
-    # A job that was deleted leaves no node, and no edge into nothing either.
+    # A deleted job, or one of another tenant, leaves no node, and no edge into nothing either.
     lines = [
         GraphEdge(source=edge.parent, target=edge.child, when=edge.when.value)
         for edge in edges

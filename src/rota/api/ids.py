@@ -1,22 +1,30 @@
-"""Where ids of what comes from outside are minted: UUIDv7, rising within one process."""
+"""Where ids of what comes from outside are minted: UUIDv7 with the cell in it, ever rising."""
 
 from __future__ import annotations
 
 import secrets
+import string
 
 from rota.core.model import Instant
+from rota.wire.cells import cell_tag
 
-_TAIL_BITS = 74
-"""What a UUIDv7 leaves free beside time, version and variant."""
+_TAIL_BITS = 62
+"""What a UUIDv7 leaves free beside time, version, variant and the twelve bits of the cell."""
 _STEP_BYTES = 5
 """Ids of the same millisecond rise by a random step of this size: ordered, yet not guessable."""
 _STEPS_AT_ONCE = 256
+TOKEN_PREFIX = "rota_"
+_TOKEN_BITS = 256
+_TOKEN_DIGITS = 43
+"""As many as 256 bits need in the digits below."""
+_DIGITS = string.digits + string.ascii_letters
 
 
 class IdMint:
     """Makes ids that sort in the order they were made, so the newest job has the largest id."""
 
-    def __init__(self) -> None:
+    def __init__(self, cell: str = "") -> None:
+        self._head = 0x7000 | int(cell_tag(cell), 16)
         self._ms = 0
         self._tail = 0
         self._dice = b""
@@ -30,7 +38,9 @@ class IdMint:
             self._tail += 1 + self._step()
             if self._tail >> _TAIL_BITS:
                 self._ms, self._tail = self._ms + 1, secrets.randbits(_TAIL_BITS - 1)
-        return _as_uuid7(self._ms, self._tail)
+        value = self._ms << 80 | self._head << 64 | 0b10 << 62 | self._tail
+        text = f"{value:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def _step(self) -> int:
         """Random bits, asked of the system for many ids at once."""
@@ -40,10 +50,13 @@ class IdMint:
         return int.from_bytes(step, "big")
 
 
-def _as_uuid7(ms: int, tail: int) -> str:
-    value = ms << 80 | 0x7 << 76 | (tail >> 62) << 64 | 0b10 << 62 | tail & (1 << 62) - 1
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+def mint_token() -> str:
+    """A secret of 256 random bits. The front tells leak scanners whose it is."""
+    number, digits = secrets.randbits(_TOKEN_BITS), ""
+    for _ in range(_TOKEN_DIGITS):
+        number, digit = divmod(number, len(_DIGITS))
+        digits += _DIGITS[digit]
+    return TOKEN_PREFIX + digits
 
 
 def mint_session() -> str:

@@ -10,9 +10,9 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS
-from rota.api.paging import Cursor, Limit, any_of, cut, make_cursor, read_id_cursor
-from rota.api.parts import Parts
-from rota.api.problems import invalid, not_found
+from rota.api.lookup import adopt, check_upstream, find_job
+from rota.api.paging import Cursor, Limit, any_of, cut, read_id_cursor
+from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.recall import (
     expect,
     post,
@@ -28,8 +28,10 @@ from rota.core.errors import Invalid
 from rota.core.inputs import AnyInput, Cancel, Delete, Execute, Recall, Retry, Submit
 from rota.core.model import JobId, JobRecord, JobState, WorkerId
 from rota.core.outcome import AnyReceipt, ExecutionAnswer, JobAnswer, JobGone, JobsAccepted
+from rota.engine.assurance import Assurance
 from rota.engine.ports import Brain
 from rota.store.protocol import Catalog, JobQuery
+from rota.wire.cursors import make_cursor
 from rota.wire.jobs import (
     BatchAnswer,
     BatchSpec,
@@ -71,7 +73,7 @@ async def submit_job(call: Call[JobSpec, NoQuery]) -> Reply:
     """One job."""
     accepted = await _submit(call, [call.body])
     if accepted.first is None:
-        first = await find_job(call.parts.catalog, accepted.job_ids[0])
+        first = await find_job(call, accepted.job_ids[0])
     else:
         first = accepted.first
     return Reply(job_view(first), {"Location": f"/jobs/{first.id}"})
@@ -86,6 +88,8 @@ async def submit_batch(call: Call[BatchSpec, NoQuery]) -> BatchAnswer:
 async def _submit(
     call: Call[JobSpec, NoQuery] | Call[BatchSpec, NoQuery], specs: Sequence[JobSpec]
 ) -> JobsAccepted:
+    check_durability(call.parts.assurance)
+    adopt(call, specs)
     batch = Batch(specs, call.desk.ids, call.parts.brain.clock.now())
     jobs = batch.new_jobs()
 
@@ -95,7 +99,16 @@ async def _submit(
     async def read() -> Sequence[JobRecord]:
         return await read_upstream(call.parts.catalog, list(batch.outside))
 
+    mailbox = call.parts.mailbox
+    # Accepted a moment ago by a server that found no leader, and not taken up by one yet?
+    if mailbox and call.key and (promised := await mailbox.promised(call.key)):
+        return promised
     try:
+        if batch.outside:
+            await check_upstream(call, batch.outside)
+        if mailbox is not None and not call.parts.brain.ready:
+            await mailbox.check(jobs, await read())
+            return await mailbox.leave(build(None))
         if batch.outside:
             receipt = await post_recalling(call, read, build)
         else:
@@ -105,9 +118,15 @@ async def _submit(
     return expect(receipt, JobsAccepted)
 
 
+def check_durability(assurance: Assurance) -> None:
+    """Refuses new jobs where the operator asked for more than the database gives."""
+    if assurance.refusal:
+        raise ProblemError(503, "durability", assurance.refusal, headers={"Retry-After": "5"})
+
+
 async def show_job(call: Call[None, NoQuery]) -> JobView:
     """One job."""
-    return _with_progress(call.parts.brain, await find_job(call.parts.catalog, job_id_in(call)))
+    return _with_progress(call.parts.brain, await find_job(call, job_id_in(call)))
 
 
 async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
@@ -125,11 +144,16 @@ async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
         before=read_id_cursor(asked.cursor),
         limit=asked.limit + 1,
     )
-    return await job_page(call.parts, query)
+    return await job_page(call, query)
 
 
-async def job_page(parts: Parts, query: JobQuery) -> JobPage:
+async def job_page(call: Call[Any, Any], query: JobQuery) -> JobPage:
     """A page; the query asks for one more than is shown, to know whether there is a next."""
+    parts, own = call.parts, call.caller.tenant
+    if own is not None:
+        if query.tenant not in (None, own):
+            return JobPage([], None)
+        query = replace(query, tenant=own)
     found, whole = await _read_page(parts.catalog, query)
     items: Sequence[JobRecord] = found
     if whole:
@@ -226,14 +250,6 @@ def job_id_in(call: Call[Any, Any]) -> JobId:
     if not UUID.match(text.lower()):
         raise not_found("job", text[:100])
     return JobId(text.lower())
-
-
-async def find_job(catalog: Catalog, job_id: JobId) -> JobRecord:
-    """The job, in whatever state."""
-    found = await catalog.jobs([job_id])
-    if not found:
-        raise not_found("job", job_id)
-    return found[0]
 
 
 def states_in(text: str | None) -> tuple[JobState, ...]:

@@ -68,3 +68,60 @@ INSTANT_MAX = 7_258_118_400_000
 """The year 2200: times beyond are taken for mistakes."""
 FUNCTIONS_REMEMBERED_MAX = 4_096
 """Functions whose plain needs are shared between their jobs: a few apps with many functions fit."""
+ROSTER_LOOK_S = 0.5
+"""How often a server looks whether tokens changed: all honour a change within a second."""
+ROSTER_HURRY_S = 0.05
+"""An unknown token makes the server look sooner, for it may have been made a moment ago elsewhere;
+not more often than this, whoever sends them."""
+ROSTER_PATIENCE_S = 1.0
+"""How long an unknown token waits for that look."""
+TOKEN_REQUESTS_PER_S = 5_000
+"""Requests of one token on one server: about what one process can answer at all, so that a single
+client gone wild leaves room for others. An option changes it."""
+ADDRESS_REQUESTS_PER_S = 10_000
+"""The same of one address, before anybody knows who asks; this machine itself is not counted."""
+RATE_KEYS_MAX = 50_000
+"""Tokens or addresses whose rate is kept; the one quiet for longest is forgotten first."""
+TRIES_FREE = 100
+"""Wrong tokens an address may send before it has to wait: a mistyped variable in many places, or
+somebody who looks what is closed to them."""
+TRIES_WAIT_MS = 1_000
+"""The first wait; each wrong token after it doubles the next."""
+TRIES_WAIT_MS_MAX = 60_000
+"""The longest: somebody who has found the right token should not despair."""
+TRIES_QUIET_MS = 15 * 60 * 1000
+"""After this long without a wrong token an address begins anew."""
+TRIES_KEYS_MAX = 20_000
+"""Addresses whose wrong tokens are counted."""
+AUDIT_AGE_MS = 90 * 24 * 3600 * 1000
+"""How long audit entries are kept unless an option says otherwise."""
+AUDIT_GATHER_S = 0.5
+"""How long entries are gathered before they are written together."""
+AUDIT_BATCH = 1_000
+"""Entries written at a time."""
+AUDIT_PENDING_MAX = 100_000
+"""Entries that wait for a store that is away; the oldest beyond are lost, and the log says so."""
+AUDIT_TIDY_S = 60.0
+"""How often a server on which nothing changes removes old entries."""
+AUDIT_RETRY_S = 2.0
+"""Pause after a write that failed."""
+AUDIT_STOP_S = 5.0
+"""How long a stop waits for the last entries to be written."""
+AUDIT_TEXT_MAX = 255
+"""Characters of a target or address that an entry keeps."""
+TENANTS_REMEMBERED_MAX = 200_000
+"""Jobs whose tenant is remembered for the streams of tenants."""
+EXECUTIONS_SCANNED_MAX = 2_000
+"""Executions looked at for one page of a tenant; the page ends early, and its cursor leads on."""
+FORWARD_CONNECT_S = 2.0
+"""For a connection to the leader: it is in the same cell, and somebody waits."""
+FORWARD_IDLE_S = 30.0
+"""How long an unused connection to the leader is kept: less than it keeps its end."""
+FORWARD_LOOK_S = 0.1
+"""How often a server that forwards looks who leads."""
+FORWARD_PATIENCE_MS = 6_000
+"""How long a call that may be repeated waits for a new leader: one is there within five seconds."""
+FORWARD_LAST_S = 1.0
+"""How long a server that stops still waits for the leader's answers."""
+NODE_SILENT_MS = 5_000
+"""A server that has not announced itself for so long is shown as silent."""

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Meta
 
 from rota.api.bodies import read_body
-from rota.api.executions import execution_id_in, find_execution
-from rota.api.jobs import find_job, job_id_in
+from rota.api.executions import execution_id_in
+from rota.api.jobs import job_id_in
 from rota.api.limits import (
     LOG_GRACE_MS,
     LOG_READ_BYTES,
@@ -23,6 +23,7 @@ from rota.api.limits import (
     LOG_WAIT_S_MAX,
 )
 from rota.api.log_bell import LogBell
+from rota.api.lookup import find_execution, find_job
 from rota.api.parts import Parts
 from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.routes import Call
@@ -94,7 +95,7 @@ class LogSize(msgspec.Struct):
 
 async def job_logs(call: Call[None, JobLogsQuery]) -> Stream:
     """The newest execution's log, or that of the one named."""
-    job = await find_job(call.parts.catalog, job_id_in(call))
+    job = await find_job(call, job_id_in(call))
     asked = call.query.execution_id
     if asked is not None:
         return await _one(call, await _execution_of(call.parts, job, asked))
@@ -107,7 +108,7 @@ async def job_logs(call: Call[None, JobLogsQuery]) -> Stream:
 
 async def execution_logs(call: Call[None, LogsQuery]) -> Stream:
     """One execution's log."""
-    execution = await find_execution(call.parts.catalog, execution_id_in(call))
+    execution = await find_execution(call, execution_id_in(call))
     return await _one(call, execution.id)
 
 
@@ -115,7 +116,7 @@ async def send_logs(call: Call[None, SendLogsQuery]) -> LogSize:
     """Adds a chunk of raw bytes; a repeat adds nothing."""
     execution_id = execution_id_in(call)
     data = await read_body(call.request.scope, call.request.receive, LOG_CHUNK_BYTES_MAX)
-    execution = await find_execution(call.parts.catalog, execution_id)
+    execution = await find_execution(call, execution_id)
     if call.query.fence is not None and call.query.fence != execution.fence:
         detail = f"execution {execution_id} has fence {execution.fence}, not {call.query.fence}"
         raise ProblemError(409, "stale_execution", detail)

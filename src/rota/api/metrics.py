@@ -14,7 +14,10 @@ from prometheus_client.registry import Collector
 
 from rota.core.glance import WorkerGlance
 from rota.core.model import Resources, WorkerId, WorkerState
+from rota.engine.assurance import Assurance
 from rota.engine.ports import Brain
+from rota.engine.presence import Presence
+from rota.store.durability import DurabilityLevel
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 USAGE_KINDS = ("cpu", "memory", "storage", "gpu", "processes", "load")
@@ -102,16 +105,22 @@ class ServerCollector(Collector):
         if self.brain.ready:
             yield from self._live_jobs()
             yield from self._workers()
-        yield from self._totals()
+        if not self._follows:
+            # What the leader tells of the whole cell must not be told twice.
+            yield from self._totals()
+            yield _gauge(
+                "rota_fold_lag_seconds",
+                "How far the tables are behind the journal",
+                self.figures.fold_lag_seconds(),
+            )
         yield from self._histograms()
-        yield _gauge("rota_leader", "1 on the server that decides", float(self.brain.ready))
-        yield _gauge(
-            "rota_fold_lag_seconds",
-            "How far the tables are behind the journal",
-            self.figures.fold_lag_seconds(),
-        )
         if (free := self.disk_free()) is not None:
             yield _gauge("rota_data_disk_free_bytes", "Free space of the data disk", free)
+
+    @property
+    def _follows(self) -> bool:
+        standing = self.brain.standing()
+        return not standing.leads and standing.leader is not None
 
     def _totals(self) -> Iterator[Metric]:
         submitted = CounterMetricFamily("rota_jobs_submitted", "Jobs accepted")
@@ -165,6 +174,31 @@ class ServerCollector(Collector):
             yield family
 
 
+@dataclass(frozen=True)
+class StandingCollector(Collector):
+    """This server's part in its cell."""
+
+    brain: Brain
+    assurance: Assurance
+    presence: Presence | None
+
+    def collect(self) -> Iterator[Metric]:
+        """One family after the other."""
+        standing = self.brain.standing()
+        yield _gauge("rota_leader", "1 on the server that decides", float(standing.leads))
+        yield _gauge(
+            "rota_epoch", "The number of the leadership: one more a change", standing.epoch
+        )
+        levels = {level.value: float(level is self.assurance.level) for level in DurabilityLevel}
+        yield _by_label("rota_durability_level", "1 for what a commit is worth", "level", levels)
+        if self.presence is not None:
+            me = self.presence.me
+            yield _gauge("rota_standby_lag_records", "Records a follower lacks", me.behind_records)
+            yield _gauge(
+                "rota_standby_lag_seconds", "For how long it lacks them", me.behind_ms / 1000
+            )
+
+
 def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
 
@@ -176,9 +210,10 @@ def _by_label(name: str, text: str, label: str, values: Mapping[str, float]) -> 
     return family
 
 
-def expose(collector: Collector) -> bytes:
+def expose(*collectors: Collector) -> bytes:
     """The text that Prometheus reads, out of a registry of this server alone."""
     registry = CollectorRegistry()
-    registry.register(collector)
+    for collector in collectors:
+        registry.register(collector)
     ProcessCollector(registry=registry)
     return generate_latest(registry)

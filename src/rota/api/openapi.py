@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from rota.api import examples
-from rota.api.problems import TITLES, TYPE_PREFIX
+from rota.api.roles import ALLOWED
 from rota.api.routes import JSON, NoQuery, Operation
 from rota.wire.jobs import QueueName
 from rota.wire.limits import KEY_CHARS_MAX
-from rota.wire.problems import MEDIA_TYPE, Problem
+from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, Problem
 from rota.wire.units import schema_hook
 
 Document = dict[str, Any]
@@ -31,7 +31,7 @@ _PARAMETER = re.compile(r"{(\w+)}")
 _WHEN: dict[int, str] = {
     400: "The body or the query cannot be read.",
     401: "No token, or one that is not known.",
-    403: "The request comes from another web page.",
+    403: "The token's role or tenant does not allow it, or another web page asks.",
     404: "There is no such thing.",
     408: "The body stopped coming.",
     409: "It cannot be done as things stand, or the Idempotency-Key was used for something else.",
@@ -116,6 +116,8 @@ def _describe(operation: Operation, components: Document) -> Document:
         described["requestBody"] = _request_body(operation, components)
     if operation.open:
         described["security"] = []
+    else:
+        described["x-roles"] = [role.value for role in ALLOWED[operation.rule]]
     return described
 
 

@@ -9,10 +9,10 @@ from urllib.parse import parse_qs
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from rota.api.auth import session_cookie
 from rota.api.bodies import header
 from rota.api.parts import Parts
 from rota.api.problems import ProblemError, respond
+from rota.api.sessions import open_session, session_cookie
 
 _FOLDER = Path(__file__).parent / "static"
 _MEDIA = {
@@ -76,8 +76,11 @@ class PageServer:
         """The link works once; the code leaves the address bar, whether it worked or not."""
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         access = self._parts.access
-        if scope["method"] != "GET" or not access.codes.redeem(given):
+        token_id = access.codes.redeem(given) if scope["method"] == "GET" else None
+        token, now = access.roster.by_id(token_id or ""), self._parts.brain.clock.now()
+        if token is None or not token.is_live(now):
             return RedirectResponse("/?signin=expired", 303)
         host = (header(scope, b"host") or b"").decode("latin-1")
-        cookie = session_cookie(access, host, self._parts.brain.clock.now())
+        value = open_session(access.roster, token, now)
+        cookie = session_cookie(value, host, secure=access.secure_cookies)
         return RedirectResponse("/", 303, headers={"Set-Cookie": cookie})

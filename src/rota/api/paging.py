@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, TypeAlias, TypeVar
 
@@ -12,6 +10,7 @@ from msgspec import Meta
 
 from rota.api.problems import invalid
 from rota.api.translate import UUID
+from rota.wire.cursors import make_cursor, parse_cursor
 from rota.wire.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
 
 T = TypeVar("T")
@@ -43,23 +42,14 @@ class PageQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
 
 
-def make_cursor(last: str) -> str:
-    """What leads on from the last item of a page."""
-    return base64.urlsafe_b64encode(last.encode()).decode().rstrip("=")
-
-
 def read_cursor(cursor: str | None) -> str | None:
     """The last item seen; 422 if it is not a cursor of ours."""
     if cursor is None:
         return None
     try:
-        if len(cursor) > _CURSOR_CHARS_MAX:
-            raise ValueError
-        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        last = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-    except (ValueError, binascii.Error):
+        return parse_cursor(cursor, _CURSOR_CHARS_MAX)
+    except ValueError:
         raise invalid("cursor", "not a cursor: send `next_cursor` of the page before") from None
-    return last
 
 
 def read_id_cursor(cursor: str | None) -> str | None:

@@ -10,19 +10,25 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rota.api.auth import Access
+from rota.api.forward import Forwarder
 from rota.api.ids import IdMint
 from rota.api.limits import (
     BULK_REMEMBERED_MAX,
     STREAMS_MAX,
+    TENANTS_REMEMBERED_MAX,
     USAGE_KINDS_MAX,
     USAGE_WORKERS_MAX,
 )
 from rota.api.log_bell import LogBell
+from rota.api.mailbox import Mailbox
 from rota.api.metrics import Figures
 from rota.api.problems import ProblemError
+from rota.api.trail import AuditTrail
 from rota.core.inputs import Key
-from rota.core.model import Instant, WorkerId
+from rota.core.model import Instant, JobId, WorkerId
+from rota.engine.assurance import Assurance
 from rota.engine.ports import Brain
+from rota.engine.presence import Presence
 from rota.store.protocol import Artifacts, Catalog, Logs
 from rota.wire.jobs import BulkAnswer
 
@@ -45,16 +51,25 @@ class Parts:
     artifacts: Artifacts
     feed: Feed
     access: Access
+    audit: AuditTrail
     figures: Figures
     node: str
     """This server's name in the cluster."""
-    durability: str
-    """What an answer rests on, in words."""
+    assurance: Assurance
+    """What an answer rests on."""
     version: str
     started_at: Instant
     disk_free: Callable[[], int | None] = lambda: None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server shuts down: streams and waiting polls end."""
+    cell: str = ""
+    """The cell's name, which its ids carry."""
+    forwarder: Forwarder | None = None
+    """The way to the leader; None: there are no other servers."""
+    mailbox: Mailbox | None = None
+    """Where submissions wait while nobody leads; None: there are no other servers."""
+    presence: Presence | None = None
+    """Who is there; None: there are no other servers."""
 
 
 class UsageBoard:
@@ -134,6 +149,24 @@ class BulkMemory:
             self._answers.popitem(last=False)
 
 
+class TenantBook:
+    """Whose jobs are: what the streams of tenants have found out, the longest unused forgotten."""
+
+    def __init__(self) -> None:
+        self._tenants: OrderedDict[JobId, str] = OrderedDict()
+
+    def note(self, job_id: JobId, tenant: str) -> None:
+        """Remembers one."""
+        self._tenants[job_id] = tenant
+        self._tenants.move_to_end(job_id)
+        if len(self._tenants) > TENANTS_REMEMBERED_MAX:
+            self._tenants.popitem(last=False)
+
+    def of(self, job_id: JobId) -> str | None:
+        """Whose it is, if that is remembered."""
+        return self._tenants.get(job_id)
+
+
 @dataclass(frozen=True)
 class Desk:
     """What the api keeps between calls."""
@@ -143,3 +176,4 @@ class Desk:
     seats: Seats = field(default_factory=Seats)
     bulk: BulkMemory = field(default_factory=BulkMemory)
     bell: LogBell = field(default_factory=LogBell)
+    tenants: TenantBook = field(default_factory=TenantBook)

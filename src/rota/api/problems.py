@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -24,33 +25,12 @@ from rota.store.protocol import (
     StoreFullError,
 )
 from rota.wire import problems as wire
-from rota.wire.problems import FieldError, Problem
+from rota.wire.problems import TITLES, TYPE_PREFIX, FieldError, Problem
 from rota.wire.units import encode
 
-TYPE_PREFIX = "urn:rota:problem:"
 RETRY_AFTER_S = 1
 """Told to those who met a limit or a server that is not ready."""
 NO_HEADERS: Mapping[str, str] = {}
-
-TITLES: Mapping[int, str] = {
-    400: "The request cannot be read",
-    401: "Who are you?",
-    403: "Not allowed",
-    404: "Not found",
-    405: "Method not allowed",
-    408: "Too slow",
-    409: "Conflict",
-    410: "Gone",
-    413: "Too large",
-    415: "Not JSON",
-    421: "Wrong host",
-    422: "The request makes no sense",
-    429: "Too much at once",
-    431: "Head too large",
-    500: "A fault of ours",
-    503: "Not now",
-    507: "No space left",
-}
 
 
 class ProblemError(Exception):
@@ -166,3 +146,8 @@ def fault(request_id: str) -> ProblemError:
 
 def _retry(seconds: int) -> dict[str, str]:
     return {"Retry-After": str(max(1, seconds))}
+
+
+def retry_after(wait_ms: float) -> dict[str, str]:
+    """The header that says how long to wait, in whole seconds."""
+    return _retry(math.ceil(wait_ms / 1000))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from rota.api.limits import READ_AT_ONCE, RECALL_JOBS_MAX, RECALL_PAUSE_S, RECALL_TRIES
+from rota.api.lookup import check_own, refuse_while_not_taken
 from rota.api.problems import ProblemError
 from rota.api.routes import Call
 from rota.core.errors import NotFound, StaleRecall
@@ -31,6 +32,7 @@ async def post(call: Call[Any, Any], build: Build) -> AnyReceipt:
 
 async def post_about(call: Call[Any, Any], job_id: JobId, build: Build) -> AnyReceipt:
     """An input about one job: most are live, so the store is read only if this one is not."""
+    await check_own(call, job_id)
     if call.key is None:
         try:
             return await call.parts.brain.post(build(None))
@@ -38,7 +40,10 @@ async def post_about(call: Call[Any, Any], job_id: JobId, build: Build) -> AnyRe
             pass
 
     async def read() -> Sequence[JobRecord]:
-        return await call.parts.catalog.jobs([job_id])
+        found = await call.parts.catalog.jobs([job_id])
+        if not found:
+            await refuse_while_not_taken(call, job_id)
+        return found
 
     return await post_recalling(call, read, build)
 
@@ -62,6 +67,7 @@ async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyR
 
 async def post_start_over(call: Call[Any, Any], job_id: JobId, build: Build) -> AnyReceipt:
     """An input that starts a job over, and with it what was skipped because of it."""
+    await check_own(call, job_id)
     upstream: list[JobRecord] = []
 
     async def read() -> Sequence[JobRecord]:

@@ -13,8 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from rota.api.auth import remote_of
 from rota.api.bodies import QueryReader, decode_json, header, read_body, require_json
 from rota.api.ids import mint_request_id
+from rota.api.limits import AUDIT_TEXT_MAX
 from rota.api.parts import Desk, Parts
 from rota.api.problems import (
     NO_HEADERS,
@@ -25,7 +27,10 @@ from rota.api.problems import (
     invalid,
     respond,
 )
+from rota.api.roles import Caller, Rule, caller_of, permit
+from rota.api.streams import Stream
 from rota.core.inputs import Key
+from rota.store.access import AuditEntry
 from rota.wire.limits import BODY_BYTES_MAX, KEY_CHARS_MAX
 from rota.wire.units import dec_hook, encode
 
@@ -35,6 +40,7 @@ Q = TypeVar("Q")
 log = structlog.get_logger(__name__)
 
 JSON = "application/json"
+TOO_MANY = 429
 
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -53,6 +59,7 @@ class Call(Generic[B, Q]):
     key: Key | None
     raw: bytes
     request: Request
+    caller: Caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,8 @@ class Operation:
     summary: str
     handle: Handle
     tag: str
+    rule: Rule
+    """Who may; asked before anything of the request is read."""
     body: Any = None
     query: type[Any] = NoQuery
     answer: Any = None
@@ -88,8 +97,14 @@ class Operation:
     streams_in: bool = False
     """The handler reads the body itself, piece by piece."""
     endless: bool = False
-    open: bool = False
-    """Needs no sign-in."""
+    anywhere: bool = False
+    """Any server can answer it, from the store; else it goes to the leader."""
+    repeatable: bool = False
+    """It may be sent again when no answer came, though it writes."""
+    without_leader: bool = False
+    """Any server can answer it while nobody leads."""
+    traffic: bool = False
+    """What workers send all day: it is neither audited nor held to a rate."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Request headers it reads, each with an example."""
     also: Mapping[int, Any] = field(default_factory=dict)
@@ -104,6 +119,16 @@ class Operation:
         """Whether it may change something, so that a key makes a repeat safe."""
         return self.method not in ("GET", "HEAD")
 
+    @property
+    def open(self) -> bool:
+        """Whether it needs no sign-in."""
+        return self.rule is Rule.OPEN
+
+    @property
+    def audited(self) -> bool:
+        """Whether it leaves an entry in the audit trail."""
+        return self.writes and not self.open and not self.traffic
+
 
 class Server:
     """Serves one operation: read, check, hand over, render."""
@@ -112,6 +137,7 @@ class Server:
         self.operation = operation
         self._parts = parts
         self._desk = desk
+        self._forwarder = None if operation.anywhere else parts.forwarder
         self._query = QueryReader(operation.query)
         self._no_query = operation.query is NoQuery
         self._decode: Callable[[bytes], Any] | None = None
@@ -121,15 +147,41 @@ class Server:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, or leaves quietly if nobody is there any more."""
+        caller = caller_of(scope)
         try:
+            self._admit(caller)
+            if self._forwarder is not None:
+                here = await self._forwarder.carry(self.operation, scope, receive, send)
+                if here is None:
+                    return
+                receive = here
             call = await self._read(scope, receive, send)
             answer = await self.operation.handle(call)
             response = self._render(answer)
+            if isinstance(response, Stream):
+                response.end_when(lambda: self._parts.access.ended(caller))
         except GoneAwayError:
             return
         except Exception as error:  # noqa: BLE001  (the top of every request)
             response = respond(problem_of(error, scope))
+        # Whoever asks too often must not fill the trail, too.
+        if self.operation.audited and response.status_code != TOO_MANY:
+            self._parts.audit.note(audit_entry(self._parts, scope, self.operation.path, response))
         await response(scope, receive, send)
+
+    def head(self, scope: Scope) -> Response:
+        """What a look at an answer without end is told."""
+        try:
+            self._admit(caller_of(scope))
+        except ProblemError as error:
+            return respond(error)
+        return Response(media_type=self.operation.gives)
+
+    def _admit(self, caller: Caller) -> None:
+        permit(self.operation.rule, caller)
+        if not (self.operation.traffic or self.operation.open):
+            now = self._parts.brain.clock.steady()
+            self._parts.access.throttle.check_token(caller.token_id, now)
 
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> Call[Any, Any]:
         query_string = scope["query_string"]
@@ -141,10 +193,11 @@ class Server:
             body = decode_json(self._decode, self.operation.body, raw)
         elif self.operation.writes and not self.operation.streams_in:
             raw = await read_body(scope, receive, BODY_BYTES_MAX)
-        key = read_key(scope, raw) if self.operation.writes else None
+        caller = caller_of(scope)
+        key = read_key(scope, raw, caller.tenant) if self.operation.writes else None
         path = scope["path_params"]
         request = Request(scope, receive, send)
-        return Call(self._parts, self._desk, body, query, path, key, raw, request)
+        return Call(self._parts, self._desk, body, query, path, key, raw, request, caller)
 
     def _render(self, answer: Any) -> Response:
         if isinstance(answer, Response):
@@ -185,8 +238,37 @@ def problem_of(error: Exception, scope: Scope) -> ProblemError:
     return problem
 
 
-def read_key(scope: Scope, raw: bytes) -> Key | None:
-    """The idempotency key, and the fingerprint of the request that it stands for."""
+def audit_entry(parts: Parts, scope: Scope, route: str, response: Response) -> AuditEntry:
+    """Who asked for what, and what came of it; nothing of what the request or answer carried."""
+    caller = caller_of(scope)
+    named = next(iter(scope["path_params"].values()), "")
+    made = response.headers.get("location", "").rpartition("/")[2]
+    return AuditEntry(
+        at=parts.brain.clock.now(),
+        token_id=caller.token_id,
+        token_name=caller.name,
+        method=scope["method"],
+        route=route,
+        target=_plain(named or made),
+        status=response.status_code,
+        remote=_plain(remote_of(scope)),
+        node=parts.node,
+    )
+
+
+def _plain(text: str) -> str:
+    """Short, and free of what a database or a terminal would choke on."""
+    short = text[:AUDIT_TEXT_MAX]
+    if short.isprintable():
+        return short
+    return "".join(one if one.isprintable() else "?" for one in short)
+
+
+def read_key(scope: Scope, raw: bytes, tenant: str | None = None) -> Key | None:
+    """The idempotency key, and the fingerprint of the request that it stands for.
+
+    A tenant's keys are its own: the sign between cannot be in a key that anybody sends.
+    """
     value = header(scope, b"idempotency-key")
     if value is None:
         return None
@@ -197,7 +279,8 @@ def read_key(scope: Scope, raw: bytes) -> Key | None:
     for part in (scope["method"].encode(), scope["path"].encode(), scope["query_string"], raw):
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
-    return Key(key=key, fingerprint=digest.hexdigest())
+    own = key if tenant is None else f"{tenant} · {key}"
+    return Key(key=own, fingerprint=digest.hexdigest())
 
 
 class PathServer:
@@ -224,7 +307,7 @@ class PathServer:
 
     async def _head(self, server: Server, scope: Scope, receive: Receive, send: Send) -> None:
         if server.operation.endless:
-            await Response(media_type=server.operation.gives)(scope, receive, send)
+            await server.head(scope)(scope, receive, send)
             return
 
         async def send_head(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""The service itself: health, figures, the cluster, dead letters, signing in."""
+"""The service itself: health, figures, dead letters, signing in."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from collections import Counter
 import msgspec
 from starlette.responses import Response
 
-from rota.api.auth import ended_cookie, session_cookie
 from rota.api.jobs import job_page
-from rota.api.metrics import CONTENT_TYPE, ServerCollector, amounts, expose, worker_status
+from rota.api.metrics import (
+    CONTENT_TYPE,
+    ServerCollector,
+    StandingCollector,
+    amounts,
+    expose,
+    worker_status,
+)
 from rota.api.paging import Cursor, Limit, read_id_cursor
 from rota.api.problems import ProblemError
 from rota.api.routes import Call, NoQuery
+from rota.api.sessions import ended_cookie, open_session, session_cookie
 from rota.core.model import JobState, WorkerState
-from rota.engine.ports import UnavailableError
 from rota.store.protocol import JobQuery
 from rota.wire.jobs import JobPage
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
-from rota.wire.service import ClusterView, Health, StatsView
+from rota.wire.service import Health, StatsView
 from rota.wire.units import from_instant
 
 
@@ -34,16 +40,7 @@ class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 async def show_alive(call: Call[None, NoQuery]) -> Health:
     """The process answers."""
-    return Health("ok")
-
-
-async def show_ready(call: Call[None, NoQuery]) -> Health:
-    """It can accept and schedule."""
-    if call.parts.closing.is_set():
-        raise UnavailableError("the server is stopping")
-    if not call.parts.brain.ready:
-        raise UnavailableError(f"not ready: {call.parts.brain.trouble}")
-    return Health("ok")
+    return Health("ok", cell=call.parts.cell)
 
 
 async def show_stats(call: Call[None, NoQuery]) -> StatsView:
@@ -56,6 +53,11 @@ async def show_stats(call: Call[None, NoQuery]) -> StatsView:
         jobs.update({state.value: count for state, count in glance.depth.items()})
     for (_, status), count in figures.finished().items():
         jobs[status] += count
+    submitted = figures.submitted()
+    if call.caller.tenant is not None:
+        own = await call.parts.catalog.count_jobs(call.caller.tenant)
+        jobs = Counter({state.value: own.get(state, 0) for state in JobState})
+        submitted = jobs.total()
     workers = Counter(dict.fromkeys(("online", "draining", "unhealthy", "offline"), 0))
     capacity: Counter[str] = Counter()
     used: Counter[str] = Counter()
@@ -71,21 +73,9 @@ async def show_stats(call: Call[None, NoQuery]) -> StatsView:
         resources={
             kind: {"capacity": total, "used": used.get(kind, 0)} for kind, total in capacity.items()
         },
-        submitted_total=figures.submitted(),
+        submitted_total=submitted,
         version=call.parts.version,
         started_at=from_instant(call.parts.started_at),
-    )
-
-
-async def show_cluster(call: Call[None, NoQuery]) -> ClusterView:
-    """Who leads, and how durable an answer is."""
-    parts = call.parts
-    leads = parts.brain.ready
-    return ClusterView(
-        leader=parts.node if leads else None,
-        epoch=parts.brain.epoch,
-        nodes=[{"node": parts.node, "leads": leads, "version": parts.version}],
-        durability=parts.durability,
     )
 
 
@@ -99,17 +89,20 @@ async def list_dead_letters(call: Call[None, DeadLettersQuery]) -> JobPage:
         before=read_id_cursor(call.query.cursor),
         limit=call.query.limit + 1,
     )
-    return await job_page(call.parts, query)
+    return await job_page(call, query)
 
 
 async def sign_in(call: Call[None, NoQuery]) -> Response:
-    """Turns a token into a browser's session."""
-    access, headers = call.parts.access, call.request.headers
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    if not access.no_auth and (scheme.lower() != "bearer" or not access.knows(token.strip())):
+    """Turns a token into a browser's session; a session does not prolong itself."""
+    access, host = call.parts.access, call.request.headers["host"]
+    if access.no_auth:
+        return Response(status_code=204)
+    token = access.roster.by_id(call.caller.token_id)
+    if token is None or call.caller.by_browser:
         detail = "send `Authorization: Bearer TOKEN` with a token of this server"
         raise ProblemError(401, "unauthenticated", detail, headers={"WWW-Authenticate": "Bearer"})
-    cookie = session_cookie(access, headers["host"], call.parts.brain.clock.now())
+    value = open_session(access.roster, token, call.parts.brain.clock.now())
+    cookie = session_cookie(value, host, secure=access.secure_cookies)
     return Response(status_code=204, headers={"Set-Cookie": cookie})
 
 
@@ -125,4 +118,5 @@ async def show_metrics(call: Call[None, NoQuery]) -> Response:
     parts = call.parts
     await parts.brain.settled()
     collector = ServerCollector(parts.brain, parts.figures, call.desk.usage, parts.disk_free)
-    return Response(expose(collector), media_type=CONTENT_TYPE)
+    standing = StandingCollector(parts.brain, parts.assurance, parts.presence)
+    return Response(expose(collector, standing), media_type=CONTENT_TYPE)

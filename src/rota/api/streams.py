@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, nullcontext, suppress
-from typing import Any, TypeVar
 
 import structlog
 from starlette.responses import Response
@@ -14,36 +13,11 @@ from starlette.types import Receive, Scope, Send
 from rota.api.limits import STREAM_LAST_WORD_S, STREAM_SEND_S
 from rota.api.parts import Seats
 from rota.api.problems import NO_HEADERS
+from rota.api.waiting import first_of, gone
 from rota.engine.ports import UnavailableError
 from rota.store.protocol import StoreError
 
-T = TypeVar("T")
-
 log = structlog.get_logger(__name__)
-
-
-async def gone(receive: Receive) -> None:
-    """Returns when the client has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def first_of(work: Coroutine[Any, Any, T], *ends: Awaitable[Any]) -> T | None:
-    """What `work` comes to; None, with it cancelled, if one of the others ends first."""
-    task = asyncio.ensure_future(work)
-    others = [asyncio.ensure_future(end) for end in ends]
-    try:
-        await asyncio.wait([task, *others], return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        await _cancel(task, *others)
-
-
-async def _cancel(*tasks: asyncio.Future[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    # Their own failures matter no more: what counts has been returned or raised already.
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Stream(Response):
@@ -65,14 +39,20 @@ class Stream(Response):
         self._pieces = pieces
         self._closing = closing
         self._seats = seats
+        self._end_when: Callable[[], Awaitable[None]] | None = None
         # A length is not known, and a proxy must not wait for one.
         del self.headers["content-length"]
         self.headers["x-accel-buffering"] = "no"
 
+    def end_when(self, ended: Callable[[], Awaitable[None]]) -> None:
+        """Breaks off when this returns: its reader may read no more."""
+        self._end_when = ended
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs the stream to one of its ends."""
+        more = () if self._end_when is None else (self._end_when(),)
         with self._seats.taken() if self._seats is not None else nullcontext():
-            ended = await first_of(self._run(send), gone(receive), self._closing.wait())
+            ended = await first_of(self._run(send), gone(receive), self._closing.wait(), *more)
             if ended is None and self._closing.is_set():
                 with suppress(TimeoutError):
                     async with asyncio.timeout(STREAM_LAST_WORD_S):

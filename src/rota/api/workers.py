@@ -13,9 +13,9 @@ from rota.api.paging import Cursor, Limit, any_of, cut, read_cursor
 from rota.api.problems import GoneAwayError, invalid, not_found
 from rota.api.recall import expect, post
 from rota.api.routes import Call, NoQuery
-from rota.api.streams import first_of, gone
 from rota.api.translate import completions_of, resources_of, running_of
 from rota.api.views import order_view, worker_view
+from rota.api.waiting import first_of, gone
 from rota.core.glance import WorkerGlance
 from rota.core.inputs import AnyInput, Drain, Heartbeat, Leave, Poll, Recall, Register
 from rota.core.model import WorkerId
@@ -179,7 +179,10 @@ def _glance(call: Call[Any, Any]) -> WorkerGlance:
 
 
 def _view(call: Call[Any, Any], glance: WorkerGlance) -> WorkerView:
-    return worker_view(glance, call.desk.usage.of(glance.worker.id))
+    view = worker_view(glance, call.desk.usage.of(glance.worker.id))
+    if call.caller.tenant is not None:
+        view.executions = []  # a worker is everybody's, what it runs is not
+    return view
 
 
 def _place(glance: WorkerGlance) -> str:

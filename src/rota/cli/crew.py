@@ -22,6 +22,9 @@ class Crew:
         self._token = token
         self._work = options.data.resolve() / "work"
         self._count = options.workers
+        self._said = [] if options.app is None else ["--app", options.app]
+        for name in options.env:
+            self._said += ["--env", name]
         self._workers: list[asyncio.subprocess.Process] = []
 
     async def start(self) -> None:
@@ -42,7 +45,7 @@ class Crew:
         return await asyncio.create_subprocess_exec(
             sys.executable, "-m", "rota", "worker",
             "--server", self._url, "--name", f"local-{number}",
-            "--work-dir", str(self._work), "--with-parent", *share,
+            "--work-dir", str(self._work), "--with-parent", *share, *self._said,
             env=environment, stdin=asyncio.subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 

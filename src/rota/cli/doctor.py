@@ -8,18 +8,17 @@ import stat
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Literal
 
 import click
-import msgspec
 
 from rota import __version__
+from rota.cli.checks import Check
 from rota.cli.options import json_option, now_ms
 from rota.cli.problems import explain
 from rota.cli.render import Styled, console, print_object, rich_text
 from rota.cli.text import plural, size
 from rota.sdk import ApiError, Client, Endpoint, Patience, RotaError, calls, discover
-from rota.wire.service import StatsView
+from rota.wire.service import ClusterView, StatsView
 from rota.worker.guard.client import Guard, GuardError
 
 CLOCK_S_MAX = 2.0
@@ -27,24 +26,14 @@ CLOCK_S_MAX = 2.0
 DISK_BYTES_MIN = 1 << 30
 """With less than a GiB left a busy server is full within the hour."""
 
-Verdict = Literal["ok", "warn", "fail"]
-
-
-class Check(msgspec.Struct, omit_defaults=True):
-    """One thing looked at."""
-
-    name: str
-    verdict: Verdict
-    found: str
-    fix: str = ""
-
 
 @click.command()
+@click.option("--store", metavar="DSN", help="Look at this PostgreSQL instead of a server.")
 @json_option
 @click.pass_context
-def doctor(ctx: click.Context, *, as_json: bool) -> None:
-    """Check this installation; exit 1 if something is broken."""
-    checks = list(examine(discover()))
+def doctor(ctx: click.Context, *, store: str | None, as_json: bool) -> None:
+    """Check this installation, or a store; exit 1 if something is broken."""
+    checks = list(examine(discover()) if store is None else examine_store(store))
     if as_json:
         print_object({"checks": checks})
     else:
@@ -60,6 +49,14 @@ def _draw(check: Check) -> None:
     if check.fix:
         line.append_text(rich_text(f". Fix: {check.fix}"))
     console().print(line, soft_wrap=True)
+
+
+def examine_store(dsn: str) -> Iterator[Check]:
+    """A database, whether or not a server runs on it."""
+    # Loaded when it is asked for: the driver of a database is not for every command.
+    from rota.cli.store_checks import store_checks
+
+    return store_checks(dsn)
 
 
 def examine(endpoint: Endpoint) -> Iterator[Check]:
@@ -159,6 +156,7 @@ def _inside(client: Client, endpoint: Endpoint) -> Iterator[Check]:
         return
     yield Check("access", "ok", "the server accepts this client")
     yield version_check(stats.version)
+    yield from cluster_checks(client.cluster())
     yield workers_check(stats, endpoint)
 
 
@@ -168,6 +166,17 @@ def version_check(there: str) -> Check:
         return Check("version", "ok", f"server {there}")
     fix = "install the same version on both sides"
     return Check("version", "warn", f"server {there}, client {__version__}", fix)
+
+
+def cluster_checks(view: ClusterView) -> Iterator[Check]:
+    """Who leads, and what an accepted job would survive."""
+    nodes = plural(len(view.nodes), "server")
+    if view.leader is None:
+        yield Check("cluster", "fail", f"{nodes}, and nobody leads", "look at the servers' logs")
+    else:
+        yield Check("cluster", "ok", f"{nodes}, {view.leader} leads; durability {view.durability}")
+    for warning in view.warnings:
+        yield Check("cluster", "warn", warning, "see: rota cluster")
 
 
 def workers_check(stats: StatsView, endpoint: Endpoint) -> Check:

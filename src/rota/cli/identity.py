@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from pathlib import Path
 
 from rota.sdk.discover import LOCAL_FILE, TOKEN_FILE, state_file
 
 
-def first_token(data: Path) -> str:
-    """The admin token of this data folder, made at its first start."""
-    path = data / TOKEN_FILE
+def kept_token(data: Path) -> str:
+    """The admin token that lies in this data folder; empty: there is none."""
     try:
-        token = path.read_text().strip()
+        return (data / TOKEN_FILE).read_text().strip()
     except FileNotFoundError:
-        token = ""
-    if not token:
-        token = secrets.token_urlsafe(32)
-        write_private(path, token + "\n")
-    return token
+        return ""
+
+
+def keep_token(data: Path, token: str) -> None:
+    """Puts it there."""
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_private(data / TOKEN_FILE, token + "\n")
 
 
 def announce(url: str, token: str | None, data: Path) -> None:

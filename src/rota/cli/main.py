@@ -29,6 +29,7 @@ SECTIONS: dict[str, dict[str, Word]] = {
         "up": Word("up", "up", "Start everything on this machine: server, page and workers."),
         "server": Word("up", "server", "Start a server only."),
         "worker": Word("work", "worker", "Start a worker that runs jobs for a server."),
+        "gateway": Word("gateway", "gateway", "Spread tenants over several cells."),
     },
     "Jobs": {
         "submit": Word("submit", "submit", "Submit a job, or many."),
@@ -51,12 +52,17 @@ SECTIONS: dict[str, dict[str, Word]] = {
         "workers": Word("workers", "workers", "List, drain and remove workers."),
         "queues": Word("queues", "queues", "List, set, pause and purge queues."),
     },
+    "Access": {
+        "tokens": Word("tokens", "tokens", "Make, list and revoke tokens."),
+        "audit": Word("tokens", "audit", "Show who changed what."),
+    },
     "Service": {
         "top": Word("top", "top", "Watch everything live."),
         "stats": Word("service", "stats", "Print the overall figures."),
         "stream": Word("service", "stream", "Print every state change as it happens."),
-        "cluster": Word("service", "cluster", "Say who leads."),
+        "cluster": Word("cluster", "cluster", "Say who leads, and who is there."),
         "doctor": Word("doctor", "doctor", "Check this installation."),
+        "migrate": Word("migrate", "migrate", "Bring a store's schema up to date."),
         "completion": Word("service", "completion", "Print the completion script of a shell."),
     },
 }

@@ -7,14 +7,13 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import IO, Any, Protocol
 
 import click
 import msgspec
 
 from rota.cli.problems import Failure, explain
-from rota.sdk import Client, InvalidError
+from rota.sdk import Client, InvalidError, batches
 
 BATCH_JOBS = 1_000
 """Large enough to be quick, small enough for a progress bar to move."""
@@ -66,49 +65,56 @@ def _entries(file: IO[bytes], source: str, terms: Mapping[str, Any]) -> Iterator
 
 def submit_many(client: Client, entries: Iterable[Entry], *, total: int | None = None) -> list[str]:
     """Submits them all; jobs may depend on earlier ones by `ref:`, also across batches."""
-    job_ids: list[str] = []
-    known: dict[str, str] = {}
-    source = iter(entries)
+    reading = _Reading(entries)
     with progress("submitting", total) as bar:
-        while batch := list(islice(source, BATCH_JOBS)):
-            jobs = [_with_known_refs(entry.job, known) for entry in batch]
-            try:
-                answered = client.submit_batch(jobs)
-            except InvalidError as error:
-                raise Failure(_explain(client, error, batch, len(job_ids))) from error
-            job_ids += answered
-            for entry, job_id in zip(batch, answered, strict=True):
-                if "ref" in entry.job:
-                    known[entry.job["ref"]] = job_id
-            bar.advance(len(batch))
-    return job_ids
+
+        def submitted(count: int) -> None:
+            bar.advance(count - reading.submitted)
+            reading.forget(count)
+
+        flow = batches.submit_many(
+            client.terms, reading.jobs(), on_progress=submitted, jobs_max=BATCH_JOBS
+        )
+        try:
+            return client.run(flow)
+        except InvalidError as error:
+            raise Failure(_explain(client, error, reading)) from error
 
 
-def _with_known_refs(job: dict[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
-    """A `ref:` holds within one batch only: those of earlier batches become ids."""
-    needed = job.get("dependencies")
-    if not known or not isinstance(needed, list):
-        return job
-    return {**job, "dependencies": [_with_known_ref(one, known) for one in needed]}
+class _Reading:
+    """Where the jobs were written that were read and are not submitted yet."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries = entries
+        self._places: list[str] = []
+        self.submitted = 0
+
+    def jobs(self) -> Iterator[dict[str, Any]]:
+        """The jobs, one after the other."""
+        for entry in self._entries:
+            self._places.append(entry.place)
+            yield entry.job
+
+    def forget(self, submitted: int) -> None:
+        """So many are through by now."""
+        del self._places[: submitted - self.submitted]
+        self.submitted = submitted
+
+    def place(self, number: int) -> str:
+        """Of a job of the batch that comes next; empty if it is not from a file."""
+        return self._places[number] if number < len(self._places) else ""
 
 
-def _with_known_ref(needed: Any, known: Mapping[str, str]) -> Any:
-    if isinstance(needed, str) and needed.startswith("ref:"):
-        return known.get(needed[4:], needed)
-    if isinstance(needed, dict) and str(needed.get("job_id", "")).startswith("ref:"):
-        return {**needed, "job_id": known.get(needed["job_id"][4:], needed["job_id"])}
-    return needed
-
-
-def _explain(client: Client, error: InvalidError, batch: list[Entry], before: int) -> str:
+def _explain(client: Client, error: InvalidError, reading: _Reading) -> str:
     """What is wrong, by the line it stands in."""
     said = explain(error, client.endpoint)
     for one in error.errors:
         found = _PLACE.match(one.field)
-        if found is not None and int(found[1]) < len(batch) and batch[int(found[1])].place:
+        if found is not None and (place := reading.place(int(found[1]))):
             where = f"{found[2]}: " if found[2] else ""
-            said = f"{batch[int(found[1])].place}: {where}{one.message}"
+            said = f"{place}: {where}{one.message}"
             break
+    before = reading.submitted
     return f"{said} ({before} jobs before this batch were submitted)" if before else said
 
 

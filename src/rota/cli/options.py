@@ -10,6 +10,8 @@ import click
 
 from rota.sdk.calls import JobSearch
 from rota.sdk.clock import SystemClock
+from rota.wire.cells import is_cell_name
+from rota.wire.limits import CELL_NAME_CHARS_MAX
 from rota.wire.units import ByteSize, Duration, parse_duration, parse_size
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,6 +26,27 @@ STATUSES = (
 def duration(value: Any) -> Duration:
     """`90s`, `5m`, `1h30m`, or seconds."""
     return value if isinstance(value, Duration) else _read(parse_duration, value)
+
+
+def request_rate(value: Any) -> tuple[int, int] | None:
+    """`1000/1s`: so many in so many milliseconds; `none`: as many as come."""
+    if value is None or isinstance(value, tuple) or str(value).lower() == "none":
+        return value if isinstance(value, tuple) else None
+    number, _, per = str(value).partition("/")
+    length = _read(parse_duration, f"1{per}" if per.isalpha() else per)
+    if not number.isdecimal() or not int(number) or not length.ms:
+        raise click.BadParameter(f"{value!r} is no rate: write 1000/1s, or none")
+    return int(number), length.ms
+
+
+def cell_name(value: Any) -> str:
+    """`north`, `eu-1`."""
+    if value and not is_cell_name(str(value)):
+        raise click.BadParameter(
+            f"{value!r} is no name of a cell: small letters, digits and -, at most"
+            f" {CELL_NAME_CHARS_MAX}"
+        )
+    return str(value)
 
 
 def size(value: Any) -> ByteSize:
@@ -47,6 +70,14 @@ def pair(value: Any) -> tuple[str, str]:
     if not found or not key:
         raise click.BadParameter(f"{value!r} is not of the form key=value")
     return key, rest
+
+
+def name_only(value: Any) -> str:
+    """The name of a variable, whose value is its own affair."""
+    name = str(value)
+    if not name or "=" in name:
+        raise click.BadParameter(f"{name!r}: give the name of a variable, not its value")
+    return name
 
 
 def _read(parse: Callable[[object], T], value: object) -> T:

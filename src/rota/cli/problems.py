@@ -31,13 +31,13 @@ def explain(error: RotaError, endpoint: Endpoint) -> str:
         case WaitTimeoutError():
             return plain(str(error))
         case _:
-            return plain(f"{endpoint.url}: {error}")
+            return plain(f"{endpoint.shown}: {error}")
 
 
 def _unreachable(error: UnreachableError, endpoint: Endpoint) -> str:
-    line = f"no server at {endpoint.url} ({error.cause})."
+    line = f"no server at {endpoint.shown} ({error.cause})."
     if not error.refused:
-        return plain(f"no answer from {endpoint.url} ({error.cause}).")
+        return plain(f"no answer from {endpoint.shown} ({error.cause}).")
     if endpoint.is_local:
         return plain(f"{line} Start one with: rota up")
     return plain(f"{line} The address comes from {endpoint.url_from}.")
@@ -46,11 +46,11 @@ def _unreachable(error: UnreachableError, endpoint: Endpoint) -> str:
 def _unauthenticated(endpoint: Endpoint) -> str:
     if endpoint.token_from is not None:
         return (
-            f"{endpoint.url} does not accept the token from {endpoint.token_from}:"
+            f"{endpoint.shown} does not accept the token from {endpoint.token_from}:"
             " perhaps it belongs to another server"
         )
     places = "; ".join(endpoint.looked_in)
-    return f"{endpoint.url} wants a token. Set ROTA_TOKEN. Looked in: {places}"
+    return f"{endpoint.shown} wants a token. Set ROTA_TOKEN. Looked in: {places}"
 
 
 def _refused(error: ApiError) -> str:

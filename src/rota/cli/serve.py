@@ -3,51 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ipaddress
 import os
 import shutil
-import signal
 import socket
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import click
-import uvicorn
 
 from rota import __version__
 from rota.api.app import Parts, create_app
-from rota.api.auth import LOOPBACK_HOSTS, Access, digest
-from rota.api.connections import BoundedProtocol
+from rota.api.submitted import SubmittedSpecs
+from rota.cli.admission import Admission, open_admission
+from rota.cli.company import Company, join, open_assurance, trust_of
 from rota.cli.crew import Crew
-from rota.cli.diary import keep_diary
-from rota.cli.identity import announce, first_token, withdraw
+from rota.cli.hosting import EmbeddedServer, next_signal, on_signal, run_loop, until_signal
+from rota.cli.identity import announce, withdraw
+from rota.cli.listening import listen, refuse_open_door, url_of
+from rota.cli.stores import member_of, open_store, refuse_nowhere, timing_of
 from rota.cli.up import ServerOptions, UpOptions
-from rota.core.inputs import Timing
+from rota.engine.assurance import Assurance
 from rota.engine.clock import SystemClock
+from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
-from rota.store.protocol import Store, StoreError
-from rota.store.sqlite import open_sqlite
-from rota.wire.limits import LOG_BYTES_PER_EXECUTION_MAX
-
-HEADERS_S_MAX = 65
-"""An idle connection is closed after this; a little longer than a poll is held."""
-SWITCH_S = 0.0005
-"""How long one thread may keep the interpreter when another wants it."""
-CLOSE_S_MAX = 5
-"""How long open answers may take to end when the server stops."""
-
-
-class EmbeddedServer(uvicorn.Server):
-    """Lives in our loop and leaves the signals to us."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Nothing to capture."""
-        yield
+from rota.engine.retention import Retention
+from rota.store.protocol import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,62 +38,56 @@ class Service:
     """A running server and what is needed to end it."""
 
     url: str
-    sign_in: str | None
-    token: str | None
+    admission: Admission
+    company: Company
     server: EmbeddedServer
     engine: Engine
     store: Store
     closing: asyncio.Event
     serving: asyncio.Task[None]
+    pulse: asyncio.Task[None]
+    retention: Retention
 
     async def stop(self) -> None:
-        """Lets streams end, answers what waits, and closes the store last."""
+        """Lets streams end, answers what waits, and closes the store last.
+
+        Another server that can lead does so at once, and gets what still comes in here.
+        """
         self.closing.set()
+        await self.retention.stop()
+        if self.engine.has_others:
+            await self.engine.stop()
         self.server.should_exit = True
         await self.serving
         await self.engine.stop()
+        self.pulse.cancel()
+        await self.company.stop()
+        await self.admission.stop()
         await self.store.close()
 
 
 def run_up(options: UpOptions) -> int:
     """`rota up`: everything on one machine."""
-    return _run(_up(options))
+    return run_loop(_up(options))
 
 
 def run_server(options: ServerOptions) -> int:
     """`rota server`: a server without workers of its own."""
-    return _run(_serve(options))
-
-
-def _run(work: object) -> int:
-    # The store's threads must get their turn soon although the loop is busy; the interpreter's
-    # default of 5 ms makes a page of rows take tens of milliseconds under load.
-    sys.setswitchinterval(SWITCH_S)
-    keep_diary()
-    loop_factory = None
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        loop_factory = uvloop.new_event_loop
-    try:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            return runner.run(work)  # type: ignore[arg-type]  # a coroutine of ours
-    except (StoreError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+    return run_loop(_serve(options))
 
 
 async def _up(options: UpOptions) -> int:
     service = await start(options)
-    crew = Crew(service.url, service.token, options)
-    stop = _on_signal()
+    crew = Crew(service.url, service.admission.token, options)
+    stop = on_signal()
     await crew.start()
     _greet(options, service)
-    await _until(stop, service)
+    await until_signal(stop, service.serving)
     click.echo("draining: running jobs may finish; Ctrl-C again stops them now", err=True)
     crew.signal()
     gone = asyncio.create_task(crew.wait())
     while not gone.done():
-        hurry = asyncio.create_task(_next(stop))
+        hurry = asyncio.create_task(next_signal(stop))
         await asyncio.wait((gone, hurry), return_when=asyncio.FIRST_COMPLETED)
         if hurry.done():
             crew.signal()
@@ -122,63 +99,60 @@ async def _up(options: UpOptions) -> int:
 
 async def _serve(options: ServerOptions) -> int:
     service = await start(options)
-    stop = _on_signal()
+    stop = on_signal()
     _greet(options, service)
-    await _until(stop, service)
+    await until_signal(stop, service.serving)
     await service.stop()
     withdraw(options.data)
     return 0
 
 
-def _on_signal() -> asyncio.Queue[int]:
-    """Every SIGINT and SIGTERM from now on, in order."""
-    signals: asyncio.Queue[int] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, signals.put_nowait, int(number))
-    return signals
-
-
-async def _next(signals: asyncio.Queue[int]) -> None:
-    await signals.get()
-
-
-async def _until(signals: asyncio.Queue[int], service: Service) -> None:
-    """Until a signal comes, or the server ends by itself."""
-    told = asyncio.create_task(_next(signals))
-    await asyncio.wait((told, service.serving), return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
-
-
 async def start(options: UpOptions | ServerOptions) -> Service:
     """Opens the store, loads the engine, and listens."""
     refuse_open_door(options)
-    listening = _listen(options.host, options.port)
-    store = open_sqlite(options.data, log_bytes_max=LOG_BYTES_PER_EXECUTION_MAX)
+    refuse_nowhere(options)
+    listening = listen(options.host, options.port)
+    try:
+        return await _start(options, listening)
+    except BaseException:
+        listening.close()
+        raise
+
+
+async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -> Service:
+    url = url_of(options, listening)
+    member = member_of(options, url)
+    store = await open_store(options)
+    cell = await store.name_cell(options.cell)
     clock = SystemClock()
-    timing = Timing(lease_ttl_ms=options.lease_ttl_ms)
-    node = options.node or socket.gethostname()
     counts = Counts()
-    engine = Engine(store.ledger, clock, timing, counts, node)
-    await engine.start()
-    token = first_token(options.data) if options.auth else None
-    access = Access(
-        token_digests=() if token is None else (digest(token),),
-        no_auth=token is None,
-        hosts=tuple(dict.fromkeys((*LOOPBACK_HOSTS, options.host, *options.names))),
-        secure_cookies=options.tls_cert is not None,
-    )
+    engine = Engine(store, clock, timing_of(options), counts, member)
+    await engine.start(SubmittedSpecs(clock))
+    admission = await open_admission(options, store, clock)
+    await admission.start()
     closing = asyncio.Event()
     figures = Figures(counts, engine)
-    app = create_app(_parts(figures, store, access, closing, options.data))
-    server = EmbeddedServer(_uvicorn(app, options))
+    alone = _parts(figures, store, admission, await open_assurance(options, store), closing)
+    disk_free = partial(_disk_free, options.data)
+    parts, company = await join(
+        replace(alone, cell=cell, disk_free=disk_free), store, member, await trust_of(options)
+    )
+    app = create_app(parts)
+    server = EmbeddedServer(app, options)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
-    scheme = "http" if options.tls_cert is None else "https"
-    name = options.names[0] if options.names else _host_text(options.host)
-    url = f"{scheme}://{name}:{listening.getsockname()[1]}"
-    announce(url, token, options.data)
-    sign_in = None if token is None else f"{url}/?token={access.codes.issue()}"
-    return Service(url, sign_in, token, server, engine, store, closing, serving)
+    announce(url, admission.token, options.data)
+    pulse = asyncio.create_task(_pulse(engine), name="rota-pulse")
+    retention = Retention(store, engine, options.retention_ms)
+    retention.start()
+    return Service(
+        url, admission, company, server, engine, store, closing, serving, pulse, retention
+    )
+
+
+async def _pulse(engine: Engine) -> None:
+    while True:
+        await asyncio.sleep(PULSE_S)
+        engine.pulse()
 
 
 class Figures:
@@ -192,8 +166,16 @@ class Figures:
         self.fold_lag_seconds = engine.fold_lag_s
 
 
+def _disk_free(data: Path) -> int:
+    return shutil.disk_usage(data).free
+
+
 def _parts(
-    figures: Figures, store: Store, access: Access, closing: asyncio.Event, data: Path
+    figures: Figures,
+    store: Store,
+    admission: Admission,
+    assurance: Assurance,
+    closing: asyncio.Event,
 ) -> Parts:
     engine = figures.engine
     return Parts(
@@ -202,81 +184,23 @@ def _parts(
         logs=store.logs,
         artifacts=store.artifacts,
         feed=engine.feed,
-        access=access,
+        access=admission.access,
+        audit=admission.audit,
         figures=figures,
         node=engine.node,
-        durability="single",
+        assurance=assurance,
         version=__version__,
         started_at=engine.clock.now(),
-        disk_free=lambda: shutil.disk_usage(data).free,
         closing=closing,
     )
-
-
-def _uvicorn(app: object, options: UpOptions | ServerOptions) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,  # type: ignore[arg-type]  # Starlette is one of its kinds
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        http=BoundedProtocol,
-        timeout_keep_alive=HEADERS_S_MAX,
-        timeout_graceful_shutdown=CLOSE_S_MAX,
-        ssl_certfile=options.tls_cert,
-        ssl_keyfile=options.tls_key,
-    )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        hint = "another server? take another with --port" if port else "is the address right?"
-        raise click.ClickException(
-            f"cannot listen on {host}:{port}: {error.strerror} ({hint})"
-        ) from (error)
-    listening.listen(1024)
-    listening.setblocking(False)  # noqa: FBT003  (the standard library's signature)
-    return listening
-
-
-def refuse_open_door(options: UpOptions | ServerOptions) -> None:
-    """A job API is remote execution: beyond this machine only with TLS, or an explicit word."""
-    if is_loopback(options.host):
-        return
-    if not options.auth:
-        raise click.ClickException("--no-auth is allowed on loopback only")
-    if options.tls_cert is None and not options.insecure:
-        raise click.ClickException(
-            f"listening on {options.host} would send tokens and jobs in the clear: give"
-            " --tls-cert and --tls-key, or say --insecure if something in front does TLS"
-        )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _host_text(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _greet(options: UpOptions | ServerOptions, service: Service) -> None:
     """What a person needs next; programs read the first line."""
     click.echo(f"Rota {__version__} is up at {service.url}")
-    if service.sign_in is not None:
-        click.echo(f"  page     {service.sign_in}  (signs your browser in, once)")
+    sign_in = service.admission.sign_in_path()
+    if sign_in is not None:
+        click.echo(f"  page     {service.url}{sign_in}  (signs your browser in, once)")
     click.echo(f"  data     {options.data}")
     click.echo("  try      rota submit --wait -- echo hello")
     click.echo("Ctrl-C drains and stops.")

@@ -1,4 +1,4 @@
-"""Reads the service itself: figures, who leads, what changes; and prints completion scripts."""
+"""Reads the service itself: figures and what changes; and prints completion scripts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.cli.options import json_option, now_ms
 from rota.cli.render import Cell, console, rich_text, show_facts, status_cell
 from rota.cli.text import age, amount, count, local, plain, short, size
 from rota.sdk import Event, calls
-from rota.wire.service import ClusterView, StatsView
+from rota.wire.service import StatsView
 
 
 @click.command()
@@ -39,26 +39,6 @@ def resource_line(kind: str, has: dict[str, float | int]) -> str:
     """`2 / 8 in use`."""
     write = size if kind in ("memory", "storage") else amount
     return f"{write(has.get('used', 0))} / {write(has.get('capacity', 0))} in use"
-
-
-@click.command()
-@json_option
-def cluster(*, as_json: bool) -> None:
-    """Say who leads."""
-    with connected() as client:
-        answer(client, calls.cluster(), _draw_cluster, as_json=as_json)
-
-
-def _draw_cluster(view: ClusterView) -> None:
-    nodes = [", ".join(f"{key} {value}" for key, value in node.items()) for node in view.nodes]
-    show_facts(
-        [
-            ("leader", view.leader or "none"),
-            ("epoch", str(view.epoch)),
-            ("durability", view.durability),
-            ("nodes", "\n".join(nodes) or "none"),
-        ]
-    )
 
 
 @click.command()

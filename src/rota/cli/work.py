@@ -10,16 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.options import duration, pair, size
+from rota.cli.options import duration, name_only, pair, size
 from rota.cli.spec import custom_of
 from rota.sdk import discover
+from rota.wire.units import Duration
 
 if TYPE_CHECKING:
     from rota.worker.agent import WorkerConfig
 
+SILENCE_MS_MIN = 1_000
+"""Any less and a server that is only busy would be taken for one that is gone."""
+
 
 @click.command()
-@click.option("--server", multiple=True, metavar="URL", help="Else the local one, or ROTA_URL.")
+@click.option(
+    "--server", multiple=True, metavar="URL", help="Of a cell: any, or all of them. Else ROTA_URL."
+)
+@click.option(
+    "--no-follow", is_flag=True, help="Ask these servers only, wherever they say the leader is."
+)
+@click.option(
+    "--silence", type=duration, default="3s", show_default=True, metavar="DURATION",
+    help="Ask another server when one says nothing for so long past its time.",
+)  # fmt: skip
 @click.option("--name", help="What to call it; else the host's name and the process's number.")
 @click.option("--cpu", type=click.FloatRange(0), help="Cpus to give; else what is found.")
 @click.option("--memory", type=size, metavar="SIZE", help="Memory to give.")
@@ -49,16 +62,21 @@ if TYPE_CHECKING:
     "--mask", multiple=True, metavar="ENVNAME",
     help="Hide this variable's value in logs; those of jobs that look secret are hidden anyway.",
 )  # fmt: skip
+@click.option(
+    "--env", "-e", multiple=True, type=name_only, metavar="NAME",
+    help="Let jobs see this variable of the worker.",
+)  # fmt: skip
 @click.option("--with-parent", is_flag=True, hidden=True, help="Drain when the parent has died.")
 @click.pass_context
 def worker(ctx: click.Context, /, **given: Any) -> None:
     """Start a worker that runs jobs for a server. SIGTERM or Ctrl-C drains it.
 
-    ROTA_TOKEN says who it is; on the server's own machine the token is found.
+    ROTA_TOKEN says who it is; on the server's own machine the token is found. It asks the leader of
+    the cell, and another server whenever one is away.
     """
     from rota.worker.agent import ResourceOverrides, WorkerConfig
 
-    endpoint = discover(given["server"][0] if given["server"] else None)
+    endpoint = discover(given["server"])
     resources = ResourceOverrides(
         cpu=given["cpu"],
         memory=_bytes(given["memory"]),
@@ -68,7 +86,9 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
     )
     named = {"name": given["name"]} if given["name"] else {}
     config = WorkerConfig(
-        servers=given["server"] or (endpoint.url,),
+        servers=endpoint.urls,
+        follow_leader=not given["no_follow"],
+        silence_s=_silence_s(given["silence"]),
         token=endpoint.token,
         resources=resources,
         capabilities=given["capability"],
@@ -77,12 +97,19 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
         work_dir=given["work_dir"],
         grace_s=given["grace"].seconds,
         mask=given["mask"],
+        env=given["env"],
         app=given["app"],
         http_allow=given["http_allow"],
         isolation=given["isolation"],
         **named,
     )
     ctx.exit(asyncio.run(_run(config, with_parent=given["with_parent"])))
+
+
+def _silence_s(given: Duration) -> float:
+    if given.ms < SILENCE_MS_MIN:
+        raise click.BadParameter("at least 1s", param_hint="'--silence'")
+    return given.seconds
 
 
 def _bytes(amount: Any) -> int | None:

@@ -9,7 +9,13 @@ from msgspec.structs import replace
 from rota.core.cells import ExecutionCell, OpenPoll, WorkerCell
 from rota.core.dispatch import close_poll, hand_over, stops_for
 from rota.core.errors import Conflict, Refusal, Superseded, TooMuch
-from rota.core.executions import ask_to_stop, complete, lease_until, lose
+from rota.core.executions import (
+    ask_to_stop,
+    complete,
+    first_lease_until,
+    lease_until,
+    lose,
+)
 from rota.core.gates import delay_starts
 from rota.core.inputs import (
     ClosePoll,
@@ -240,7 +246,19 @@ def watch_all(t: Tables, now: Instant) -> None:
         if cell.worker.state is WorkerState.OFFLINE:
             _watch(t, cell, (cell.worker.gone_at or now) + OFFLINE_KEPT_MS)
         else:
-            _watch(t, cell, lease_until(t, now))
+            _watch(t, cell, first_lease_until(t, now))
+
+
+def make_up_for(t: Tables, away: Millis, now: Instant) -> None:
+    """Workers were not answered for so long: they are late through no fault of their own."""
+    for held in t.executions.values():
+        held.lease_until += away
+        if held.stop_until is not None:
+            held.stop_until += away
+    for cell in t.fleet.workers.values():
+        cell.last_seen = min(now, cell.last_seen + away)
+        if cell.worker.state is not WorkerState.OFFLINE:
+            _watch(t, cell, cell.check_at + away)
 
 
 def ring_poll(t: Tables, worker_id: WorkerId, now: Instant) -> None:

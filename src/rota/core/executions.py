@@ -39,6 +39,11 @@ def lease_until(t: Tables, now: Instant) -> Instant:
     return now + t.timing.lease_ttl_ms + t.timing.lease_grace_ms
 
 
+def first_lease_until(t: Tables, now: Instant) -> Instant:
+    """The same for one found at a take-over: the leader before may have renewed it since."""
+    return lease_until(t, now) + t.timing.handover_ms
+
+
 def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> ExecutionCell:
     """The job is the worker's: a new execution with a higher fence than any before."""
     life, terms = job.life, job.spec.terms

@@ -11,11 +11,12 @@ _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 def execution_id(job_id: JobId, fence: int, now: Instant) -> ExecutionId:
-    """A UUIDv7 of the time and a hash of whose execution it is."""
-    dice = blake2b(f"{job_id}/{fence}".encode(), digest_size=10).hexdigest()
+    """A UUIDv7 of the time, the job's own cell and a hash of whose execution it is."""
+    dice = blake2b(f"{job_id}/{fence}".encode(), digest_size=8).hexdigest()
     time = f"{now & 0xFFFF_FFFF_FFFF:012x}"
-    variant = _VARIANT[dice[3]]
-    return ExecutionId(f"{time[:8]}-{time[8:]}-7{dice[:3]}-{variant}{dice[4:7]}-{dice[7:19]}")
+    variant = _VARIANT[dice[0]]
+    cell = f"{job_id[15:18]:0>3}"
+    return ExecutionId(f"{time[:8]}-{time[8:]}-7{cell}-{variant}{dice[1:4]}-{dice[4:16]}")
 
 
 def fraction(*parts: str | int) -> float:

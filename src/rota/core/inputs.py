@@ -68,6 +68,13 @@ class Submit(Keyed, frozen=True, kw_only=True):
     jobs: tuple[NewJob, ...]
 
 
+class Reject(Input, frozen=True, kw_only=True):
+    """Jobs that were promised before anybody could check them, and turned out to be impossible."""
+
+    jobs: tuple[NewJob, ...]
+    why: str
+
+
 class Update(Keyed, frozen=True, kw_only=True):
     """Replaces the spec of a job not started yet; `spec.revision` is the one it was read at."""
 
@@ -215,12 +222,19 @@ class ClockJump(Input, frozen=True, kw_only=True):
     by: Millis
 
 
+class Absence(Input, frozen=True, kw_only=True):
+    """Nobody could be answered for so long: what workers hold goes on for as much longer."""
+
+    by: Millis
+
+
 class Tick(Input, frozen=True, kw_only=True):
     """Time has passed; whatever is due happens."""
 
 
 AnyInput: TypeAlias = (
     Submit
+    | Reject
     | Update
     | Cancel
     | Retry
@@ -237,6 +251,7 @@ AnyInput: TypeAlias = (
     | PutQueueSettings
     | Purge
     | ClockJump
+    | Absence
     | Tick
 )
 
@@ -247,6 +262,8 @@ class Timing(Input, frozen=True, kw_only=True):
     lease_ttl_ms: Millis = 15_000
     lease_grace_ms: Millis = 2_000
     """A holder's clock may be late by this before its work is given to another."""
+    handover_ms: Millis = 0
+    """The leader before may have renewed leases until so long after it was last heard of."""
 
     @property
     def heartbeat_ms(self) -> Millis:

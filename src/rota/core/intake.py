@@ -10,7 +10,7 @@ from rota.core.cells import JobCell
 from rota.core.ending import conclude, describe, expire, said
 from rota.core.errors import Conflict, DependencyCycle, StaleRecall, UnknownDependency
 from rota.core.graph import accepts, find_cycle, upstream_first
-from rota.core.inputs import NewJob, Retry, Submit, Update
+from rota.core.inputs import NewJob, Reject, Retry, Submit, Update
 from rota.core.lifecycle import JobVerb, move_job
 from rota.core.model import Dependency, Instant, JobId, JobRecord, JobState, Life
 from rota.core.outcome import JobAnswer, JobsAccepted
@@ -18,6 +18,9 @@ from rota.core.recall import Memory
 from rota.core.tables import FRESH, Tables
 from rota.core.timers import Alarm
 from rota.core.waiting import leave_lines, settle
+
+INVALID = "invalid"
+"""The reason of a job that could never have run."""
 
 
 def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
@@ -36,6 +39,18 @@ def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
     t.draft.submitted += len(cells)
     ids = tuple(cell.id for cell in cells)
     return JobsAccepted(ids, cells[0].record() if len(cells) == 1 else None)
+
+
+def reject(t: Tables, event: Reject, now: Instant) -> JobsAccepted:
+    """Keeps what cannot run, as failed jobs that say why: somebody holds their ids."""
+    _refuse_known_ids(t, event.jobs, {new.id: new for new in event.jobs})
+    for new in event.jobs:
+        t.queue(new.spec.terms.queue, now)
+        cell = _accept(t, new)
+        life = replace(cell.life, reason=INVALID, error=said(event.why))
+        conclude(t, cell, JobVerb.REJECT, life, now)
+    t.draft.submitted += len(event.jobs)
+    return JobsAccepted(tuple(new.id for new in event.jobs))
 
 
 def _refuse_known_ids(t: Tables, jobs: Sequence[NewJob], batch: dict[JobId, NewJob]) -> None:
@@ -189,6 +204,8 @@ def retry(t: Tables, event: Retry, now: Instant) -> JobAnswer:
     if live is not None:
         move_job(live.id, live.life.state, JobVerb.REVIVE)
     record = memory.must_have_ended(event.job_id)
+    if record.life.reason == INVALID:
+        raise Conflict(f"job {event.job_id} was never a valid one: submit it anew, corrected")
     move_job(record.id, record.life.state, JobVerb.REVIVE)
     cell = _revive(t, record, now)
     _wait_for_live(t, cell)

@@ -25,6 +25,7 @@ class JobVerb(StrEnum):
     CANCEL = "cancel"
     STOP = "stop"
     SKIP = "skip"
+    REJECT = "reject"
     EXPIRE = "expire"
     REVIVE = "retry"
     UPDATE = "update"
@@ -56,6 +57,7 @@ JOB_TRANSITIONS: Mapping[tuple[JobState, JobVerb], JobState] = {
     (_J.RUNNING, _V.CANCEL): _J.CANCELLING,
     (_J.CANCELLING, _V.CANCEL): _J.CANCELLING,
     (_J.PENDING, _V.SKIP): _J.SKIPPED,
+    (_J.PENDING, _V.REJECT): _J.FAILED,
     (_J.PENDING, _V.EXPIRE): _J.EXPIRED,
     (_J.QUEUED, _V.EXPIRE): _J.EXPIRED,
     (_J.RUNNING, _V.SUCCEED): _J.SUCCEEDED,
@@ -132,6 +134,7 @@ JOB_VERB_MEANING: Mapping[JobVerb, str] = {
     _V.CANCEL: "somebody called it off",
     _V.STOP: "its worker stopped it",
     _V.SKIP: "an upstream job ended in a way that it does not accept",
+    _V.REJECT: "it was promised before anybody could check it, and is not a job that can run",
     _V.EXPIRE: "its `expires_at` came while it waited",
     _V.REVIVE: "a person, or the retry of an upstream job, starts it over",
     _V.UPDATE: "what was asked for was changed",

@@ -8,7 +8,7 @@ import msgspec
 
 from rota.core.attendance import watch_all
 from rota.core.cells import ExecutionCell, JobCell, QueueCell
-from rota.core.executions import lease_until
+from rota.core.executions import first_lease_until
 from rota.core.limits import STOP_WINDOW_MS
 from rota.core.model import Execution, Instant, JobRecord, JobState, Queue, Worker
 from rota.core.tables import Tables
@@ -50,7 +50,7 @@ def _resume(t: Tables, execution: Execution, now: Instant) -> None:
     stop_at = execution.stop_at
     t.executions[execution.id] = ExecutionCell(
         execution,
-        lease_until(t, now),
+        first_lease_until(t, now),
         execution.claimed_at,
         None if stop_at is None else stop_at + STOP_WINDOW_MS,
         progress=job.life.progress,

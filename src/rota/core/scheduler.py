@@ -17,6 +17,7 @@ from rota.core.errors import KeyReused, Refusal, StaleRecall
 from rota.core.executions import complete
 from rota.core.glance import Explanation, QueueGlance, WorkerGlance
 from rota.core.inputs import (
+    Absence,
     AnyInput,
     Cancel,
     ClockJump,
@@ -33,6 +34,7 @@ from rota.core.inputs import (
     Purge,
     PutQueueSettings,
     Register,
+    Reject,
     Retry,
     Submit,
     Tick,
@@ -82,9 +84,14 @@ class Scheduler:
         """Steps all inputs, rings what is due, places what is ready."""
         t = self._t
         t.draft = Draft()
-        if events and isinstance(events[0], ClockJump):
+        for event in events:
             # Before anything rings: a lease must not run out because a clock was set.
-            attendance.follow_clock(t, events[0].by, now)
+            if isinstance(event, ClockJump):
+                attendance.follow_clock(t, event.by, now)
+            elif isinstance(event, Absence):
+                attendance.make_up_for(t, event.by, now)
+            else:
+                break
         self._ring(now)
         replies = [self._take(event, now) for event in events]
         dispatch(t, now)
@@ -138,6 +145,8 @@ class Scheduler:
                 return ExecutionAnswer(complete(t, event.completion, now))
             case Progress():
                 return progress.progress(t, event.running, now)
+            case Reject():
+                return intake.reject(t, event, now)
             case Update():
                 return intake.update(t, event, now)
             case Cancel():
@@ -161,7 +170,7 @@ class Scheduler:
             case ClosePoll():
                 attendance.close(t, event)
                 return Counted(1)
-            case ClockJump() | Tick():
+            case ClockJump() | Absence() | Tick():
                 return Counted(0)
             case _:
                 assert_never(event)

@@ -6,5 +6,33 @@ TURN_WEIGHT_MAX = 20_000
 """Jobs and inputs stepped in one turn: one append must not take so long that others time out."""
 CLOCK_JUMP_MS = 500
 """The wall clock may drift this much against the steady one before it is taken for a jump."""
-RELOAD_DELAY_S_MAX = 5.0
-"""The longest pause between two tries to load the scheduler again."""
+RETRY_DELAY_S_MIN = 0.1
+"""The first pause after the store failed."""
+RETRY_DELAY_S_MAX = 2.0
+"""The longest pause between two tries to reach the store again."""
+TRUST_MARGIN = 0.1
+"""The part of the TTL for which a leader stops before others may begin: clocks run unevenly."""
+RENEWALS_PER_TTL = 3
+"""How often a leader says that it lives while others wait for it to be silent once."""
+LOOKS_PER_TTL = 12
+"""How often the others look at the leader and the journal in that time."""
+ABSENCE_MS = 500
+"""An append that took longer than this kept workers waiting, and is made up to them."""
+PULSE_S = 1.0
+"""How often the server notes that it is not standing still."""
+FOLLOW_RECORDS = 500
+"""Journal records that a follower reads at once."""
+DURABLE_INBOX_ENTRIES = 1_000
+"""Submissions left in the store that the leader picks up at once."""
+DURABLE_INBOX_LOOK_S = 0.2
+"""How often it looks for more when there were none."""
+DURABILITY_LOOK_S = 2.0
+"""How often the database is asked what its commits are worth: a lost standby shows soon."""
+ANNOUNCE_S = 1.0
+"""How often a server tells the others that it is there."""
+LAG_SAMPLES = 3_600
+"""Ends of the journal that a follower remembers to say for how long it is behind: an hour's."""
+RETENTION_EVERY_S = 600.0
+"""How often the leader looks for finished work that is too old to be kept."""
+RETENTION_PAUSE_S = 0.05
+"""Between two pieces of dropping it, for whoever else wants the store."""

@@ -1,112 +1,208 @@
 """The one writer: drain the inbox, step, append, release. Nobody sees what is not durable.
 
 While an append is under way new inputs pile up and form the next turn: group commit for free. If an
-append fails, or its fate is unknown, memory is thrown away and read again from the ledger.
+append fails, or its fate is unknown, memory is thrown away and read again from the ledger. Where
+several servers share a store, one leads and runs this loop; the others stand by.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
-from itertools import count
-from typing import TypeAlias
+from contextlib import suppress
 
 import structlog
 
-from rota.core.errors import Refusal
 from rota.core.glance import Explanation, QueueGlance, WorkerGlance
-from rota.core.inputs import AnyInput, ClockJump, ClosePoll, Poll, Submit, Timing
-from rota.core.model import JobId, Millis, PollId, WorkerId
-from rota.core.outcome import Answer, AnyReceipt, Outcome
+from rota.core.inputs import AnyInput, ClosePoll, Poll, Timing
+from rota.core.model import JobId, PollId, WorkerId
+from rota.core.outcome import Answer, AnyReceipt
 from rota.core.scheduler import Scheduler
+from rota.engine.callers import Callers, Pending
 from rota.engine.feed import Feed
-from rota.engine.limits import (
-    CLOCK_JUMP_MS,
-    INBOX_MAX,
-    RELOAD_DELAY_S_MAX,
-    TURN_WEIGHT_MAX,
-)
-from rota.engine.ports import BusyError, Clock, Observer, UnavailableError
-from rota.engine.recovery import load_scheduler
-from rota.store.protocol import Epoch, Ledger, Seq, StoreError, StoreFullError
+from rota.engine.keeper import Keeper
+from rota.engine.pickup import Pickup, ReadSpec
+from rota.engine.ports import Clock, Observer, Standing, UnavailableError
+from rota.engine.recovery import build_scheduler
+from rota.engine.seat import Member, Seat
+from rota.engine.standby import Standby
+from rota.engine.timekeeping import FoldLag, Timekeeping
+from rota.engine.trouble import Patience, in_words, is_unexpected
+from rota.store.protocol import FencedError, Seq, Store, StoreError
 
 log = structlog.get_logger("rota.engine")
 
-Pending: TypeAlias = tuple[AnyInput, "asyncio.Future[AnyReceipt] | None"]
-
 
 class Engine:
-    """Runs one scheduler on one ledger."""
+    """Runs one scheduler on one store, whenever this server leads."""
 
     def __init__(
-        self, ledger: Ledger, clock: Clock, timing: Timing, observer: Observer, node: str
+        self, store: Store, clock: Clock, timing: Timing, observer: Observer, member: Member
     ) -> None:
         self.clock = clock
         self.timing = timing
         self.feed = Feed()
-        self._ledger = ledger
+        self.node = member.node
+        self._store = store
+        self._ledger = store.ledger
         self._observer = observer
-        self.node = node
-        self._unfolded: deque[tuple[Seq, Millis]] = deque()
-        self._inbox: deque[Pending] = deque()
-        self._polls: dict[PollId, asyncio.Future[Answer]] = {}
-        self._poll_ids = count(1)
+        self._seat = Seat(store.ledger, clock, member)
+        self._standby = Standby(store)
+        self._keeper = Keeper(self._seat, self._seat_changed)
+        self._callers = Callers()
+        self._times = Timekeeping(clock)
+        self._lag = FoldLag(clock)
         self._wake: asyncio.Future[None] | None = None
         self._in_turn = False
         self._lookers: list[asyncio.Future[None]] = []
         self._scheduler: Scheduler | None = None
-        self._epoch = Epoch(0)
+        self._read_spec: ReadSpec | None = None
+        self._pickup: asyncio.Task[None] | None = None
+        self._is_open = False
         self._seq = Seq(0)
-        self._clock_offset = 0
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         self._trouble = "starting"
 
     # Life of the loop
 
-    async def start(self) -> None:
-        """Claims the ledger, loads, and begins to decide."""
-        self._epoch = await self._ledger.claim(self.node)
-        await self._load()
+    async def start(self, read_spec: ReadSpec | None = None) -> None:
+        """Leads at once if it can, else stands by; `read_spec` reads what applications submit."""
+        self._read_spec = read_spec
+        await self._try_to_lead()
         self._task = asyncio.create_task(self._run(), name="rota-engine")
 
     async def stop(self) -> None:
-        """Ends after the turn under way; whoever still waits is told to ask again."""
+        """Ends after the turn under way; whoever still waits is told to ask again.
+
+        The seat is given up, so that another server leads at once.
+        """
         self._stopping = True
         self._trouble = "stopping"
         self._rouse()
         if self._task is not None:
             await self._task
-        self._fail_everybody(UnavailableError("the server is stopping"))
-
-    async def _load(self) -> None:
-        loaded = await load_scheduler(self._ledger, self.timing, self.clock)
-        self._scheduler, self._seq, totals = loaded
-        self._observer.loaded(totals)
-        self._clock_offset = self.clock.now() - self.clock.steady()
-        self._trouble = ""
-        self.feed.publish(self._seq)
+            self._task = None
+        await self._end_reign()
+        self._callers.fail(UnavailableError("the server is stopping"))
+        if self.has_others:
+            with suppress(StoreError):  # then they wait for the TTL
+                await self._seat.resign()
 
     async def _run(self) -> None:
+        patience = Patience(self.node)
         while not self._stopping:
-            await self._wait_for_work()
-            batch = self._drain()
-            self._in_turn = True
             try:
-                await self._turn(batch)
-            except Exception as error:  # noqa: BLE001  (the loop's top: whatever it was, reload)
-                await self._reload(batch, error)
-            self._in_turn = False
-            await self._let_look()
+                if self._scheduler is not None:
+                    await self._lead()
+                else:
+                    await self._stand_by()
+                patience.reset()
+            except Exception as error:  # noqa: BLE001  (the loop's top: whatever it was, go on)
+                await self._stumble(error)
+                await self._pause(patience.next_s(error))
+        await self._let_look()
+
+    async def _pause(self, seconds: float) -> None:
+        """Until then, or until the server stops."""
+        if not self._stopping and seconds > 0:
+            await self._woken_within(seconds)
+
+    # Standing by, and taking over
+
+    async def _try_to_lead(self) -> None:
+        """Takes the seat if it is free; else only what the journal has to say."""
+        if self.has_others:
+            await self._seat.look()
+            # Whoever cannot read the journal must not take the seat from those who can.
+            seq = await self._standby.keep_up(insist=self._seat.is_free)
+            if seq is None:
+                return
+            self.feed.publish(seq)
+            if not self._seat.is_free:
+                return
+        try:
+            await self._seat.take()
+        except FencedError:
+            await self._seat.look()
+            return
+        await self._take_over()
+
+    async def _stand_by(self) -> None:
+        await self._try_to_lead()
+        if self._scheduler is None:
+            leader = self._seat.leader
+            leads = f"{leader.holder} leads" if leader else "nobody leads yet"
+            self._trouble = self._standby.unreadable or leads
+            await self._pause(self._seat.look_every_s)
+
+    async def _take_over(self) -> None:
+        if self.has_others:
+            self._keeper.start()
+            snapshot = await self._standby.open_reign(self._seat, self.clock.now())
+        else:
+            snapshot = await self._ledger.load()
+        self._scheduler = build_scheduler(snapshot, self.timing, self.clock.now())
+        self._seq = snapshot.seq
+        self._observer.loaded(snapshot.totals)
+        self._times.begin()
+        self._seat.take_lapse()
+        self._lag.clear()
+        self.feed.publish(self._seq)
+        if self.has_others:
+            log.info("leading", epoch=self._seat.epoch, seq=self._seq, jobs=len(snapshot.jobs))
+        if self._read_spec is None:
+            self._open()
+        else:
+            pickup = Pickup(self._store, self.clock, self._read_spec, self._post_entry)
+            # What came while nobody led goes before what comes now.
+            self._pickup = asyncio.create_task(pickup.run(self._open), name="rota-pickup")
+
+    def _open(self) -> None:
+        self._is_open = True
+        self._trouble = ""
+
+    async def _end_reign(self) -> None:
+        """What ran beside the loop while it led ends with it."""
+        self._is_open = False
+        await self._keeper.stop()
+        if self._pickup is not None:
+            self._pickup.cancel()
+            await asyncio.wait((self._pickup,))
+            self._pickup = None
+
+    async def _stumble(self, error: Exception) -> None:
+        """Memory may say more than the journal: forget it, tell everybody to ask again."""
+        led = self._scheduler is not None
+        self._trouble = in_words(error)
+        self._scheduler = None
+        if led:
+            self._observer.reloaded(type(error).__name__)
+        if isinstance(error, FencedError):
+            log.warning("deposed", epoch=self._seat.epoch, reason=str(error))
+        else:
+            event = "reloading" if led else "not_ready"
+            log.error(event, reason=str(error), exc_info=is_unexpected(error))
+        self._callers.fail(UnavailableError(f"not ready: {self._trouble}"))
+        self._in_turn = False
+        await self._end_reign()
         await self._let_look()
 
     # Asking
 
     @property
+    def has_others(self) -> bool:
+        """Whether other servers may share the store."""
+        return self._seat.member.ttl_ms is not None
+
+    @property
     def ready(self) -> bool:
-        """Whether inputs are accepted and decided now."""
-        return self._scheduler is not None and not self._stopping
+        """Whether inputs are accepted and decided here, now."""
+        return self._is_open and self._decides
+
+    @property
+    def _decides(self) -> bool:
+        return self._scheduler is not None and self._seat.trusted and not self._stopping
 
     @property
     def trouble(self) -> str:
@@ -115,41 +211,54 @@ class Engine:
 
     @property
     def epoch(self) -> int:
-        """The number of this leadership."""
-        return self._epoch
+        """The number of the leadership, as far as it is known here."""
+        return max(self._seat.row.epoch, self._seat.epoch)
+
+    def standing(self) -> Standing:
+        """This server's part in the cell."""
+        leads = self.ready
+        leader = None if leads else self._seat.leader
+        if leader is not None and leader.epoch == self._seat.epoch:
+            leader = None  # that was us
+        return Standing(
+            leads=leads,
+            leader=self.node if leads else leader.holder if leader else None,
+            address=leader.address if leader else "",
+            epoch=self.epoch,
+            seq=self._seq if leads else self._standby.seq,
+        )
 
     async def post(self, event: AnyInput) -> AnyReceipt:
         """Steps one input; what it answers is durable."""
-        future: asyncio.Future[AnyReceipt] = asyncio.get_running_loop().create_future()
-        self._put(event, future)
-        return await future
-
-    def _put(self, event: AnyInput, future: asyncio.Future[AnyReceipt]) -> None:
         if not self.ready:
             raise UnavailableError(f"not ready: {self._trouble}")
-        if len(self._inbox) >= INBOX_MAX:
-            raise BusyError(f"{INBOX_MAX} requests are waiting already; slow down")
-        self._inbox.append((event, future))
+        return await self._step(event)
+
+    async def _post_entry(self, event: AnyInput, entry: int) -> AnyReceipt:
+        if not self._decides:
+            raise UnavailableError(f"not ready: {self._trouble}")
+        return await self._step(event, entry)
+
+    async def _step(self, event: AnyInput, entry: int | None = None) -> AnyReceipt:
+        future: asyncio.Future[AnyReceipt] = asyncio.get_running_loop().create_future()
+        self._callers.put(Pending(event, future, entry))
         self._rouse()
+        return await future
 
     async def poll(self, event: Poll) -> Answer:
         """Waits for work; a caller that goes away closes its poll."""
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._polls[event.poll_id] = future
+        future = self._callers.open_poll(event.poll_id)
         try:
             await self.post(event)
             answer = await future
         except asyncio.CancelledError:
             if self.ready:
-                # Past the limit of the inbox: it makes work less, not more.
                 gone = ClosePoll(poll_id=event.poll_id, worker_id=event.worker_id)
-                self._inbox.append((gone, None))
+                self._callers.put(Pending(gone), always=True)
                 self._rouse()
             raise
         finally:
-            self._polls.pop(event.poll_id, None)
-            if future.done() and not future.cancelled():
-                future.exception()  # the caller has heard of it another way
+            self._callers.close_poll(event.poll_id)
         if answer.refusal is not None:
             raise answer.refusal
         return answer
@@ -172,10 +281,10 @@ class Engine:
 
     def next_poll_id(self) -> PollId:
         """A number no other poll of this process has."""
-        return PollId(next(self._poll_ids))
+        return self._callers.next_poll_id()
 
     def _brain(self) -> Scheduler:
-        if self._scheduler is None:
+        if self._scheduler is None or not self._seat.trusted:
             raise UnavailableError(f"not ready: {self._trouble}")
         return self._scheduler
 
@@ -201,21 +310,49 @@ class Engine:
 
     # One turn
 
+    async def _lead(self) -> None:
+        if not await self._may_decide():
+            return
+        await self._wait_for_work()
+        if not self._seat.trusted:
+            return
+        began = self.clock.steady()
+        self._in_turn = True
+        await self._turn()
+        self._in_turn = False
+        self._times.was_busy(began)
+        await self._let_look()
+
+    async def _may_decide(self) -> bool:
+        """Waits while the seat cannot be renewed; FencedError: somebody else has it."""
+        if not self._seat.is_held:
+            raise FencedError(f"another server leads: epoch {self._seat.epoch} is over")
+        if self._seat.trusted:
+            return True
+        await self._woken_within(None)
+        return False
+
+    def pulse(self) -> None:
+        """Says that the process is not standing still; whoever runs it calls this every PULSE_S."""
+        self._times.pulse()
+
+    def _seat_changed(self) -> None:
+        """The seat was renewed, or lost, or its trust has ended."""
+        if not self._seat.trusted:
+            self._trouble = "the leader's seat could not be renewed: the store is away"
+            self._callers.fail(UnavailableError(f"not ready: {self._trouble}"))
+        elif self._is_open:
+            self._trouble = ""
+        self._rouse()
+
     def _rouse(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    async def _wait_for_work(self) -> None:
-        """Until there is an input, or something is due."""
-        if self._inbox or self._stopping:
-            return
+    async def _woken_within(self, seconds: float | None) -> None:
         loop = asyncio.get_running_loop()
         self._wake = loop.create_future()
-        due = self._brain().next_due()
-        alarm = None
-        if due is not None:
-            delay_s = max(0, due - self.clock.now()) / 1000
-            alarm = loop.call_later(min(delay_s, 3600.0), self._rouse)
+        alarm = None if seconds is None else loop.call_later(seconds, self._rouse)
         try:
             await self._wake
         finally:
@@ -223,100 +360,38 @@ class Engine:
             if alarm is not None:
                 alarm.cancel()
 
-    def _drain(self) -> list[Pending]:
-        batch: list[Pending] = []
-        weight = 0
-        while self._inbox and weight < TURN_WEIGHT_MAX:
-            pending = self._inbox.popleft()
-            batch.append(pending)
-            weight += len(pending[0].jobs) if isinstance(pending[0], Submit) else 1
-        return batch
+    async def _wait_for_work(self) -> None:
+        """Until there is an input, or something is due."""
+        if self._callers.waiting or self._stopping:
+            return
+        due = self._brain().next_due()
+        delay_s = None if due is None else max(0, due - self.clock.now()) / 1000
+        await self._woken_within(None if delay_s is None else min(delay_s, 3600.0))
 
-    async def _turn(self, batch: Sequence[Pending]) -> None:
+    async def _turn(self) -> None:
         began = self.clock.fine_s()
         now = self.clock.now()
-        events = [event for event, _ in batch]
-        jump = now - self.clock.steady() - self._clock_offset
-        if abs(jump) > CLOCK_JUMP_MS:
-            log.warning("clock_jumped", by_ms=jump)
-            self._clock_offset += jump
-            events.insert(0, ClockJump(by=jump))
+        events = self._times.news(now, self._seat.take_lapse()) + self._callers.drain()
         outcome = self._brain().turn(events, now)
-        append_s = 0.0
+        decided = self.clock.fine_s()
+        consumed = self._callers.consumed(outcome)
         if outcome.writes:
-            decided = self.clock.fine_s()
             seq = Seq(self._seq + 1)
-            await self._ledger.append(self._epoch, seq, now, outcome.writes)
+            await self._ledger.append(self._seat.epoch, seq, now, outcome.writes, consumed)
             self._seq = seq
-            append_s = self.clock.fine_s() - decided
-            self._unfolded.append((seq, self.clock.steady()))
-            self._forget_folded()
-        self._release(batch, outcome)
-        self._observer.turned(outcome, append_s, self.clock.fine_s() - began)
-
-    def _release(self, batch: Sequence[Pending], outcome: Outcome) -> None:
-        """Only here do decisions leave: they are durable now."""
-        replies = outcome.replies[len(outcome.replies) - len(batch) :]
-        for (_, future), reply in zip(batch, replies, strict=True):
-            if future is None or future.done():
-                continue
-            if isinstance(reply, Refusal):
-                future.set_exception(reply)
-            else:
-                future.set_result(reply)
-        for answer in outcome.answers:
-            waiting = self._polls.get(answer.poll_id)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(answer)
+            self._lag.appended(seq, self._ledger.folded)
+        elif consumed:
+            await self._ledger.drop_inbox(consumed)
+        append_s = self.clock.fine_s() - decided
+        # Only here do decisions leave: they are durable, and nobody else can have decided by now.
+        if self._seat.trusted:
+            self._callers.release(outcome)
+        else:
+            self._callers.fail(UnavailableError("the leader's seat could not be renewed in time"))
         if outcome.writes:
             self.feed.publish(self._seq)
+        self._observer.turned(outcome, append_s, self.clock.fine_s() - began)
 
     def fold_lag_s(self) -> float:
         """How long the oldest record that is not in the tables yet has been durable."""
-        self._forget_folded()
-        return (self.clock.steady() - self._unfolded[0][1]) / 1000 if self._unfolded else 0.0
-
-    def _forget_folded(self) -> None:
-        folded = self._ledger.folded
-        while self._unfolded and self._unfolded[0][0] <= folded:
-            self._unfolded.popleft()
-
-    # When it fails
-
-    async def _reload(self, batch: Sequence[Pending], error: Exception) -> None:
-        """Memory may say more than the journal: forget it, tell everybody to ask again, load."""
-        full = isinstance(error, StoreFullError)
-        self._trouble = "the data disk is full: free some space" if full else "reading the store"
-        self._scheduler = None
-        log.error("reloading", reason=str(error), exc_info=_is_unexpected(error))
-        self._observer.reloaded(type(error).__name__)
-        away = UnavailableError(f"not ready: {self._trouble}")
-        for _, future in batch:
-            _fail(future, away)
-        self._fail_everybody(away)
-        delay_s = RELOAD_DELAY_S_MAX / 8 if full else 0.0
-        while not self._stopping:
-            await asyncio.sleep(delay_s)
-            try:
-                # The claim shuts out a writer that took over meanwhile, and finds out if it may.
-                self._epoch = await self._ledger.claim(self.node)
-                await self._load()
-                return
-            except Exception as again:
-                log.error("reload_failed", reason=str(again), exc_info=_is_unexpected(again))
-                delay_s = min(max(0.1, delay_s * 2), RELOAD_DELAY_S_MAX)
-
-    def _fail_everybody(self, error: Exception) -> None:
-        while self._inbox:
-            _fail(self._inbox.popleft()[1], error)
-        for waiting in self._polls.values():
-            _fail(waiting, error)
-
-
-def _is_unexpected(error: Exception) -> bool:
-    return not isinstance(error, StoreError)
-
-
-def _fail(future: asyncio.Future[AnyReceipt] | asyncio.Future[Answer] | None, e: Exception) -> None:
-    if future is not None and not future.done():
-        future.set_exception(e)
+        return self._lag.seconds(self._ledger.folded)

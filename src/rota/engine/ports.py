@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
 from rota.core.glance import Explanation, QueueGlance, WorkerGlance
 from rota.core.inputs import AnyInput, Poll, Timing
 from rota.core.model import Instant, JobId, Millis, PollId, WorkerId
@@ -42,6 +44,20 @@ class Observer(Protocol):
     def reloaded(self, reason: str) -> None:
         """Memory was thrown away and read again."""
         ...
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A server's part in its cell."""
+
+    leads: bool
+    """Whether it decides, here and now."""
+    leader: str | None
+    """The leader's name; None: nobody is known to lead."""
+    address: str
+    """Where the leader is reached, if it is another server and said so."""
+    epoch: int
+    seq: int
+    """The newest journal record this server has."""
 
 
 class UnavailableError(Exception):
@@ -114,5 +130,9 @@ class Brain(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The number of this leadership."""
+        """The number of the leadership, as far as it is known here."""
+        ...
+
+    def standing(self) -> Standing:
+        """This server's part in the cell."""
         ...

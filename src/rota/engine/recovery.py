@@ -1,22 +1,18 @@
-"""Ledger to scheduler: the one way back, taken at start, after a failed append, at a fail-over."""
+"""Snapshot to scheduler: the one way back, at start, after a failed append, at a fail-over."""
 
 from __future__ import annotations
 
 import gc
 
 from rota.core.inputs import Timing
+from rota.core.model import Instant
 from rota.core.restore import Stored
 from rota.core.scheduler import Scheduler
-from rota.engine.ports import Clock
-from rota.store.protocol import Ledger, Seq, Totals
+from rota.store.protocol import Snapshot
 
 
-async def load_scheduler(
-    ledger: Ledger, timing: Timing, clock: Clock
-) -> tuple[Scheduler, Seq, Totals]:
-    """A scheduler that knows all that is durable, the journal's end, and the counts so far."""
-    snapshot = await ledger.load()
-    now = clock.now()
+def build_scheduler(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
+    """A scheduler that knows all that is in the snapshot."""
     scheduler = Scheduler(timing, now)
     # A million records are made at once and live long: the collector would only look at them.
     gc.disable()
@@ -34,4 +30,4 @@ async def load_scheduler(
         gc.freeze()
     finally:
         gc.enable()
-    return scheduler, snapshot.seq, snapshot.totals
+    return scheduler

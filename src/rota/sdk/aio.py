@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from rota.sdk import batches, calls, flows, paging, watching
 from rota.sdk.answers import Answer
@@ -14,6 +14,8 @@ from rota.sdk.discover import Endpoint, discover
 from rota.sdk.errors import ApiError, UnreachableError
 from rota.sdk.events import Event
 from rota.sdk.flows import Course, Emit, Flow, Patience, Terms
+from rota.sdk.servers import Servers
+from rota.sdk.transactions import refuse_key, submit_in_async
 from rota.sdk.watching import Waiting
 from rota.wire.executions import ExecutionPage, ExecutionView
 from rota.wire.jobs import BulkAnswer, BulkSpec, GraphView, JobPage, JobView, WhyView
@@ -41,7 +43,8 @@ class AsyncCarrier:
         from rota.sdk.pool import AsyncPool
 
         self.endpoint = endpoint
-        self.terms = Terms(clock or SystemClock(), patience or Patience())
+        servers = Servers(endpoint.urls)
+        self.terms = Terms(clock or SystemClock(), patience or Patience(), servers)
         self._pool = AsyncPool(endpoint, self.terms, transport)
 
     async def __aenter__(self) -> Self:
@@ -96,12 +99,13 @@ class AsyncClient(AsyncCarrier):
             job = await rota.submit({"name": "hello", "task": {"kind": "noop"}})
             print((await rota.wait(job.job_id)).status)
 
-    Without a URL the local server is found. It belongs to the event loop it was first used in.
+    Without a URL the local server is found; several, of one cell, are asked in turn when one is
+    away. It belongs to the event loop it was first used in.
     """
 
     def __init__(
         self,
-        url: str | Endpoint | None = None,
+        url: str | Sequence[str] | Endpoint | None = None,
         token: str | None = None,
         *,
         patience: Patience | None = None,
@@ -113,9 +117,28 @@ class AsyncClient(AsyncCarrier):
 
     # Jobs
 
-    async def submit(self, job: JobLike, *, idempotency_key: str | None = None) -> JobView:
-        """Submits a job; it is durable when this returns."""
-        return await self.call(calls.submit(job), key=idempotency_key)
+    @overload
+    async def submit(self, job: JobLike, *, idempotency_key: str | None = None) -> JobView: ...
+    @overload
+    async def submit(self, job: JobLike, *, conn: Any) -> str: ...
+    async def submit(
+        self, job: JobLike, *, idempotency_key: str | None = None, conn: Any = None
+    ) -> JobView | str:
+        """Submits a job; it is durable when this returns.
+
+        With `conn`, a PostgreSQL connection of the application's own, it is submitted inside that
+        connection's transaction and exists once that has been committed; answers its id.
+        """
+        if conn is None:
+            return await self.call(calls.submit(job), key=idempotency_key)
+        refuse_key(idempotency_key)
+        return await self.submit_in(conn, job)
+
+    async def submit_in(self, conn: Any, job: JobLike) -> str:
+        """What `submit` does with a connection."""
+        job_id = await submit_in_async(conn, job)
+        self.terms.expect(job_id)
+        return job_id
 
     async def submit_batch(
         self, jobs: Sequence[JobLike], *, idempotency_key: str | None = None

@@ -6,17 +6,18 @@ import asyncio
 import inspect
 import os
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from rota.sdk.aio import AsyncClient
 from rota.sdk.arguments import Shape
+from rota.sdk.calls import JobLike
 from rota.sdk.client import Client
 from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.context import Context
 from rota.sdk.functions import AsyncFunction, JobFunction, SyncFunction
-from rota.sdk.handles import AsyncPort, Port
+from rota.sdk.handles import AsyncJob, AsyncPort, Job, Port
 from rota.sdk.inline import AsyncRuns, Runs
 from rota.sdk.options import (
     DECLARATION,
@@ -26,6 +27,7 @@ from rota.sdk.options import (
     check_values,
     merged,
 )
+from rota.sdk.transactions import refuse_key
 
 __all__ = ["App", "JobFunction"]
 
@@ -89,7 +91,7 @@ class App:
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Sequence[str] | None = None,
         token: str | None = None,
         *,
         inline: bool = False,
@@ -131,6 +133,31 @@ class App:
             raise ValueError(f"two functions are named {name!r}, the other is {place}: give a name")
         self.functions[name] = made
         return made
+
+    def submit(
+        self, job: JobLike, *, idempotency_key: str | None = None, conn: Any = None
+    ) -> Job[Any]:
+        """Submits any job, as the API takes it; one of a function is `function.submit(…)`.
+
+        With `conn`, a PostgreSQL connection of the application's own, the job exists once the
+        transaction of that connection has been committed.
+        """
+        port = self.port()
+        if conn is None:
+            return Job(port.submit(job, idempotency_key=idempotency_key).job_id, port, _as_it_is)
+        refuse_key(idempotency_key)
+        return Job(port.submit_in(conn, job), port, _as_it_is)
+
+    async def submit_async(
+        self, job: JobLike, *, idempotency_key: str | None = None, conn: Any = None
+    ) -> AsyncJob[Any]:
+        """The same for asyncio."""
+        port = self.async_port()
+        if conn is None:
+            view = await port.submit(job, idempotency_key=idempotency_key)
+            return AsyncJob(view.job_id, port, _as_it_is)
+        refuse_key(idempotency_key)
+        return AsyncJob(await port.submit_in(conn, job), port, _as_it_is)
 
     @property
     def client(self) -> Client:
@@ -203,6 +230,10 @@ class App:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _as_it_is(result: Any) -> Any:
+    return result
 
 
 def _close_own(client: Client, pid: int) -> None:

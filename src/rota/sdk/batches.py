@@ -25,15 +25,17 @@ def submit_many(
     *,
     on_progress: Callable[[int], None] | None = None,
     key: str | None = None,
+    jobs_max: int | None = None,
 ) -> Flow[list[str]]:
     """Submits them all; the ids in the order given. Says after each batch how many there are.
 
-    Each batch is all or none. With a key of the caller's own the same jobs can be handed in again
+    Each batch is all or none; it has as many jobs as a server takes, or `jobs_max`, to hear more
+    often how far it is. With a key of the caller's own the same jobs can be handed in again
     after a crash: batches that went through are not submitted a second time.
     """
     job_ids: list[str] = []
     known: dict[str, str] = {}
-    for number, batch in enumerate(_batches(jobs)):
+    for number, batch in enumerate(_batches(jobs, jobs_max or BATCH_JOBS_MAX)):
         bodies = [resolved(job, known) for job in batch]
         batch_key = None if key is None else f"{key}-{number}"
         answer = yield from fetch(terms, calls.submit_batch(bodies), batch_key)
@@ -46,13 +48,13 @@ def submit_many(
     return job_ids
 
 
-def _batches(jobs: Iterable[JobLike]) -> Iterator[list[JobLike]]:
+def _batches(jobs: Iterable[JobLike], jobs_max: int) -> Iterator[list[JobLike]]:
     """Cuts them by number and by size."""
     batch: list[JobLike] = []
     size = 0
     for job in jobs:
         length = len(encode(job))
-        if batch and (len(batch) >= BATCH_JOBS_MAX or size + length > BATCH_BYTES_MAX):
+        if batch and (len(batch) >= jobs_max or size + length > BATCH_BYTES_MAX):
             yield batch
             batch, size = [], 0
         batch.append(job)

@@ -65,6 +65,8 @@ class Call(Generic[T]):
     media: str = "application/json"
     keyed: bool = False
     """Carries an idempotency key, because a repeat would otherwise act twice."""
+    held: bool = False
+    """The server may well take its time: it waits for something to tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +238,8 @@ def heartbeat(worker_id: str, spec: HeartbeatSpec) -> Call[HeartbeatAnswer]:
 
 def lease(worker_id: str, spec: LeaseSpec) -> Call[LeaseAnswer]:
     """Reports, renews and waits for work. A repeat is answered with what the worker holds."""
-    return Call("POST", _path("workers", worker_id, "lease"), LeaseAnswer, (), encode(spec))
+    path = _path("workers", worker_id, "lease")
+    return Call("POST", path, LeaseAnswer, body=encode(spec), held=True)
 
 
 def drain_worker(worker_id: str) -> Call[WorkerView]:

@@ -13,6 +13,7 @@ from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.discover import Endpoint
 from rota.sdk.errors import ApiError, UnreachableError
 from rota.sdk.flows import Course, Emit, Flow, Patience, Terms
+from rota.sdk.servers import Servers
 
 if TYPE_CHECKING:
     import httpx2
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 
 class Carrier:
-    """One server, one token, one pool of connections. Threads may share it."""
+    """The servers of one cell, one token, one pool of connections. Threads may share it."""
 
     def __init__(
         self,
@@ -34,7 +35,8 @@ class Carrier:
         from rota.sdk.pool import Pool
 
         self.endpoint = endpoint
-        self.terms = Terms(clock or SystemClock(), patience or Patience())
+        servers = Servers(endpoint.urls)
+        self.terms = Terms(clock or SystemClock(), patience or Patience(), servers)
         self._pool = Pool(endpoint, self.terms, transport)
 
     def __enter__(self) -> Self:

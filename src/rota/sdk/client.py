@@ -6,7 +6,7 @@ Each method is a line: what a call looks like is in `calls`, how it travels in `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from rota.sdk import batches, calls, paging, watching
 from rota.sdk.calls import JobLike, JobSearch
@@ -15,6 +15,7 @@ from rota.sdk.clock import Clock
 from rota.sdk.discover import Endpoint, discover
 from rota.sdk.events import Event
 from rota.sdk.flows import Patience
+from rota.sdk.transactions import refuse_key, submit_in
 from rota.sdk.watching import Waiting
 from rota.wire.executions import (
     ArtifactView,
@@ -47,12 +48,13 @@ class Client(Carrier):
             job = rota.submit({"name": "hello", "task": {"kind": "command", "argv": ["date"]}})
             print(rota.wait(job.job_id).status)
 
-    Without a URL the local server is found. Threads may share one.
+    Without a URL the local server is found; several, of one cell, are asked in turn when one is
+    away. Threads may share one.
     """
 
     def __init__(
         self,
-        url: str | Endpoint | None = None,
+        url: str | Sequence[str] | Endpoint | None = None,
         token: str | None = None,
         *,
         patience: Patience | None = None,
@@ -64,9 +66,28 @@ class Client(Carrier):
 
     # Jobs
 
-    def submit(self, job: JobLike, *, idempotency_key: str | None = None) -> JobView:
-        """Submits a job; it is durable when this returns."""
-        return self.call(calls.submit(job), key=idempotency_key)
+    @overload
+    def submit(self, job: JobLike, *, idempotency_key: str | None = None) -> JobView: ...
+    @overload
+    def submit(self, job: JobLike, *, conn: Any) -> str: ...
+    def submit(
+        self, job: JobLike, *, idempotency_key: str | None = None, conn: Any = None
+    ) -> JobView | str:
+        """Submits a job; it is durable when this returns.
+
+        With `conn`, a PostgreSQL connection of the application's own, it is submitted inside that
+        connection's transaction and exists once that has been committed; answers its id.
+        """
+        if conn is None:
+            return self.call(calls.submit(job), key=idempotency_key)
+        refuse_key(idempotency_key)
+        return self.submit_in(conn, job)
+
+    def submit_in(self, conn: Any, job: JobLike) -> str:
+        """What `submit` does with a connection."""
+        job_id = submit_in(conn, job)
+        self.terms.expect(job_id)
+        return job_id
 
     def submit_batch(
         self, jobs: Sequence[JobLike], *, idempotency_key: str | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -163,20 +162,3 @@ def current_context() -> Context:
     if found is None:
         raise LookupError("no job runs here: current_context() works inside a job's function only")
     return found
-
-
-class LogBridge(logging.Handler):
-    """Sends the records of Python's own `logging` to the log of the job they were made in.
-
-    Functions that run side by side each get their own; what no job says goes nowhere.
-    """
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Called by `logging` for every record."""
-        context = _current.get()
-        if context is None:
-            return
-        try:
-            context.log(self.format(record))
-        except Exception:  # noqa: BLE001 - logging's own contract: a log line never breaks a caller
-            self.handleError(record)

@@ -7,8 +7,8 @@ the local one's.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -34,11 +34,23 @@ class Endpoint:
     """Every place a token was looked for, in order, and why one did not count."""
     data: str | None = None
     """The local server's data folder, where it is known."""
+    others: tuple[str, ...] = ()
+    """More servers of the same cell, asked in turn when one is away."""
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """All servers, in the order given."""
+        return (self.url, *self.others)
+
+    @property
+    def shown(self) -> str:
+        """All of them, for people."""
+        return ", ".join(self.urls)
 
     @property
     def is_local(self) -> bool:
-        """Whether the server is on this machine."""
-        return is_loopback(self.url)
+        """Whether all of it is on this machine."""
+        return all(map(is_loopback, self.urls))
 
 
 class LocalServer(msgspec.Struct, kw_only=True):
@@ -59,28 +71,39 @@ class _Trace:
 
 
 def discover(
-    url: str | None = None,
+    url: str | Sequence[str] | None = None,
     token: str | None = None,
     *,
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Endpoint:
-    """What was given wins, then the environment, then ./.rota, then the user's local server."""
+    """What was given wins, then the environment, then ./.rota, then the user's local server.
+
+    Several servers of one cell are a sequence, or one text with commas between them.
+    """
     env = os.environ if environ is None else environ
     traces = list(_local_servers(env, Path.cwd() if folder is None else folder))
     local = next((trace for trace in traces if trace.local is not None), None)
-    found_url, url_from = _choose_url(url, env, local)
-    looked_in = ("ROTA_TOKEN", *(trace.label for trace in traces))
-    given = token or env.get("ROTA_TOKEN") or None
-    if given:
-        named = "the call" if token else "ROTA_TOKEN"
-        return Endpoint(found_url, given, url_from, named, looked_in, _data(local, found_url))
+    found, url_from = _choose_urls(url, env, local)
+    endpoint = Endpoint(
+        url=found[0],
+        token=token or env.get("ROTA_TOKEN") or None,
+        url_from=url_from,
+        token_from="the call" if token else "ROTA_TOKEN",
+        looked_in=("ROTA_TOKEN", *(trace.label for trace in traces)),
+        data=_data(local, found[0]),
+        others=found[1:],
+    )
+    return endpoint if endpoint.token else _with_local_token(endpoint, traces)
+
+
+def _with_local_token(endpoint: Endpoint, traces: Sequence[_Trace]) -> Endpoint:
+    """The token of a local server, if that is the only one asked."""
     for trace in traces:
-        if trace.local is not None and trace.local.token and _same(trace.local.url, found_url):
-            return Endpoint(
-                found_url, trace.local.token, url_from, trace.label, looked_in, trace.local.data
-            )
-    return Endpoint(found_url, None, url_from, None, looked_in, _data(local, found_url))
+        local = trace.local
+        if local is not None and local.token and all(_same(local.url, u) for u in endpoint.urls):
+            return replace(endpoint, token=local.token, token_from=trace.label, data=local.data)
+    return replace(endpoint, token_from=None)
 
 
 def is_loopback(url: str) -> bool:
@@ -96,14 +119,22 @@ def state_file(environ: Mapping[str, str]) -> Path:
     return Path(state) / "rota" / LOCAL_FILE
 
 
-def _choose_url(given: str | None, env: Mapping[str, str], local: _Trace | None) -> tuple[str, str]:
-    if given:
-        return _tidy(given), "the call"
-    if env.get("ROTA_URL"):
-        return _tidy(env["ROTA_URL"]), "ROTA_URL"
+def _choose_urls(
+    given: str | Sequence[str] | None, env: Mapping[str, str], local: _Trace | None
+) -> tuple[tuple[str, ...], str]:
+    if urls := _urls(given or ""):
+        return urls, "the call"
+    if urls := _urls(env.get("ROTA_URL", "")):
+        return urls, "ROTA_URL"
     if local is not None and local.local is not None:
-        return _tidy(local.local.url), local.label
-    return URL_DEFAULT, "the default"
+        return (_tidy(local.local.url),), local.label
+    return (URL_DEFAULT,), "the default"
+
+
+def _urls(given: str | Sequence[str]) -> tuple[str, ...]:
+    texts = [given] if isinstance(given, str) else given
+    parts = (part for text in texts for part in text.split(","))
+    return tuple(dict.fromkeys(_tidy(part) for part in parts if part.strip()))
 
 
 def _local_servers(env: Mapping[str, str], folder: Path) -> Iterator[_Trace]:

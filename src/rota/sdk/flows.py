@@ -15,9 +15,13 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from rota.sdk.answers import Answer, is_passing, pause_s, read
 from rota.sdk.calls import Call, uuid7
 from rota.sdk.clock import Clock
-from rota.sdk.errors import ApiError, UnreachableError
+from rota.sdk.errors import ApiError, LimitError, UnreachableError
+from rota.sdk.servers import Servers
 
 T = TypeVar("T")
+
+EXPECTED_MAX = 10_000
+"""Jobs of transactions that are remembered; nobody waits for all the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +76,37 @@ class Patience:
     connect_s: float = 5.0
     read_s: float = 60.0
     """Longer than a long poll is held."""
+    switch_s: float = 10.0
+    """The same where there are several servers: the next is asked under the same key."""
 
 
 class Terms:
     """What a flow needs to know of the client it runs for."""
 
-    def __init__(self, clock: Clock, patience: Patience) -> None:
+    def __init__(self, clock: Clock, patience: Patience, servers: Servers) -> None:
         self.clock = clock
         self.patience = patience
+        self.servers = servers
         self.reached = False
         """The server has answered once."""
+        self.expected: dict[str, None] = {}
+        """Jobs submitted in a transaction, until a server was seen to know them."""
 
     def mint_key(self) -> str:
         """A new idempotency key."""
         return uuid7(self.clock.now_ms(), secrets.token_bytes(10))
+
+    def expect(self, job_id: str) -> None:
+        """Servers will know this job a moment after its transaction has been committed."""
+        self.expected[job_id] = None
+        if len(self.expected) > EXPECTED_MAX:
+            self.expected.pop(next(iter(self.expected)), None)
+
+    def read_s(self, call: Call[Any]) -> float:
+        """How long to wait for an answer."""
+        if call.held or self.servers.choices == 1:
+            return self.patience.read_s
+        return min(self.patience.read_s, self.patience.switch_s)
 
     def patience_s(self) -> float:
         """How long it is worth to go on asking."""
@@ -163,12 +184,24 @@ class Retrying:
         if self._tried == 0:
             self._failing_since_s = self._terms.clock.elapsed_s()
         self._tried += 1
-        asked = error.retry_after_s if isinstance(error, ApiError) else None
-        wait_s = pause_s(self._tried, self._seed, asked)
+        wait_s = self._wait_s(error)
         spent_s = self._terms.clock.elapsed_s() - self._failing_since_s
-        if spent_s + wait_s > self._terms.patience_s():
+        # However little patience there is, each server is asked once.
+        if self._tried >= self._terms.servers.choices and (
+            spent_s + wait_s > self._terms.patience_s()
+        ):
             raise error
         yield Pause(wait_s)
+
+    def _wait_s(self, error: UnreachableError | ApiError) -> float:
+        """Little before another server is asked, longer after each round of all of them."""
+        asked_s = error.retry_after_s if isinstance(error, ApiError) else None
+        if isinstance(error, LimitError):
+            return pause_s(self._tried, self._seed, asked_s)
+        rounds, within = divmod(self._tried - 1, self._terms.servers.choices)
+        if within == self._terms.servers.choices - 1:
+            return pause_s(rounds + 1, self._seed, asked_s)
+        return 0.0 if isinstance(error, UnreachableError) else pause_s(1, f"{self._seed}:{within}")
 
     def progressed(self) -> None:
         """Something came: the next failure is a first one again."""

@@ -10,7 +10,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+from typing import (
+    Any,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 import msgspec
 
@@ -22,6 +33,7 @@ from rota.sdk.documents import ArgumentError
 from rota.sdk.handles import AsyncJob, AsyncPort, Job, Port
 from rota.sdk.options import CALL_OPTIONS, CallOptions, check_names, job_body, merged
 from rota.sdk.running import Silent, run_once
+from rota.sdk.transactions import refuse_key
 from rota.wire.limits import PAYLOAD_BYTES_MAX
 
 P = ParamSpec("P")
@@ -55,6 +67,14 @@ class Takes(Protocol[P, R_co]):
     def local(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Any method that has the function's own signature would do."""
         ...
+
+
+class _Said(NamedTuple):
+    """One submission: the job, and the options that are not part of it."""
+
+    body: dict[str, Any]
+    key: str | None
+    conn: Any
 
 
 class JobFunction(Generic[P, R]):
@@ -113,14 +133,18 @@ class JobFunction(Generic[P, R]):
         Keywords that are no parameters of the function are options.
         """
         port = self._desk.port()
-        body, key = self._job(args, kwargs)
-        return Job(port.submit(body, idempotency_key=key).job_id, port, self.shape.result)
+        job = self._job(args, kwargs)
+        if job.conn is not None:
+            return Job(port.submit_in(job.conn, job.body), port, self.shape.result)
+        return Job(port.submit(job.body, idempotency_key=job.key).job_id, port, self.shape.result)
 
     async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[R]:
         """The same for asyncio; options by `.options(…)`."""
         port = self._desk.async_port()
-        body, key = self._job(args, kwargs)
-        view = await port.submit(body, idempotency_key=key)
+        job = self._job(args, kwargs)
+        if job.conn is not None:
+            return AsyncJob(await port.submit_in(job.conn, job.body), port, self.shape.result)
+        view = await port.submit(job.body, idempotency_key=job.key)
         return AsyncJob(view.job_id, port, self.shape.result)
 
     @overload
@@ -179,12 +203,15 @@ class JobFunction(Generic[P, R]):
         self, calls: Iterable[tuple[Any, ...]], on_progress: OnProgress | None
     ) -> list[Job[Any]]:
         port = self._desk.port()
-        bodies = (self._job(args, {})[0] for args in calls)
-        key = self._options.get("idempotency_key")
-        ids = port.submit_many(bodies, on_progress=on_progress, idempotency_key=key)
+        bodies = (self._job(args, {}).body for args in calls)
+        conn, key = self._options.get("conn"), self._options.get("idempotency_key")
+        if conn is not None:
+            ids = [port.submit_in(conn, body) for body in bodies]
+        else:
+            ids = port.submit_many(bodies, on_progress=on_progress, idempotency_key=key)
         return [Job(job_id, port, self.shape.result) for job_id in ids]
 
-    def _job(self, args: Any, kwargs: Any) -> tuple[dict[str, Any], str | None]:
+    def _job(self, args: Any, kwargs: Any) -> _Said:
         own, said = self.shape.split(kwargs, CALL_OPTIONS)
         options = merged(self._options, said)
         payload = self.payload(args, own)
@@ -193,7 +220,10 @@ class JobFunction(Generic[P, R]):
             options["concurrency_key"] = key(*args, **own)
         body = job_body(self.name, options, self._desk.clock.now_ms())
         body["payload"] = msgspec.Raw(payload)
-        return body, options.get("idempotency_key")
+        conn = options.get("conn")
+        if conn is not None:
+            refuse_key(options.get("idempotency_key"))
+        return _Said(body, options.get("idempotency_key"), conn)
 
     def _context(self) -> Context:
         found = current_or_none()

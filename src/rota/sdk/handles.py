@@ -18,6 +18,10 @@ class Port(Protocol):
         """Submits a job."""
         ...
 
+    def submit_in(self, conn: Any, job: JobLike) -> str:
+        """Submits a job inside the transaction of a connection; answers its id."""
+        ...
+
     def submit_many(
         self,
         jobs: Iterable[JobLike],
@@ -58,6 +62,10 @@ class AsyncPort(Protocol):
 
     async def submit(self, job: JobLike, *, idempotency_key: str | None = None) -> JobView:
         """Submits a job."""
+        ...
+
+    async def submit_in(self, conn: Any, job: JobLike) -> str:
+        """Submits a job inside the transaction of a connection; answers its id."""
         ...
 
     async def job(self, job_id: str) -> JobView:

@@ -68,6 +68,10 @@ class Runs:
             self.run_all()
         return self.job(job_id)
 
+    def submit_in(self, conn: Any, job: JobLike) -> str:
+        """The same: no database is asked, and nothing waits for a commit."""
+        return self.submit(job).job_id
+
     def submit_many(
         self,
         jobs: Iterable[JobLike],
@@ -266,6 +270,10 @@ class AsyncRuns:
         if self._runs.eager:
             await _drive_async(self._runs.work())
         return self._runs.job(job_id)
+
+    async def submit_in(self, conn: Any, job: JobLike) -> str:
+        """The same: no database is asked, and nothing waits for a commit."""
+        return (await self.submit(job)).job_id
 
     async def job(self, job_id: str) -> JobView:
         """One job."""

@@ -81,6 +81,8 @@ class CallOptions(JobOptions, total=False):
     dependencies: Sequence[Dependency]
     idempotency_key: str
     """The same key again answers with the same job."""
+    conn: Any
+    """A PostgreSQL connection: the job exists once its transaction has been committed."""
 
 
 _RETRY = {

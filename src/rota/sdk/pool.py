@@ -1,4 +1,4 @@
-"""Connections to one server: the only module that knows the HTTP library.
+"""Connections to the servers of a cell: the only module that knows the HTTP library.
 
 Loaded with the first client, not with the SDK: a program that only declares its jobs never pays.
 """
@@ -12,11 +12,11 @@ from typing import Any, TypedDict
 import httpx2
 
 from rota import __version__
-from rota.sdk.answers import Answer, error_of
+from rota.sdk.answers import Answer, error_of, is_passing
 from rota.sdk.calls import Call, Params
 from rota.sdk.discover import Endpoint
-from rota.sdk.errors import SilenceError, UnreachableError
-from rota.sdk.flows import More, Open, Patience, Pause, Send, Terms
+from rota.sdk.errors import ApiError, LimitError, SilenceError, UnreachableError
+from rota.sdk.flows import More, Open, Pause, Send, Terms
 
 
 class _Request(TypedDict):
@@ -28,30 +28,26 @@ class _Request(TypedDict):
 
 
 class _Settings(TypedDict):
-    base_url: str
     headers: dict[str, str]
-    timeout: httpx2.Timeout
     trust_env: bool
 
 
-def _settings(endpoint: Endpoint, patience: Patience) -> _Settings:
+def _settings(endpoint: Endpoint) -> _Settings:
     headers = {"User-Agent": f"rota/{__version__}", "Accept": "application/json, */*;q=0.5"}
     if endpoint.token:
         headers["Authorization"] = f"Bearer {endpoint.token}"
     return {
-        "base_url": endpoint.url,
         "headers": headers,
-        "timeout": httpx2.Timeout(patience.read_s, connect=patience.connect_s),
         # A proxy cannot reach this machine's own loopback.
         "trust_env": not endpoint.is_local,
     }
 
 
-def _request(call: Call[Any], headers: dict[str, str]) -> _Request:
+def _request(server: str, call: Call[Any], headers: dict[str, str]) -> _Request:
     typed = {"Content-Type": call.media} if call.body is not None else {}
     return {
         "method": call.method,
-        "url": call.path,
+        "url": server + call.path,
         "params": call.params,
         "content": call.body,
         "headers": {**headers, **typed},
@@ -65,8 +61,8 @@ def _whole(response: httpx2.Response) -> Answer:
     return Answer(response.status_code, response.headers, response.content)
 
 
-def _reading_timeout(step: Open, terms: Terms) -> httpx2.Timeout:
-    return httpx2.Timeout(step.quiet_s, connect=terms.patience.connect_s)
+def _timeout(read_s: float, terms: Terms) -> httpx2.Timeout:
+    return httpx2.Timeout(read_s, connect=terms.patience.connect_s)
 
 
 class Pool:
@@ -75,13 +71,12 @@ class Pool:
     def __init__(
         self, endpoint: Endpoint, terms: Terms, transport: httpx2.BaseTransport | None
     ) -> None:
-        self._endpoint = endpoint
         self._terms = terms
-        self._http = httpx2.Client(transport=transport, **_settings(endpoint, terms.patience))
+        self._http = httpx2.Client(transport=transport, **_settings(endpoint))
 
     def talk(self) -> Talk:
         """For one flow."""
-        return Talk(self._http, self._endpoint, self._terms)
+        return Talk(self._http, self._terms)
 
     def close(self) -> None:
         """Gives the connections back."""
@@ -91,10 +86,11 @@ class Pool:
 class Talk:
     """Takes the steps of one flow."""
 
-    def __init__(self, http: httpx2.Client, endpoint: Endpoint, terms: Terms) -> None:
+    def __init__(self, http: httpx2.Client, terms: Terms) -> None:
         self._http = http
-        self._endpoint = endpoint
         self._terms = terms
+        self._server = ""
+        """The one that was asked last."""
         self._open: httpx2.Response | None = None
         self._chunks: Iterator[bytes] = iter(())
 
@@ -103,7 +99,10 @@ class Talk:
         try:
             match step:
                 case Send(call, headers):
-                    response = self._http.request(**_request(call, headers))
+                    self._server = self._terms.servers.current
+                    request = _request(self._server, call, headers)
+                    timeout = _timeout(self._terms.read_s(call), self._terms)
+                    response = self._http.request(timeout=timeout, **request)
                     self._terms.reached = True
                     return _whole(response)
                 case Open():
@@ -112,13 +111,20 @@ class Talk:
                     return next(self._chunks, None)
                 case Pause(seconds):
                     return self._terms.clock.sleep(seconds)
+        except ApiError as error:
+            _refused(self._terms, self._server, error)
+            raise
         except httpx2.TransportError as error:
-            raise unreachable(self._endpoint, error) from error
+            if not isinstance(step, More):  # a stream that falls silent may have nothing to say
+                self._terms.servers.passed(self._server)
+            raise unreachable(self._server, error) from error
 
     def _start(self, step: Open) -> None:
         self.close()
-        timeout = _reading_timeout(step, self._terms)
-        request = self._http.build_request(timeout=timeout, **_request(step.call, step.headers))
+        timeout = _timeout(step.quiet_s, self._terms)
+        self._server = self._terms.servers.current
+        asked = _request(self._server, step.call, step.headers)
+        request = self._http.build_request(timeout=timeout, **asked)
         self._open = response = self._http.send(request, stream=True)
         self._terms.reached = True
         if response.status_code >= 300:
@@ -139,13 +145,12 @@ class AsyncPool:
     def __init__(
         self, endpoint: Endpoint, terms: Terms, transport: httpx2.AsyncBaseTransport | None
     ) -> None:
-        self._endpoint = endpoint
         self._terms = terms
-        self._http = httpx2.AsyncClient(transport=transport, **_settings(endpoint, terms.patience))
+        self._http = httpx2.AsyncClient(transport=transport, **_settings(endpoint))
 
     def talk(self) -> AsyncTalk:
         """For one flow."""
-        return AsyncTalk(self._http, self._endpoint, self._terms)
+        return AsyncTalk(self._http, self._terms)
 
     async def close(self) -> None:
         """Gives the connections back."""
@@ -155,10 +160,11 @@ class AsyncPool:
 class AsyncTalk:
     """Takes the steps of one flow."""
 
-    def __init__(self, http: httpx2.AsyncClient, endpoint: Endpoint, terms: Terms) -> None:
+    def __init__(self, http: httpx2.AsyncClient, terms: Terms) -> None:
         self._http = http
-        self._endpoint = endpoint
         self._terms = terms
+        self._server = ""
+        """The one that was asked last."""
         self._open: httpx2.Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None
 
@@ -167,7 +173,10 @@ class AsyncTalk:
         try:
             match step:
                 case Send(call, headers):
-                    response = await self._http.request(**_request(call, headers))
+                    self._server = self._terms.servers.current
+                    request = _request(self._server, call, headers)
+                    timeout = _timeout(self._terms.read_s(call), self._terms)
+                    response = await self._http.request(timeout=timeout, **request)
                     self._terms.reached = True
                     return _whole(response)
                 case Open():
@@ -177,13 +186,20 @@ class AsyncTalk:
                     return await anext(self._chunks, None)
                 case Pause(seconds):
                     return await asyncio.sleep(seconds)
+        except ApiError as error:
+            _refused(self._terms, self._server, error)
+            raise
         except httpx2.TransportError as error:
-            raise unreachable(self._endpoint, error) from error
+            if not isinstance(step, More):  # a stream that falls silent may have nothing to say
+                self._terms.servers.passed(self._server)
+            raise unreachable(self._server, error) from error
 
     async def _start(self, step: Open) -> None:
         await self.aclose()
-        timeout = _reading_timeout(step, self._terms)
-        request = self._http.build_request(timeout=timeout, **_request(step.call, step.headers))
+        timeout = _timeout(step.quiet_s, self._terms)
+        self._server = self._terms.servers.current
+        asked = _request(self._server, step.call, step.headers)
+        request = self._http.build_request(timeout=timeout, **asked)
         self._open = response = await self._http.send(request, stream=True)
         self._terms.reached = True
         if response.status_code >= 300:
@@ -198,11 +214,17 @@ class AsyncTalk:
             await response.aclose()
 
 
-def unreachable(endpoint: Endpoint, error: httpx2.TransportError) -> UnreachableError:
+def _refused(terms: Terms, server: str, error: ApiError) -> None:
+    """Who asks too much of one server would ask too much of the next; else it is worth a try."""
+    if is_passing(error) and not isinstance(error, LimitError):
+        terms.servers.passed(server)
+
+
+def unreachable(server: str, error: httpx2.TransportError) -> UnreachableError:
     """What a broken connection is to our callers."""
     kind = SilenceError if isinstance(error, httpx2.ReadTimeout) else UnreachableError
     refused = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-    return kind(endpoint.url, _cause(error), refused=refused)
+    return kind(server, _cause(error), refused=refused)
 
 
 def _cause(error: httpx2.TransportError) -> str:

@@ -12,7 +12,14 @@ from typing import Any
 from rota.sdk import calls
 from rota.sdk.answers import BACKOFF_FIRST_S
 from rota.sdk.calls import FINAL, JobSearch
-from rota.sdk.errors import ApiError, JobFailed, SilenceError, UnreachableError, WaitTimeoutError
+from rota.sdk.errors import (
+    ApiError,
+    JobFailed,
+    NotFoundError,
+    SilenceError,
+    UnreachableError,
+    WaitTimeoutError,
+)
 from rota.sdk.events import Event, EventReader
 from rota.sdk.flows import Emit, Flow, More, Open, Pause, Retrying, Terms, ask, fetch
 from rota.sdk.paging import all_jobs
@@ -27,6 +34,8 @@ SURVEY_FROM = 20
 """From this many jobs on it is cheaper to page through all of their time than to ask for each."""
 LOG_LOOK_S, LOG_LOOK_S_MAX = 0.05, 1.0
 """How soon, and at most how late, a job that has not started is looked at again."""
+ARRIVAL_S = 10.0
+"""For a server to know a job whose transaction has been committed: with a leader it is far less."""
 CLOCK_SLACK_MS = 60_000
 """How far a job's id and its time of creation may lie apart."""
 TAIL_LINES, TAIL_BYTES = 20, 8192
@@ -68,6 +77,7 @@ def follow_log(terms: Terms, job_id: str, tail: int | None = None) -> Flow[None]
     """
     shown: str | None = None
     waits = 0
+    yield from _arrival(terms, job_id)
     while True:
         job = yield from fetch(terms, calls.get_job(job_id))
         if job.execution_id is not None and job.execution_id != shown:
@@ -110,6 +120,19 @@ def _follow_execution(terms: Terms, job_id: str, execution_id: str, offset: int)
         if execution.end_time is not None:
             return
         yield Pause(BACKOFF_FIRST_S)
+
+
+def _arrival(terms: Terms, job_id: str, within_s: float = ARRIVAL_S) -> Flow[None]:
+    """Waits until a job that was submitted in a transaction is known; raises NotFoundError."""
+    until_s = terms.clock.elapsed_s() + within_s
+    while job_id in terms.expected:
+        try:
+            yield from fetch(terms, calls.get_job(job_id))
+            terms.expected.pop(job_id, None)
+        except NotFoundError:
+            if terms.clock.elapsed_s() >= until_s:
+                raise
+            yield Pause(BACKOFF_FIRST_S)
 
 
 def ended(terms: Terms, job_id: str, timeout_s: float | None) -> Flow[JobView]:
@@ -164,6 +187,8 @@ class Waiting:
     def flow(self) -> Flow[dict[str, str]]:
         """The status each ended in, in the order given; raises WaitTimeoutError, NotFoundError."""
         retrying = Retrying(self._terms, "wait")
+        for job_id in self._order:
+            yield from self._arrive(job_id)
         while self._pending:
             try:
                 yield from self._listen(retrying)
@@ -173,6 +198,16 @@ class Waiting:
                 self._check_time()
                 yield from retrying.after(error)
         return {job_id: self._ended[job_id] for job_id in self._order}
+
+    def _arrive(self, job_id: str) -> Flow[None]:
+        left_s = ARRIVAL_S
+        if self._deadline_s is not None:
+            left_s = min(left_s, self._deadline_s - self._terms.clock.elapsed_s())
+        try:
+            yield from _arrival(self._terms, job_id, left_s)
+        except NotFoundError:
+            self._check_time()
+            raise
 
     def _listen(self, retrying: Retrying) -> Flow[None]:
         """One connection, until it ends or nothing is left to wait for."""

@@ -2,7 +2,8 @@
 
 The first byte is the version, the rest is that version's own affair. Fields may be added at the end
 of a record's structs without a new version (they have defaults, and readers skip what they do not
-know); anything else needs a new version, and the decoder of every older one stays here.
+know); anything else needs a new version, and the decoder of every older one stays here. A new kind
+of write is understood by newer programs only: older ones follow no further, and say so.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from rota.core.outcome import AnyWrite
-from rota.store.protocol import StoreError
+from rota.store.protocol import NewerRecordError, StoreError
 
 VERSION = 1
 
@@ -35,12 +36,18 @@ def decode_record(body: bytes) -> list[AnyWrite]:
         raise StoreError("a journal record is empty: the journal is damaged, restore a backup")
     decode = _DECODERS.get(body[0])
     if decode is None:
-        raise StoreError(
+        raise NewerRecordError(
             f"a journal record has encoding version {body[0]}, this program reads up to {VERSION}:"
-            " start the newer program that wrote it"
+            " a newer server wrote it, upgrade this one"
         )
     try:
         return decode(memoryview(body)[1:])
+    except msgspec.ValidationError as error:
+        # Whole, but not what we know: a kind, a state, a shape of a later day.
+        raise NewerRecordError(
+            f"a journal record says what this program does not know ({error}):"
+            " a newer server wrote it, upgrade this one"
+        ) from error
     except msgspec.DecodeError as error:
         raise StoreError(
             f"a journal record cannot be read ({error}): the journal is damaged, restore a backup"

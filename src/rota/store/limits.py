@@ -62,12 +62,29 @@ CONNECT_S = 5.0
 APPEND_DEADLINE_S = 10.0
 """After this the append's connection is closed and its fate is unknown. Longer than any leader may
 wait before it stops trusting itself, so that it never ends an append that could still count."""
-LEADER_DEADLINE_S = 5.0
-"""The same for the leader's row: more than one lease."""
+LEADER_DEADLINE_S = 1.5
+"""The same for the leader's row: half a lease, so that a renewal on a dead connection leaves time
+for another one on a fresh connection. Servers set it by their own `--leader-ttl`."""
 READ_DEADLINE_S = 30.0
 """A read that takes longer is given up: somebody asked for more than a page."""
+SIDE_DEADLINE_S = 10.0
+"""The same for what is written beside the journal: logs, files, tokens, the audit trail."""
+FOLLOW_DEADLINE_S = 5.0
+"""The same for the reads that a follower lives by: it soon tries another connection."""
 FOLD_DEADLINE_S = 120.0
 """One transaction of the fold, or of reading all that is live."""
+FOLD_STATEMENT_S = 30.0
+"""One statement of it: a database that vanished without a word is noticed by then."""
+CLOSE_S = 2.0
+"""How long a goodbye to the database may take when a server stops."""
+FOLD_CLOSE_S = 10.0
+"""How long a server that stops goes on folding; the next one folds the rest."""
+MIGRATE_WAIT_MS = 300_000
+"""How long a server waits at its start while another one migrates."""
+MIGRATE_TRIES = 30
+"""How often a step that cannot have a table for itself is tried again, a few seconds apart."""
+NEXT_HOST_S = 0.25
+"""Where an address names several hosts, how long each has before the next one is asked too."""
 LOCK_WAIT_MS = 2_000
 """Nobody of ours holds a lock for long; an administrator's is worth saying so and trying again."""
 IDLE_IN_TRANSACTION_MS = 60_000
@@ -85,7 +102,30 @@ LOAD_ROWS_PER_FETCH = 20_000
 """Rows taken at once while all that is live is read: bounds what is held twice."""
 REST_ROWS_PER_DROP = 10_000
 """Rows without a partition of their own that one call of `drop_before` deletes at most."""
+OLD_JOBS_COUNTED = 100_000
+"""How far the jobs of a day are counted before it goes, if the database has no figure for them."""
+OLD_ROWS_PER_DROP = 500
+"""Jobs that one call of `drop_before` looks at on SQLite: an append waits for it that long."""
+FREE_PAGES_KEPT = 4_000
+"""Free pages (of 4 KiB) that a SQLite file keeps for what comes next."""
+FREE_PAGES_PER_DROP = 2_000
+"""Free pages that one call of `drop_before` gives back to the disk at most."""
 SWEEP_EXECUTIONS = 200
-"""Executions of deleted jobs whose logs and files are removed in one transaction."""
+"""Executions of deleted jobs whose logs and files are removed at once."""
 UPKEEP_EVERY_MS = 5 * 60 * 1000
 """How often, in the journal's own time, the fold makes partitions and drops old ones."""
+TOKENS_MAX = 10_000
+"""Tokens alive at once: every server has all of them in memory."""
+TOKEN_KEPT_MS = 90 * 24 * 3600 * 1000
+"""How long a token that ended stays listed, so that what it did can be understood."""
+AUDIT_DROPS_MIN = 1_000
+"""Old audit entries that one write of new ones removes at least; else twice as many as came, so
+that the trail shrinks to its age and no transaction is long."""
+COUNT_ROWS_MAX = 100_000
+"""Jobs looked at to count those of one tenant."""
+NODE_KEPT_MS = 24 * 3600 * 1000
+"""How long a server that says nothing stays listed: an operator should see that one is missing."""
+INBOX_PUT_TRIES = 5
+"""How often a submission with a key is put again because the one before it just left the inbox."""
+CHECKUP_S = 10.0
+"""How long `rota doctor` and `rota migrate --check` wait for one answer of the database."""

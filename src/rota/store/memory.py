@@ -5,6 +5,7 @@ Writes still pass through the journal's encoding and the fold, as they do everyw
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
@@ -14,16 +15,23 @@ from rota.core.model import (
     Instant,
     JobId,
     JobRecord,
+    JobState,
     KeyRecord,
     Queue,
     Worker,
     WorkerId,
 )
 from rota.core.outcome import AnyWrite
+from rota.store.cell_name import agreed
+from rota.store.dropping import Dropped
+from rota.store.durability import ONE_DISK, Durability
 from rota.store.fold import Folded, Standing, fold, jobs_touched
 from rota.store.journal import decode_record, encode_record
 from rota.store.limits import LOG_BYTES_PER_EXECUTION
+from rota.store.memory_access import MemoryAccess
 from rota.store.memory_bulk import MemoryArtifacts, MemoryLogs
+from rota.store.memory_inbox import MemoryInbox
+from rota.store.nodes import MemoryNodes
 from rota.store.protocol import (
     Change,
     Direction,
@@ -31,8 +39,6 @@ from rota.store.protocol import (
     Epoch,
     ExecutionQuery,
     FencedError,
-    InboxEntry,
-    InboxKind,
     JobQuery,
     JournalRecord,
     LeaderRow,
@@ -55,6 +61,22 @@ class MemoryStore:
         self._tables = _Tables(self.logs, self.artifacts)
         self.ledger = MemoryLedger(self._tables)
         self.catalog = MemoryCatalog(self._tables)
+        self._cell = ""
+        self.access = MemoryAccess()
+        self.nodes = MemoryNodes()
+
+    async def durability(self) -> Durability:
+        """None at all, in truth."""
+        return ONE_DISK
+
+    async def name_cell(self, name: str) -> str:
+        """The cell's name; the first one given stays."""
+        self._cell = agreed(self._cell or name, name)
+        return self._cell
+
+    async def drop_before(self, before: Instant) -> Dropped:
+        """Drops all finished work that is older."""
+        return Dropped(self._tables.drop_before(before))
 
     async def close(self) -> None:
         """Nothing to give back."""
@@ -107,6 +129,17 @@ class _Tables:
             self.finished[ended] = self.finished.get(ended, 0) + count
         self.order_next = max(self.order_next, folded.order_next)
 
+    def drop_before(self, before: Instant) -> int:
+        """Removes what ended before then; answers how many jobs."""
+        self.catch_up()
+        old = [
+            job.id
+            for job in self.jobs.values()
+            if job.life.state in JOB_FINAL and (job.life.finished_at or 0) < before
+        ]
+        self._drop(Folded(dropped=dict.fromkeys(old)))
+        return len(old)
+
     def _drop(self, folded: Folded) -> None:
         gone = list(folded.leftovers)
         if folded.dropped:
@@ -119,14 +152,13 @@ class _Tables:
         self._artifacts.forget_now(gone)
 
 
-class MemoryLedger:
+class MemoryLedger(MemoryInbox):
     """The engine's side, with faults to order."""
 
     def __init__(self, tables: _Tables) -> None:
+        super().__init__()
         self._tables = tables
         self._leader = LeaderRow("", Epoch(0), 0)
-        self._inbox: dict[int, InboxEntry] = {}
-        self._inbox_next = 1
         self._refuse_next = False
         self._doubt_next: bool | None = None
 
@@ -137,6 +169,10 @@ class MemoryLedger:
     def doubt_next_append(self, *, written: bool) -> None:
         """The next append's fate is unknown to its caller; in truth it is as `written` says."""
         self._doubt_next = written
+
+    def land_late(self, epoch: Epoch, at: Instant, writes: Sequence[AnyWrite]) -> None:
+        """A record that was on its way when the seat changed hands takes the next place."""
+        self._tables.journal.append((epoch, at, encode_record(writes)))
 
     @property
     def folded(self) -> Seq:
@@ -175,22 +211,6 @@ class MemoryLedger:
             JournalRecord(Seq(place), epoch, at, decode_record(body))
             for place, (epoch, at, body) in enumerate(kept, seq + 1)
         ]
-
-    async def put_inbox(self, body: bytes) -> int:
-        """Keeps a submission for the next leader."""
-        entry = InboxEntry(self._inbox_next, InboxKind.INPUT, body)
-        self._inbox[entry.id] = entry
-        self._inbox_next += 1
-        return entry.id
-
-    async def take_inbox(self, limit: int) -> list[InboxEntry]:
-        """The oldest entries."""
-        return list(self._inbox.values())[:limit]
-
-    async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
-        """Removes entries that no append will consume."""
-        for entry_id in entry_ids:
-            self._inbox.pop(entry_id, None)
 
     async def load(self) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
@@ -255,6 +275,11 @@ class MemoryCatalog:
         """A page, newest first."""
         found = [job for job in self._tables.jobs.values() if _matches(job, query)]
         return sorted(found, key=lambda job: job.id, reverse=True)[: query.limit]
+
+    async def count_jobs(self, tenant: str) -> dict[JobState, int]:
+        """How many of a tenant are in which state."""
+        jobs = self._tables.jobs.values()
+        return Counter(job.life.state for job in jobs if job.spec.terms.tenant == tenant)
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
         """Those that exist."""

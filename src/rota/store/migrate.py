@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import apsw
 import msgspec
 
-from rota.store.protocol import SchemaError
+from rota.store.protocol import SchemaError, StoreError
 
 _RECORD_TABLE = """
 CREATE TABLE IF NOT EXISTS migrations (
@@ -54,10 +55,7 @@ def missing_migrations(
     """The steps still to do; refuses a schema this program did not make."""
     newest = known[-1].number if known else 0
     if applied and max(applied) > newest:
-        raise SchemaError(
-            f"{where} has schema {max(applied)}, this program knows up to {newest}:"
-            " it was used by a newer version of Rota, start that one"
-        )
+        raise left_behind(where, max(applied), newest)
     for step in known:
         if applied.get(step.number, step.checksum) != step.checksum:
             raise SchemaError(
@@ -65,6 +63,14 @@ def missing_migrations(
                 " it was made by a different build, start that one or use another data directory"
             )
     return [step for step in known if step.number not in applied]
+
+
+def left_behind(where: str, found: int, newest: int) -> SchemaError:
+    """The refusal of a schema that is too new."""
+    return SchemaError(
+        f"{where} has schema {found}, this program knows up to {newest}:"
+        " it was used by a newer version of Rota, start that one"
+    )
 
 
 def migrate_sqlite(connection: apsw.Connection, known: Sequence[Migration]) -> int:
@@ -90,6 +96,24 @@ def migrate_sqlite(connection: apsw.Connection, known: Sequence[Migration]) -> i
         if connection.in_transaction:
             connection.execute("ROLLBACK")
     return len(missing)
+
+
+def missing_in_file(path: Path, dialect: str) -> list[Migration]:
+    """What `migrate_sqlite` would do to a file, which may not be there yet; changes nothing."""
+    known = known_migrations(dialect)
+    if not path.exists():
+        return known
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    except apsw.Error as error:
+        raise StoreError(f"cannot open {path}: {error}") from error
+    try:
+        applied = _applied(connection) if connection.table_exists("main", "migrations") else {}
+    except apsw.Error as error:
+        raise StoreError(f"cannot read {path}: {error}") from error
+    finally:
+        connection.close()
+    return missing_migrations(applied, known, str(path))
 
 
 def _applied(connection: apsw.Connection) -> dict[int, str]:

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from rota.core.model import Instant
-from rota.store.limits import LOG_BYTES_PER_EXECUTION, READ_DEADLINE_S
+from rota.store.access import AccessBook
+from rota.store.cell_name import agreed
+from rota.store.dropping import Dropped
+from rota.store.durability import Durability
+from rota.store.limits import LEADER_DEADLINE_S, LOG_BYTES_PER_EXECUTION, SIDE_DEADLINE_S
+from rota.store.memory_access import MemoryAccess
+from rota.store.nodes import MemoryNodes, Nodes
+from rota.store.postgres_access import PostgresAccess, access_line
 from rota.store.postgres_bulk import PostgresArtifacts, PostgresLogs
 from rota.store.postgres_connect import Address, Line, parse_address
-from rota.store.postgres_durability import Durability
 from rota.store.postgres_folder import PostgresFolder
 from rota.store.postgres_ledger import PostgresLedger
-from rota.store.postgres_migrate import migrate_postgres
+from rota.store.postgres_migrate import Schema, prepared
+from rota.store.postgres_nodes import PostgresNodes
 from rota.store.postgres_pool import ReaderPool
 from rota.store.postgres_reader import PostgresCatalog
 from rota.store.protocol import StoreError
 
 
-async def open_postgres(dsn: str, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION) -> PostgresStore:
-    """Brings the schema up to date if need be, and connects; refuses a replica."""
+async def open_postgres(
+    dsn: str,
+    *,
+    log_bytes_max: int = LOG_BYTES_PER_EXECUTION,
+    leader_deadline_s: float = LEADER_DEADLINE_S,
+    migrate: bool = True,
+) -> PostgresStore:
+    """Brings the schema up to date if need be and may be, and connects; refuses a replica."""
     address = parse_address(dsn)
-    await migrate_postgres(address)
-    store = PostgresStore(address, log_bytes_max)
+    schema = await prepared(address, migrate=migrate)
+    store = PostgresStore(address, schema, log_bytes_max, leader_deadline_s)
     try:
         await store.open()
     except StoreError:
@@ -31,17 +46,30 @@ async def open_postgres(dsn: str, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTIO
 class PostgresStore:
     """Everything that is remembered, under one roof."""
 
-    def __init__(self, address: Address, log_bytes_max: int) -> None:
+    def __init__(
+        self, address: Address, schema: Schema, log_bytes_max: int, leader_deadline_s: float
+    ) -> None:
+        self.schema = schema
         self._folder = PostgresFolder(address)
         self._readers = ReaderPool(address)
         # Workers hold on to what was not acknowledged, and a log is no promise: a crash of the
         # database loses perhaps the last moments.
-        self._logs_line = Line(address, "logs", READ_DEADLINE_S, {"synchronous_commit": "off"})
-        self._files_line = Line(address, "files", READ_DEADLINE_S, {})
-        self.ledger = PostgresLedger(address, self._folder, self._readers)
+        self._logs_line = Line(address, "logs", SIDE_DEADLINE_S, {"synchronous_commit": "off"})
+        self._files_line = Line(address, "files", SIDE_DEADLINE_S, {})
+        self._access_line = access_line(address)
+        self.ledger = PostgresLedger(
+            address, schema, self._folder, self._readers, leader_deadline_s
+        )
         self.catalog = PostgresCatalog(self._readers, self._folder)
         self.logs = PostgresLogs(self._logs_line, self._readers, log_bytes_max)
         self.artifacts = PostgresArtifacts(self._files_line, self._readers)
+        # On a schema that has no tables for these yet, each server has its own.
+        self.access: AccessBook = MemoryAccess()
+        if schema.has("access"):
+            self.access = PostgresAccess(self._access_line, self._readers)
+        self.nodes: Nodes = MemoryNodes()
+        if schema.has("followers"):
+            self.nodes = PostgresNodes(self._logs_line, self._readers)
 
     async def open(self) -> None:
         """Connects, and asks whether this database takes writes."""
@@ -50,11 +78,16 @@ class PostgresStore:
         await self._folder.start()
 
     async def durability(self) -> Durability:
-        """What a commit is worth: to be asked at start and after every reconnect."""
-        return await self.ledger.durability()
+        """What a commit is worth: to be asked again and again; with what the schema lacks."""
+        found = await self.ledger.durability()
+        return replace(found, warnings=(*found.warnings, *self.schema.warnings))
 
-    async def drop_before(self, before: Instant) -> int:
-        """Drops finished work of the days that ended before `before`; answers how many days."""
+    async def name_cell(self, name: str) -> str:
+        """The cell's name; the first one given stays."""
+        return agreed(await self.ledger.name_cell(name), name)
+
+    async def drop_before(self, before: Instant) -> Dropped:
+        """Drops the oldest day of finished work that was over before then, or some of the rest."""
         return await self._folder.drop_before(before)
 
     async def close(self) -> None:
@@ -64,3 +97,4 @@ class PostgresStore:
         await self.ledger.close()
         await self._logs_line.close()
         await self._files_line.close()
+        await self._access_line.close()

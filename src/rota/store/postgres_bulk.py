@@ -195,6 +195,11 @@ async def _keep(
     connection: Connection, execution_id: ExecutionId, artifact: Artifact, upload: int
 ) -> None:
     async with connection.transaction():
+        replaced = await connection.fetchval(
+            "SELECT upload FROM rota.artifacts WHERE execution_id = $1 AND name = $2 FOR UPDATE",
+            execution_id,
+            artifact.name,
+        )
         await connection.execute(
             "INSERT INTO rota.artifacts VALUES ($1, $2, $3, $4)"
             " ON CONFLICT (execution_id, name) DO UPDATE"
@@ -204,14 +209,8 @@ async def _keep(
             artifact.size,
             upload,
         )
-        # Those of the file it replaced; uploads of other names have rows of their own.
-        await connection.execute(
-            "DELETE FROM rota.artifact_pieces p WHERE execution_id = $1 AND upload < $2"
-            " AND NOT EXISTS (SELECT FROM rota.artifacts a"
-            " WHERE a.execution_id = p.execution_id AND a.upload = p.upload)",
-            execution_id,
-            upload,
-        )
+        if replaced is not None:
+            await _discard(connection, execution_id, replaced)
 
 
 async def _discard(connection: Connection, execution_id: ExecutionId, upload: int) -> None:

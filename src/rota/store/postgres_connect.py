@@ -10,36 +10,64 @@ its start. The time-outs must be set where the database finds them by itself, on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 import msgspec
+from asyncpg.connect_utils import SessionAttribute
 
-from rota.store.limits import CONNECT_S, IDLE_IN_TRANSACTION_MS, LOCK_WAIT_MS
-from rota.store.protocol import StoreError, StoreFullError, UnknownFateError
+from rota.store.limits import CLOSE_S, CONNECT_S, IDLE_IN_TRANSACTION_MS, LOCK_WAIT_MS
+from rota.store.postgres_hosts import first_to_connect, one_by_one
+from rota.store.postgres_trouble import TROUBLE, as_read, in_words, spoils, told
+from rota.store.protocol import OtherDatabaseError, StoreError, UnknownFateError
 
 T = TypeVar("T")
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
-AWAY = (
-    OSError,
-    TimeoutError,
-    asyncpg.InterfaceError,
-    # A farewell of the server that came while nobody asked anything leaves the driver so.
-    asyncpg.InternalClientError,
-    asyncpg.PostgresConnectionError,
-)
-"""What a connection that was lost, or never came to be, raises."""
-TROUBLE = (*AWAY, asyncpg.PostgresError)
-"""All that can go wrong between us and the database."""
-
-_NO_SPACE = ("53100", "53200")
-_READ_ONLY = ("25006",)
-_LOCKED = ("55P03", "40P01")
 _OWN_PREFIX = "rota_"
+
+
+_SYSTEM = "SELECT system_identifier::text FROM pg_control_system()"
+_TIMELINE = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int"
+
+
+class Identity:
+    """Which database this is, by its own number; the first connection of a store settles it."""
+
+    def __init__(self) -> None:
+        self._system: str | None = None
+        self._timeline = 0
+
+    async def check(self, connection: Connection, shown: str) -> None:
+        """Refuses a connection that has led somewhere else, or back, from those before it."""
+        system: str = await connection.fetchval(_SYSTEM)
+        if self._system is not None and system != self._system:
+            raise OtherDatabaseError(
+                f"{shown} is another database now (system {system}, before {self._system}): point"
+                " the address back, or restart the servers if it was moved on purpose"
+            )
+        timeline = await _timeline(connection)
+        if timeline < self._timeline:
+            # Every promotion counts it up. What is written here would be lost when it rejoins.
+            raise StoreError(
+                f"{shown} was the primary once (timeline {timeline}, now it is {self._timeline}):"
+                " stop it, or let it rejoin as a replica"
+            )
+        self._system, self._timeline = system, timeline
+
+
+async def _timeline(connection: Connection) -> int:
+    try:
+        return int(await connection.fetchval(_TIMELINE))
+    except asyncpg.PostgresConnectionError:
+        raise
+    except asyncpg.PostgresError:
+        # Some services that only look like PostgreSQL have no such thing: all is one timeline.
+        return 0
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -47,6 +75,8 @@ class Address(msgspec.Struct, frozen=True):
 
     dsn: str
     pgbouncer: bool = False
+    identity: Identity = msgspec.field(default_factory=Identity)
+    """Of what is found there; shared by all connections of a store."""
 
     @property
     def shown(self) -> str:
@@ -72,34 +102,69 @@ def parse_address(dsn: str) -> Address:
     )
 
 
-async def connect(address: Address, duty: str, settings: Mapping[str, str]) -> Connection:
-    """One connection, with its time-outs; raises StoreError."""
+async def connect(
+    address: Address,
+    duty: str,
+    settings: Mapping[str, str],
+    *,
+    within_s: float = CONNECT_S,
+    statement_s: float | None = None,
+) -> Connection:
+    """One connection to the primary, with its time-outs; raises StoreError."""
     usual = {
         "application_name": f"rota {duty}",
         "lock_timeout": str(LOCK_WAIT_MS),
         "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_MS),
         "jit": "off",
     }
-    try:
-        return await asyncpg.connect(
-            address.dsn,
-            timeout=CONNECT_S,
+
+    async def attempt(dsn: str) -> Connection:
+        connection = await asyncpg.connect(
+            dsn,
+            timeout=within_s,
+            command_timeout=statement_s,
             statement_cache_size=0 if address.pgbouncer else 100,
             server_settings=None if address.pgbouncer else usual | dict(settings),
+            # Not what the address may say: a reader's connection refuses writes by itself, and
+            # would be taken for one to a replica.
+            target_session_attrs=SessionAttribute.primary,
+        )
+        try:
+            async with asyncio.timeout(within_s):
+                await address.identity.check(connection, address.shown)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    try:
+        return await first_to_connect(
+            one_by_one(address.dsn), attempt, lambda connection: connection.terminate()
         )
     except (*TROUBLE, ValueError) as error:
-        raise StoreError(f"cannot connect to {address.shown}: {_words(error)}") from error
+        raise StoreError(f"cannot connect: {in_words(error, address.shown)}") from error
 
 
 class Line:
-    """One connection with one duty, used by one caller at a time and made again when lost."""
+    """One connection with one duty, used by one caller at a time and made again when lost.
+
+    `deadline_s` is for one piece of work, and for waiting for one's turn; `statement_s` for each
+    statement of it, where a piece has many and none of them is a commit that matters.
+    """
 
     def __init__(
-        self, address: Address, duty: str, deadline_s: float, settings: Mapping[str, str]
+        self,
+        address: Address,
+        duty: str,
+        deadline_s: float,
+        settings: Mapping[str, str],
+        *,
+        statement_s: float | None = None,
     ) -> None:
         self.address = address
         self._duty = duty
         self._deadline_s = deadline_s
+        self._statement_s = statement_s
         # The database's own limit comes after ours: ours knows not to cancel a commit.
         limit_ms = int(deadline_s * 2_000)
         self._settings = {"statement_timeout": str(limit_ms)} | dict(settings)
@@ -110,11 +175,10 @@ class Line:
 
     async def write(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Runs what commits. Raises UnknownFateError wherever it may have happened after all."""
-        async with self._turn:
-            connection = await self._connected()
+        async with self._my_turn() as connection:
             self._warnings.clear()
             try:
-                answer = await self._within_deadline(connection, work)
+                answer = await self._placed(connection, work)
             except TROUBLE as error:
                 raise self._told(error, connection) from error
             if self._warnings:
@@ -124,27 +188,73 @@ class Line:
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Runs what changes nothing that matters."""
-        async with self._turn:
-            connection = await self._connected()
+        async with self._my_turn() as connection:
             try:
                 return await self._within_deadline(connection, work)
             except TROUBLE as error:
                 raise as_read(self._told(error, connection)) from error
 
     async def close(self) -> None:
-        """Lets go of the connection."""
-        async with self._turn:
-            self._closed = True
+        """Lets go of the connection; what is under way has a moment to end by itself."""
+        self._closed = True
+        try:
+            await self._take_turn(CLOSE_S)
+        except TimeoutError:
             if self._connection is not None:
-                await _close(self._connection)
+                self._connection.terminate()
+            return
+        try:
+            if self._connection is not None:
+                await close(self._connection)
+        finally:
+            self._turn.release()
+
+    @asynccontextmanager
+    async def _my_turn(self) -> AsyncIterator[Connection]:
+        try:
+            await self._take_turn(self._deadline_s)
+        except TimeoutError:
+            raise StoreError(
+                f"{self.address.shown}: others waited for {self._deadline_s:g} s before this;"
+                " nothing was done"
+            ) from None
+        try:
+            yield await self._connected()
+        finally:
+            self._turn.release()
+
+    async def _take_turn(self, patience_s: float) -> None:
+        async with asyncio.timeout(patience_s):
+            await self._turn.acquire()
 
     async def _connected(self) -> Connection:
         if self._closed:
             raise StoreError("the store is closed")
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self.address, self._duty, self._settings)
+            self._connection = await connect(
+                self.address,
+                self._duty,
+                self._settings,
+                within_s=min(CONNECT_S, self._deadline_s),
+                statement_s=self._statement_s,
+            )
             self._connection.add_log_listener(self._note)
+            if self._closed:  # meanwhile
+                self._connection.terminate()
+                raise StoreError("the store is closed")
         return self._connection
+
+    async def _placed(
+        self, connection: Connection, work: Callable[[Connection], Awaitable[T]]
+    ) -> T:
+        """Rows that were on their way to the partition of the rest while their own was attached are
+        refused there; the second time they find it."""
+        try:
+            return await self._within_deadline(connection, work)
+        except asyncpg.CheckViolationError as error:
+            if "partition constraint" not in str(error):
+                raise
+        return await self._within_deadline(connection, work)
 
     async def _within_deadline(
         self, connection: Connection, work: Callable[[Connection], Awaitable[T]]
@@ -166,40 +276,13 @@ class Line:
         return task.result()
 
     def _told(self, error: Exception, connection: Connection) -> StoreError:
-        known = told(error, self.address)
-        if isinstance(known, UnknownFateError):
+        if spoils(error):
             connection.terminate()
-        return known
+        return told(error, self.address.shown)
 
     def _note(self, _connection: object, message: asyncpg.PostgresLogMessage) -> None:
         if message.severity_en == "WARNING":
             self._warnings.append(str(message.message))
-
-
-def told(error: Exception, address: Address) -> StoreError:
-    """An error of a write, for its caller: refused for certain, or of unknown fate."""
-    text = f"{address.shown}: {_words(error)}"
-    if not isinstance(error, asyncpg.PostgresError) or error.severity_en in ("FATAL", "PANIC"):
-        return UnknownFateError(text)
-    if isinstance(error, asyncpg.PostgresConnectionError):
-        return UnknownFateError(text)
-    code = error.sqlstate or ""
-    if code in _NO_SPACE:
-        return StoreFullError(f"no space left in {text}: free some, it goes on")
-    if code in _READ_ONLY:
-        return StoreError(f"{address.shown} takes no writes: it is a replica, name the primary")
-    if code in _LOCKED:
-        return StoreError(f"{text}: somebody holds a lock (pg_stat_activity, pg_locks say who)")
-    return StoreError(text)
-
-
-def as_read(error: StoreError) -> StoreError:
-    """The error of a read: whatever it was, nothing happened."""
-    return StoreError(str(error)) if isinstance(error, UnknownFateError) else error
-
-
-def _words(error: BaseException) -> str:
-    return str(error) or type(error).__name__
 
 
 def _looked_at(task: asyncio.Future[T]) -> None:
@@ -208,8 +291,9 @@ def _looked_at(task: asyncio.Future[T]) -> None:
         task.exception()
 
 
-async def _close(connection: Connection) -> None:
+async def close(connection: Connection) -> None:
+    """Says goodbye, if anybody listens."""
     try:
-        await connection.close(timeout=2)
+        await connection.close(timeout=CLOSE_S)
     except TROUBLE:
         connection.terminate()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-import msgspec
-
+from rota.store.durability import Durability, DurabilityLevel
 from rota.store.postgres_connect import Connection
 from rota.store.protocol import StoreError
 
@@ -20,26 +17,6 @@ SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool,
 """
 _VERSION_MIN = 140_000
 _WAITS_FOR_STANDBY = ("on", "remote_apply")
-
-
-class DurabilityLevel(StrEnum):
-    """What an accepted job survives."""
-
-    SINGLE = "single"
-    """A crash of the one database server there is, if its disk survives."""
-    ASYNC_HA = "async-ha"
-    """The same; a failover to a replica may lose the last moments."""
-    SYNC_HA = "sync-ha"
-    """A failover too."""
-
-
-class Durability(msgspec.Struct, frozen=True):
-    """The level, and what should worry an operator about it."""
-
-    level: DurabilityLevel
-    warnings: tuple[str, ...] = ()
-    system: str = ""
-    """The cluster's own identity: another one is another database, whatever its address."""
 
 
 async def read_durability(connection: Connection, where: str) -> Durability:

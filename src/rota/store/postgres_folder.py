@@ -15,11 +15,14 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from rota.core.model import Instant
+from rota.store.dropping import Dropped
 from rota.store.limits import (
     FOLD_BACKLOG_WRITES,
+    FOLD_CLOSE_S,
     FOLD_DEADLINE_S,
     FOLD_IDLE_S,
     FOLD_RETRY_S,
+    FOLD_STATEMENT_S,
     FOLLOWER_LOOK_S,
     FOLLOWER_PATIENCE_S,
     JOURNAL_PARTITION_RECORDS,
@@ -30,7 +33,7 @@ from rota.store.limits import (
 from rota.store.postgres_connect import Address, Connection, Line
 from rota.store.postgres_fold import PLANNED, Window, WindowFold, read_window
 from rota.store.postgres_load import read_snapshot
-from rota.store.postgres_partitions import drop_days, drop_old_journal, make_partitions
+from rota.store.postgres_partitions import drop_old, drop_old_journal, make_partitions
 from rota.store.protocol import Seq, Snapshot, StoreError, StoreFullError
 from rota.store.watermark import Watermark
 
@@ -48,7 +51,13 @@ class PostgresFolder:
         self._address = address
         # Not waiting for the disk is safe: the journal can replay what a crash takes back, and
         # `folded_seq` goes back with it.
-        self._line = Line(address, "fold", FOLD_DEADLINE_S, {"synchronous_commit": "off"})
+        self._line = Line(
+            address,
+            "fold",
+            FOLD_DEADLINE_S,
+            {"synchronous_commit": "off"},
+            statement_s=FOLD_STATEMENT_S,
+        )
         self._loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -88,9 +97,9 @@ class PostgresFolder:
         """Folds what is left to fold, then reads all that is live."""
         return await self._in_thread(self._load())
 
-    async def drop_before(self, before: Instant) -> int:
-        """Drops the days of finished work that ended before; answers how many."""
-        dropped = await self._in_thread(self._line.write(lambda c: drop_days(c, before)))
+    async def drop_before(self, before: Instant) -> Dropped:
+        """Drops a day of finished work, or some of the rest."""
+        dropped = await self._in_thread(self._line.write(lambda c: drop_old(c, before)))
         self._to_sweep = True
         self._rouse()
         return dropped
@@ -101,7 +110,10 @@ class PostgresFolder:
             return
         self._closing = True
         self._rouse()
-        await asyncio.wrap_future(self._folding)
+        folding = asyncio.wrap_future(self._folding)
+        await asyncio.wait({folding}, timeout=FOLD_CLOSE_S)
+        # Where the database is away: the journal has the rest, and the next server folds it.
+        folding.cancel()
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._line.close(), self._loop))
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
@@ -123,12 +135,14 @@ class PostgresFolder:
         self._loop.call_soon_threadsafe(self._wake.set)
 
     async def _run(self) -> None:
-        while not self._closing:
-            if not await self._woken_within(self._patience()):
+        try:
+            while not self._closing:
+                if not await self._woken_within(self._patience()):
+                    await self._work_once()
+            while self.leads and self.watermark.lags and not self._failed:
                 await self._work_once()
-        while self.leads and self.watermark.lags and not self._failed:
-            await self._work_once()
-        self.watermark.fail(StoreError("the store is closed"))
+        finally:
+            self.watermark.fail(StoreError("the store is closed"))
 
     async def _woken_within(self, patience_s: float | None) -> bool:
         if patience_s == 0:

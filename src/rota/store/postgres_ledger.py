@@ -8,17 +8,19 @@ import asyncpg
 
 from rota.core.model import Instant
 from rota.core.outcome import AnyWrite
+from rota.store.durability import Durability
 from rota.store.journal import decode_record, encode_record
-from rota.store.limits import APPEND_DEADLINE_S, LEADER_DEADLINE_S
+from rota.store.limits import APPEND_DEADLINE_S, FOLLOW_DEADLINE_S
+from rota.store.migrate import left_behind
 from rota.store.postgres_connect import Address, Connection, Line
-from rota.store.postgres_durability import Durability, read_durability
+from rota.store.postgres_durability import read_durability
 from rota.store.postgres_folder import PostgresFolder
+from rota.store.postgres_inbox import PostgresInbox
+from rota.store.postgres_migrate import Schema
 from rota.store.postgres_pool import ReaderPool
 from rota.store.protocol import (
     Epoch,
     FencedError,
-    InboxEntry,
-    InboxKind,
     JournalRecord,
     LeaderRow,
     Seq,
@@ -42,22 +44,35 @@ taken when it opens its own epoch, and reads on."""
 _WHY_NOT = "SELECT epoch, (SELECT max(seq) FROM rota.journal) FROM rota.leader"
 _CLAIM = """
 UPDATE rota.leader SET epoch = epoch + 1, nonce = nonce + 1, holder = $1, address = $2
-WHERE $3::bigint IS NULL OR (epoch = $3 AND nonce = $4) RETURNING epoch
+WHERE ($3::bigint IS NULL OR (epoch = $3 AND nonce = $4))
+    AND NOT EXISTS (SELECT FROM rota.migrations WHERE works_from > $5)
+RETURNING epoch
 """
+"""Nor may a program lead that the schema has left behind, while it was frozen for example."""
+_SHUT_OUT = "SELECT max(number) FROM rota.migrations WHERE works_from > $1"
 _DURABLY = {"synchronous_commit": "on"}
 """Whatever the database's default is: `on` waits for the disk, and the standby's where named."""
 
 
-class PostgresLedger:
+class PostgresLedger(PostgresInbox):
     """The engine's side. Appends and the leader's row have a connection each: a slow append must
     not keep a leader from saying that it lives."""
 
-    def __init__(self, address: Address, folder: PostgresFolder, readers: ReaderPool) -> None:
+    def __init__(
+        self,
+        address: Address,
+        schema: Schema,
+        folder: PostgresFolder,
+        readers: ReaderPool,
+        leader_deadline_s: float,
+    ) -> None:
         self._address = address
+        self._schema = schema
         self._folder = folder
-        self._readers = readers
         self._appends = Line(address, "append", APPEND_DEADLINE_S, _DURABLY)
-        self._leader = Line(address, "leader", LEADER_DEADLINE_S, _DURABLY)
+        # A server that puts something into the inbox does not append: that connection is free.
+        super().__init__(self._appends, readers, has_keys=schema.has("followers"))
+        self._leader = Line(address, "leader", leader_deadline_s, _DURABLY)
 
     @property
     def folded(self) -> Seq:
@@ -67,6 +82,19 @@ class PostgresLedger:
     async def durability(self) -> Durability:
         """What a commit is worth now; refuses a database that takes no writes."""
         return await self._appends.read(lambda c: read_durability(c, self._address.shown))
+
+    async def name_cell(self, name: str) -> str:
+        """Names the cell if it has no name yet; answers the one it has."""
+        if not self._schema.has("cell"):
+            return ""
+
+        async def work(connection: Connection) -> str:
+            # Two statements: one alone would not see the name that another server gave meanwhile.
+            if name:
+                await connection.execute("UPDATE rota.meta SET cell = $1 WHERE cell = ''", name)
+            return str(await connection.fetchval("SELECT cell FROM rota.meta"))
+
+        return await self._leader.write(work)
 
     async def observe(self) -> LeaderRow | None:
         """The row as it is; None if nobody ever claimed."""
@@ -78,8 +106,12 @@ class PostgresLedger:
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
         """Opens a new epoch; whoever held an older one can append no more."""
         was = (seen.epoch, seen.nonce) if seen else (None, None)
-        epoch = await self._leader.write(lambda c: c.fetchval(_CLAIM, holder, address, *was))
+        known = self._schema.known
+        epoch = await self._leader.write(lambda c: c.fetchval(_CLAIM, holder, address, *was, known))
         if epoch is None:
+            shut_out = await self._leader.read(lambda c: c.fetchval(_SHUT_OUT, known))
+            if shut_out is not None:
+                raise left_behind(self._address.shown, shut_out, known)
             raise FencedError("another server claimed first")
         self._folder.leads = True
         return Epoch(epoch)
@@ -151,37 +183,10 @@ class PostgresLedger:
                 " WHERE seq > $1 ORDER BY seq LIMIT $2",
                 seq,
                 limit,
-            )
+            ),
+            FOLLOW_DEADLINE_S,
         )
         return [JournalRecord(row[0], row[1], row[2], decode_record(row[3])) for row in found]
-
-    async def put_inbox(self, body: bytes) -> int:
-        """Keeps a submission for the next leader, durably."""
-        # A server that puts something here does not append, so its connection for that is free.
-        entry_id = await self._appends.write(
-            lambda c: c.fetchval(
-                "INSERT INTO rota.inbox (kind, body) VALUES ($1, $2) RETURNING id",
-                InboxKind.INPUT.value,
-                body,
-            )
-        )
-        return int(entry_id)
-
-    async def take_inbox(self, limit: int) -> list[InboxEntry]:
-        """The oldest entries; they stay until an append consumes them.
-
-        No mark of how far was read: an entry may become visible after a later one.
-        """
-        found = await self._readers.run(
-            lambda c: c.fetch("SELECT id, kind, body FROM rota.inbox ORDER BY id LIMIT $1", limit)
-        )
-        return [InboxEntry(row[0], InboxKind(row[1]), row[2]) for row in found]
-
-    async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
-        """Removes entries that no append will consume."""
-        await self._appends.write(
-            lambda c: c.execute("DELETE FROM rota.inbox WHERE id = ANY ($1)", entry_ids)
-        )
 
     async def close(self) -> None:
         """Lets go of the connections."""

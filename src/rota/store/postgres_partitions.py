@@ -7,23 +7,30 @@ locks: whoever waits for a lock on a table makes everybody behind it wait too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import date
+from functools import partial
+from typing import TypeAlias
 
 import msgspec
 
 from rota.core.model import Instant
+from rota.store.dropping import Dropped
 from rota.store.limits import (
     JOURNAL_AGE_MS,
     JOURNAL_PARTITION_RECORDS,
     JOURNAL_PARTITIONS_AHEAD,
     JOURNAL_RECORDS_MAX,
     KEY_AGE_MS,
+    OLD_JOBS_COUNTED,
     PRUNE_MIN,
     REST_ROWS_PER_DROP,
 )
 from rota.store.postgres_connect import Connection
 from rota.store.protocol import Seq
+
+Make: TypeAlias = Callable[[Connection], Awaitable[None]]
+"""Makes one partition."""
 
 DAY_MS = 24 * 3600 * 1000
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
@@ -73,19 +80,31 @@ DAILY = (
 
 async def make_partitions(connection: Connection, newest: Seq, now: Instant | None) -> None:
     """Whatever the next records, and the work of today and tomorrow, will need."""
+    if not _missing(await _partitions(connection), newest, now):
+        return
     async with connection.transaction():
-        await connection.execute(_LOCK_PATIENCE)
+        # Servers that start together come here together: whoever is second waits its turn, and
+        # finds it done. Only then is it impatient: a table's lock that waits blocks everybody.
         await connection.fetchval(_TAKE_TURN)
-        there = await _partitions(connection)
-        first = max(0, newest - 1) // JOURNAL_PARTITION_RECORDS
-        for number in range(first, first + 1 + JOURNAL_PARTITIONS_AHEAD):
-            if f"journal_{number}" not in there:
-                await _make_journal(connection, number)
-        if now is not None:
-            for day in (now // DAY_MS, now // DAY_MS + 1):
-                for daily in DAILY:
-                    if daily.partition(day) not in there:
-                        await _make_day(connection, daily, day)
+        await connection.execute(_LOCK_PATIENCE)
+        for make in _missing(await _partitions(connection), newest, now):
+            await make(connection)
+
+
+def _missing(there: dict[str, None], newest: Seq, now: Instant | None) -> list[Make]:
+    first = max(0, newest - 1) // JOURNAL_PARTITION_RECORDS
+    journal: list[Make] = [
+        partial(_make_journal, number=number)
+        for number in range(first, first + 1 + JOURNAL_PARTITIONS_AHEAD)
+        if f"journal_{number}" not in there
+    ]
+    days = () if now is None else (now // DAY_MS, now // DAY_MS + 1)
+    return journal + [
+        partial(_make_day, daily=daily, day=day)
+        for day in days
+        for daily in DAILY
+        if daily.partition(day) not in there
+    ]
 
 
 async def drop_old_journal(connection: Connection, now: Instant) -> None:
@@ -115,22 +134,39 @@ async def drop_old_journal(connection: Connection, now: Instant) -> None:
         )
 
 
-async def drop_days(connection: Connection, before: Instant) -> int:
-    """Finished work of the days that ended before `before`; answers how many days went.
+async def drop_old(connection: Connection, before: Instant) -> Dropped:
+    """Finished work of the oldest day that ended before `before`, or else of the rest.
 
     What is not finished stays, and so does what was finished after `before` though it was
     submitted long ago; both are few, and move to the partition of the rest.
     """
-    days = _days_before(await _partitions(connection), JOBS_DONE, before)
-    for day in days:
-        async with connection.transaction():
-            await _drop_day(connection, day, before)
+    there = await _partitions(connection)
+    days = _days_before(there, JOBS_DONE, before)
+    if not days:
+        return await _drop_from_rest(connection, before)
+    jobs = await _size(connection, JOBS_DONE.partition(days[0]))
     async with connection.transaction():
-        await _drop_from_rest(connection, before)
-    return len(days)
+        await _drop_day(connection, days[0], before, there)
+    return Dropped(jobs, more=True)
 
 
-async def _drop_day(connection: Connection, day: int, before: Instant) -> None:
+async def _size(connection: Connection, table: str) -> int:
+    """About how many rows; a day has too many to be counted."""
+    told = await connection.fetchval(
+        "SELECT reltuples::bigint FROM pg_class WHERE oid = $1::text::regclass", f"rota.{table}"
+    )
+    if told >= 0:
+        return int(told)
+    return int(
+        await connection.fetchval(
+            f"SELECT count(*) FROM (SELECT FROM rota.{table} LIMIT $1) counted", OLD_JOBS_COUNTED
+        )
+    )
+
+
+async def _drop_day(
+    connection: Connection, day: int, before: Instant, there: dict[str, None]
+) -> None:
     await connection.execute(_LOCK_PATIENCE)
     await connection.fetchval(_TAKE_TURN)
     end = JOBS_DONE.bound(day + 1)
@@ -147,9 +183,10 @@ async def _drop_day(connection: Connection, day: int, before: Instant) -> None:
         f" WHERE job_id {_OF_KEPT_JOB}"
     )
     for daily in DAILY:
-        if daily is KEYS:
-            continue
         part = daily.partition(day)
+        # Keys have an age of their own; a table that came later has no days from before.
+        if daily is KEYS or part not in there:
+            continue
         await connection.execute(
             f"ALTER TABLE rota.{daily.table} DETACH PARTITION rota.{part};"
             f" INSERT INTO rota.{daily.table} SELECT * FROM rota.{part} WHERE {daily.keep};"
@@ -157,26 +194,26 @@ async def _drop_day(connection: Connection, day: int, before: Instant) -> None:
         )
 
 
-async def _drop_from_rest(connection: Connection, before: Instant) -> None:
+async def _drop_from_rest(connection: Connection, before: Instant) -> Dropped:
     """Those without a day of their own, a few thousand at a time; they are never many."""
-    await connection.fetchval(_TAKE_TURN)
-    gone = await connection.fetch(
-        "DELETE FROM rota.jobs_done_rest WHERE ctid = ANY (ARRAY("
-        " SELECT ctid FROM rota.jobs_done_rest"
-        " WHERE coalesce(finished_at, created_at) < $1 LIMIT $2)) RETURNING id",
-        before,
-        REST_ROWS_PER_DROP,
-    )
-    ids = [row[0] for row in gone]
-    if not ids:
-        return
-    for table, column in (("labels", "job_id"), ("edges", "child")):
-        await connection.execute(f"DELETE FROM rota.{table} WHERE {column} = ANY ($1)", ids)
-    await connection.execute(
-        "WITH gone AS (DELETE FROM rota.executions_done WHERE job_id = ANY ($1) RETURNING id)"
-        " INSERT INTO rota.leftovers SELECT id FROM gone ON CONFLICT DO NOTHING",
-        ids,
-    )
+    async with connection.transaction():
+        await connection.fetchval(_TAKE_TURN)
+        gone = await connection.fetch(
+            "DELETE FROM rota.jobs_done_rest WHERE ctid = ANY (ARRAY("
+            " SELECT ctid FROM rota.jobs_done_rest"
+            " WHERE coalesce(finished_at, created_at) < $1 LIMIT $2)) RETURNING id",
+            before,
+            REST_ROWS_PER_DROP,
+        )
+        ids = [row[0] for row in gone]
+        for table, column in (("labels", "job_id"), ("edges", "child")) if ids else ():
+            await connection.execute(f"DELETE FROM rota.{table} WHERE {column} = ANY ($1)", ids)
+        await connection.execute(
+            "WITH gone AS (DELETE FROM rota.executions_done WHERE job_id = ANY ($1) RETURNING id)"
+            " INSERT INTO rota.leftovers SELECT id FROM gone ON CONFLICT DO NOTHING",
+            ids,
+        )
+    return Dropped(len(ids), more=len(ids) == REST_ROWS_PER_DROP)
 
 
 async def _partitions(connection: Connection) -> dict[str, None]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import asyncpg
 
-from rota.store.limits import CONNECT_S, POSTGRES_READERS, READ_DEADLINE_S
-from rota.store.postgres_connect import AWAY, TROUBLE, Address, Connection, as_read, connect, told
+from rota.store.limits import CLOSE_S, CONNECT_S, POSTGRES_READERS, READ_DEADLINE_S
+from rota.store.postgres_connect import Address, Connection, connect
+from rota.store.postgres_trouble import AWAY, TROUBLE, as_read, told
 from rota.store.protocol import StoreError
 
 T = TypeVar("T")
@@ -32,38 +34,52 @@ class ReaderPool:
                 reset=_reset,
             )
         except TROUBLE as error:
-            raise as_read(told(error, self._address)) from error
+            raise as_read(told(error, self._address.shown)) from error
 
-    async def run(self, read: Callable[[Connection], Awaitable[T]]) -> T:
+    async def run(
+        self, read: Callable[[Connection], Awaitable[T]], within_s: float = READ_DEADLINE_S
+    ) -> T:
         """What `read` answers."""
         try:
-            return await self._run(read)
+            return await self._run(read, within_s)
         except TimeoutError as error:
-            raise as_read(told(error, self._address)) from error
+            raise as_read(told(error, self._address.shown)) from error
         except AWAY:
             pass
         except TROUBLE as error:
-            raise as_read(told(error, self._address)) from error
+            raise as_read(told(error, self._address.shown)) from error
         try:
-            return await self._run(read)
+            return await self._run(read, within_s)
         except TROUBLE as error:
-            raise as_read(told(error, self._address)) from error
+            raise as_read(told(error, self._address.shown)) from error
 
     async def close(self) -> None:
-        """Waits for the reads under way, then lets go."""
+        """Gives the reads under way a moment, then lets go."""
         if self._pool is not None:
             pool, self._pool = self._pool, None
-            await pool.close()
+            try:
+                async with asyncio.timeout(CLOSE_S):
+                    await pool.close()
+            except TimeoutError:
+                pool.terminate()
 
-    async def _run(self, read: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _run(self, read: Callable[[Connection], Awaitable[T]], within_s: float) -> T:
         if self._pool is None:
             raise StoreError("the store is closed")
-        # The server's own limit does not help where the server itself has stopped.
-        async with (
-            asyncio.timeout(READ_DEADLINE_S),
-            self._pool.acquire(timeout=READ_DEADLINE_S) as connection,
-        ):
-            return await read(connection)  # type: ignore[arg-type]  # a proxy of one
+        pool = self._pool
+        connection = await pool.acquire(timeout=within_s)
+        try:
+            # The server's own limit does not help where the server itself has stopped.
+            async with asyncio.timeout(within_s):
+                return await read(connection)  # type: ignore[arg-type]  # a proxy of one
+        except TimeoutError:
+            connection.terminate()
+            raise TimeoutError(f"no answer within {within_s:g} s") from None
+        finally:
+            # After a cancelled read the pool waits for the server to hear of it. If it does not,
+            # the connection is thrown away, and what the caller is told stays what it was.
+            with suppress(*TROUBLE):
+                await pool.release(connection, timeout=CLOSE_S)
 
     async def _connect(self, *_args: object, **_options: object) -> Connection:
         settings = {

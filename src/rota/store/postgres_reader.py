@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from rota.core.model import Execution, ExecutionId, JobId, JobRecord, KeyRecord
+from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, KeyRecord
 from rota.store import rows
 from rota.store.journal import decode_record
+from rota.store.limits import COUNT_ROWS_MAX
 from rota.store.postgres_connect import Connection
 from rota.store.postgres_folder import PostgresFolder
 from rota.store.postgres_pool import ReaderPool
@@ -27,6 +28,14 @@ _LAG = "SELECT folded_seq, (SELECT max(seq) FROM rota.journal) FROM rota.meta"
 _OF_BOTH = """
 SELECT {columns} FROM rota.{kind}_live WHERE id = ANY ($1)
 UNION ALL SELECT {columns} FROM rota.{kind}_done WHERE id = ANY ($1)
+"""
+_COUNTS = """
+SELECT state, count(*) FROM (
+    SELECT * FROM (
+        SELECT state FROM rota.jobs_live WHERE tenant = $1
+        UNION ALL SELECT state FROM rota.jobs_done WHERE tenant = $1
+    ) of_tenant LIMIT $2
+) counted GROUP BY state
 """
 
 
@@ -48,6 +57,11 @@ class PostgresCatalog:
         page = job_page(query)
         found = await self._read(lambda c: c.fetch(page.sql, *page.args))
         return [rows.job(tuple(row)) for row in found]
+
+    async def count_jobs(self, tenant: str) -> dict[JobState, int]:
+        """How many of a tenant are in which state."""
+        found = await self._read(lambda c: c.fetch(_COUNTS, tenant, COUNT_ROWS_MAX))
+        return {JobState(state): count for state, count in found}
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
         """Those that exist."""

@@ -23,6 +23,11 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import AnyWrite
+from rota.store.access import AccessBook
+from rota.store.dropping import Dropped
+from rota.store.durability import Durability
+from rota.store.inbox import Inbox
+from rota.store.nodes import Nodes
 
 Epoch = NewType("Epoch", int)
 Seq = NewType("Seq", int)
@@ -48,8 +53,20 @@ class StoreLockedError(StoreError):
     """Another server uses this data directory."""
 
 
+class OtherDatabaseError(StoreError):
+    """Behind the store's address there is another database than before: nothing here is ours."""
+
+
 class SchemaError(StoreError):
     """The database's schema is not one this program can use."""
+
+
+class NewerRecordError(StoreError):
+    """The journal has a record that only a newer program understands."""
+
+
+class TooManyTokensError(StoreError):
+    """There are as many live tokens as there may be."""
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -96,23 +113,6 @@ class JournalRecord(msgspec.Struct, frozen=True):
     writes: Sequence[AnyWrite]
 
 
-class InboxKind(StrEnum):
-    """Who wrote an inbox entry, and so what its body is."""
-
-    INPUT = "input"
-    """A server without a leader: the body is its own encoding."""
-    SPEC = "spec"
-    """An application, by SQL: the body is JSON, `{"job_id": …, "spec": {…}}`."""
-
-
-class InboxEntry(msgspec.Struct, frozen=True):
-    """A submission that no leader has seen yet; ids give the order of arrival."""
-
-    id: int
-    kind: InboxKind
-    body: bytes
-
-
 class Leadership(Protocol):
     """Who may append. Safety comes from the journal's places; this only says who should try."""
 
@@ -136,7 +136,7 @@ class Leadership(Protocol):
         ...
 
 
-class Ledger(Leadership, Protocol):
+class Ledger(Leadership, Inbox, Protocol):
     """The engine's side: the journal."""
 
     @property
@@ -164,18 +164,6 @@ class Ledger(Leadership, Protocol):
 
     async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
         """The next at most `limit` records after `seq`, for a follower's memory."""
-        ...
-
-    async def put_inbox(self, body: bytes) -> int:
-        """Keeps a submission for the next leader, durably; answers its id."""
-        ...
-
-    async def take_inbox(self, limit: int) -> list[InboxEntry]:
-        """The oldest entries; they stay until an append consumes them."""
-        ...
-
-    async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
-        """Removes entries that no append will consume."""
         ...
 
     async def close(self) -> None:
@@ -244,6 +232,10 @@ class Catalog(Protocol):
 
     async def find_jobs(self, query: JobQuery) -> list[JobRecord]:
         """A page, newest (largest id) first."""
+        ...
+
+    async def count_jobs(self, tenant: str) -> dict[JobState, int]:
+        """How many jobs of a tenant are in which state; counts no further than a bound."""
         ...
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
@@ -365,6 +357,31 @@ class Store(Protocol):
     @property
     def artifacts(self) -> Artifacts:
         """For what jobs leave behind."""
+        ...
+
+    @property
+    def access(self) -> AccessBook:
+        """For tokens and the audit trail."""
+        ...
+
+    @property
+    def nodes(self) -> Nodes:
+        """For the servers that share it."""
+        ...
+
+    async def durability(self) -> Durability:
+        """What a commit is worth now; refuses a database that takes no writes."""
+        ...
+
+    async def name_cell(self, name: str) -> str:
+        """The cell's name ("": it has none). The first one given stays, another is refused."""
+        ...
+
+    async def drop_before(self, before: Instant) -> Dropped:
+        """Drops a bounded part of the work that ended before then, with all that is its own.
+
+        What is live, or ended since, stays; what goes may stay up to a day longer than asked.
+        """
         ...
 
     async def close(self) -> None:

@@ -129,6 +129,11 @@ def edges_upstream(job_id: JobId, spec: Spec) -> list[Edge]:
     return [Edge(needed.job_id, job_id, needed.when) for needed in each]
 
 
+def life(data: bytes) -> Life:
+    """Where a job is."""
+    return _decode_life(data)
+
+
 def spec(data: bytes) -> Spec:
     """From the spec column."""
     return _decode_spec(data)

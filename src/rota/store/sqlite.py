@@ -7,12 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from rota.core.model import Instant
 from rota.store.artifacts import DiskArtifacts
+from rota.store.cell_name import agreed
+from rota.store.dropping import Dropped
+from rota.store.durability import ONE_DISK, Durability
 from rota.store.limits import LOG_BYTES_PER_EXECUTION
 from rota.store.lock import DirectoryLock
+from rota.store.nodes import MemoryNodes
 from rota.store.protocol import StoreError
+from rota.store.sqlite_access import SqliteAccess
+from rota.store.sqlite_connect import give_back
 from rota.store.sqlite_logs import SqliteLogs
 from rota.store.sqlite_reader import SqliteCatalog
+from rota.store.sqlite_retention import drop_some
 from rota.store.sqlite_writer import SqliteWriter
 
 
@@ -41,7 +49,30 @@ class SqliteStore:
         self._sweeper = ThreadPoolExecutor(1, thread_name_prefix="rota-sweep")
         self.ledger = SqliteWriter(path, self._sweep_soon)
         self.catalog = SqliteCatalog(path, self.ledger)
+        self.access = SqliteAccess(self.ledger)
+        # The directory is this server's alone, so nobody else could read who is there.
+        self.nodes = MemoryNodes()
+        self._dropped_to = ""
         self._sweep_soon()
+
+    async def durability(self) -> Durability:
+        """That of the disk."""
+        return ONE_DISK
+
+    async def name_cell(self, name: str) -> str:
+        """The cell's name; the first one given stays."""
+        return agreed(await self.ledger.name_cell(name), name)
+
+    async def drop_before(self, before: Instant) -> Dropped:
+        """Looks at the next few old jobs, and drops those that ended."""
+        after = self._dropped_to
+        step = await self.ledger.run_durably(lambda c: drop_some(c, before, after))
+        self._dropped_to = step.after
+        if step.leaves_behind:
+            self._sweep_soon()
+        # Not between the pieces: what goes next would only move the pages about.
+        more = bool(step.after) or await self.ledger.run_durably(give_back)
+        return Dropped(step.dropped, more)
 
     async def close(self) -> None:
         """Gives everything back; the directory is free for another server then."""
@@ -59,8 +90,7 @@ class SqliteStore:
     def _sweep(self) -> None:
         """Removes what deleted jobs left behind; what fails is found again by the next sweep."""
         with suppress(StoreError):
-            execution_ids = self.ledger.leftovers().result()
-            if execution_ids:
+            while execution_ids := self.ledger.leftovers().result():
                 self.logs.forget_from_thread(execution_ids)
                 self.artifacts.forget_from_thread(execution_ids)
                 self.ledger.forget_leftovers(execution_ids).result()

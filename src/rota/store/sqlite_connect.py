@@ -12,6 +12,8 @@ from typing import Any
 import apsw
 
 from rota.store.limits import (
+    FREE_PAGES_KEPT,
+    FREE_PAGES_PER_DROP,
     READER_BUSY_MS,
     READER_CACHE_KIB,
     ROWS_PER_STATEMENT,
@@ -37,6 +39,8 @@ def open_writer(path: Path, dialect: str, vfs: str | None = None) -> apsw.Connec
         raise StoreError(f"cannot open {path}: {error}") from error
     try:
         connection.set_busy_timeout(READER_BUSY_MS)
+        # First of all: it is settled with the first page. Lets old work give its room back.
+        connection.pragma("auto_vacuum", "incremental")
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", "full")
         connection.pragma("foreign_keys", "on")
@@ -99,3 +103,16 @@ def run_in_bulk(
         part = pending[start : start + ROWS_PER_STATEMENT]
         values: Sequence[Any] = [value for row in part for value in row]
         connection.execute(f"{head} {', '.join([place] * len(part))} {tail}", values)
+
+
+def give_back(connection: apsw.Connection) -> bool:
+    """Cuts some of the free pages off the file; answers whether there are more.
+
+    Only a file that was made for it can be cut; in others the room is used again.
+    """
+    free = int(connection.pragma("freelist_count"))
+    if free <= FREE_PAGES_KEPT or not connection.pragma("auto_vacuum"):
+        return False
+    pages = min(free - FREE_PAGES_KEPT, FREE_PAGES_PER_DROP)
+    connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+    return free - pages > FREE_PAGES_KEPT

@@ -114,6 +114,12 @@ def _unlink_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> None:
     )
 
 
+def remove_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> bool:
+    """All that jobs have in the tables; answers whether they left logs and files behind."""
+    _unlink_jobs(connection, job_ids)
+    return _drop_jobs(connection, Folded(dropped=dict.fromkeys(job_ids)))
+
+
 def _drop_jobs(connection: apsw.Connection, folded: Folded) -> bool:
     if not folded.dropped:
         return False

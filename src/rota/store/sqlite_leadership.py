@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 import apsw
 
+from rota.core.model import JobId
+from rota.store.inbox import InboxEntry, InboxKind
 from rota.store.journal import decode_record
 from rota.store.protocol import (
     Epoch,
     FencedError,
-    InboxEntry,
-    InboxKind,
     JournalRecord,
     LeaderRow,
     Seq,
@@ -64,10 +64,37 @@ def records_after(connection: apsw.Connection, seq: Seq, limit: int) -> list[Jou
     return [JournalRecord(row[0], row[1], row[2], decode_record(row[3])) for row in found]
 
 
-def put_inbox(connection: apsw.Connection, body: bytes) -> int:
-    """Keeps a submission for the next leader."""
-    connection.execute("INSERT INTO inbox (body) VALUES (?)", (body,))
-    return connection.last_insert_rowid()
+def name_cell(connection: apsw.Connection, name: str) -> str:
+    """Names the cell if it has no name yet; answers the one it has."""
+    if name:
+        connection.execute("UPDATE meta SET cell = ? WHERE cell = ''", (name,))
+    return str(fetch(connection, "SELECT cell FROM meta")[0][0])
+
+
+def put_inbox(
+    connection: apsw.Connection, body: bytes, key: str | None, job_ids: Sequence[JobId]
+) -> InboxEntry:
+    """Keeps a submission for the next leader; the first with a key stays."""
+    found = fetch(connection, "SELECT id, body FROM inbox WHERE key = ?", (key,))
+    if not found:
+        found = fetch(
+            connection,
+            "INSERT INTO inbox (body, key, job_ids) VALUES (?, ?, ?) RETURNING id, body",
+            (body, key, " ".join(job_ids)),
+        )
+    return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1])
+
+
+def inbox_key(connection: apsw.Connection, key: str) -> InboxEntry | None:
+    """The entry that has this key."""
+    found = fetch(connection, "SELECT id, body FROM inbox WHERE key = ?", (key,))
+    return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1]) if found else None
+
+
+def inbox_job(connection: apsw.Connection, job_id: JobId) -> InboxEntry | None:
+    """The entry that a job is in; ids are all of one length, so none is a part of another."""
+    found = fetch(connection, "SELECT id, body FROM inbox WHERE instr(job_ids, ?)", (job_id,))
+    return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1]) if found else None
 
 
 def take_inbox(connection: apsw.Connection, limit: int) -> list[InboxEntry]:

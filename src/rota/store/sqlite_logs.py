@@ -13,7 +13,7 @@ from rota.core.model import ExecutionId
 from rota.store.limits import LOG_PIECE_BYTES, LOG_READERS
 from rota.store.log_pieces import LogSize
 from rota.store.protocol import LogPage, StoreError
-from rota.store.sqlite_connect import fetch, open_writer, told
+from rota.store.sqlite_connect import fetch, give_back, open_writer, told
 from rota.store.sqlite_reader import ReaderPool
 
 
@@ -87,6 +87,7 @@ class SqliteLogs:
             # One log a transaction: a large one must not hold up the others for long.
             for execution_id in execution_ids:
                 self._connection.execute("DELETE FROM logs WHERE execution_id = ?", (execution_id,))
+            give_back(self._connection)
         except apsw.Error as error:
             raise told(error, self._connection) from error
 

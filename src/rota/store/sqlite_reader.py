@@ -12,10 +12,10 @@ from typing import Protocol, TypeVar
 import apsw
 import msgspec
 
-from rota.core.model import Execution, ExecutionId, JobId, JobRecord, KeyRecord
+from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, KeyRecord
 from rota.store import rows
 from rota.store.journal import decode_record
-from rota.store.limits import READERS
+from rota.store.limits import COUNT_ROWS_MAX, READERS
 from rota.store.protocol import (
     Change,
     Direction,
@@ -96,6 +96,15 @@ class SqliteCatalog:
         """A page, newest first."""
         search = search_jobs(query)
         return await self._read(lambda c: [rows.job(row) for row in search.run(c)])
+
+    async def count_jobs(self, tenant: str) -> dict[JobState, int]:
+        """How many of a tenant are in which state."""
+        sql = (
+            "SELECT state, count(*) FROM (SELECT state FROM jobs WHERE tenant = ? LIMIT ?)"
+            " GROUP BY state"
+        )
+        found = await self._read(lambda c: fetch(c, sql, (tenant, COUNT_ROWS_MAX)))
+        return {JobState(state): count for state, count in found}
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
         """Those that exist."""

@@ -12,9 +12,10 @@ from typing import TypeVar
 
 import apsw
 
-from rota.core.model import ExecutionId, Instant
+from rota.core.model import ExecutionId, Instant, JobId
 from rota.core.outcome import AnyWrite
 from rota.store import sqlite_leadership as leadership
+from rota.store.inbox import InboxEntry
 from rota.store.journal import encode_record
 from rota.store.limits import (
     CHECKPOINT_PAGES,
@@ -22,11 +23,11 @@ from rota.store.limits import (
     FOLD_IDLE_S,
     FOLD_RETRY_S,
     FOLD_WINDOW_WRITES,
+    SWEEP_EXECUTIONS,
 )
 from rota.store.protocol import (
     Epoch,
     FencedError,
-    InboxEntry,
     JournalRecord,
     LeaderRow,
     Seq,
@@ -75,35 +76,49 @@ class SqliteWriter:
 
     async def observe(self) -> LeaderRow | None:
         """The row as it is; None if nobody ever claimed."""
-        return await self._run_soon(leadership.observe)
+        return await self.run_durably(leadership.observe)
 
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
         """Opens a new epoch; whoever held an older one can append no more."""
-        return await self._run_soon(lambda c: leadership.claim(c, holder, seen, address))
+        return await self.run_durably(lambda c: leadership.claim(c, holder, seen, address))
 
     async def renew(self, epoch: Epoch) -> bool:
         """Writes, durably, that the holder of `epoch` is alive."""
-        return await self._run_soon(lambda c: leadership.renew(c, epoch))
+        return await self.run_durably(lambda c: leadership.renew(c, epoch))
 
     async def resign(self, epoch: Epoch) -> None:
         """Lets the next one lead at once."""
-        await self._run_soon(lambda c: leadership.resign(c, epoch))
+        await self.run_durably(lambda c: leadership.resign(c, epoch))
 
     async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
         """The next records, for a follower's memory."""
-        return await self._run_soon(lambda c: leadership.records_after(c, seq, limit))
+        return await self.run_durably(lambda c: leadership.records_after(c, seq, limit))
 
-    async def put_inbox(self, body: bytes) -> int:
+    async def put_inbox(
+        self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
+    ) -> InboxEntry:
         """Keeps a submission for the next leader, durably."""
-        return await self._run_soon(lambda c: leadership.put_inbox(c, body))
+        return await self.run_durably(lambda c: leadership.put_inbox(c, body, key, job_ids))
+
+    async def inbox_key(self, key: str) -> InboxEntry | None:
+        """The entry that has this key."""
+        return await self.run_durably(lambda c: leadership.inbox_key(c, key))
+
+    async def inbox_job(self, job_id: JobId) -> InboxEntry | None:
+        """The entry that a job is in."""
+        return await self.run_durably(lambda c: leadership.inbox_job(c, job_id))
 
     async def take_inbox(self, limit: int) -> list[InboxEntry]:
         """The oldest entries; they stay until an append consumes them."""
-        return await self._run_soon(lambda c: leadership.take_inbox(c, limit))
+        return await self.run_durably(lambda c: leadership.take_inbox(c, limit))
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
         """Removes entries that no append will consume."""
-        await self._run_soon(lambda c: leadership.drop_inbox(c, entry_ids))
+        await self.run_durably(lambda c: leadership.drop_inbox(c, entry_ids))
+
+    async def name_cell(self, name: str) -> str:
+        """Names the cell if it has no name yet; answers the one it has."""
+        return await self.run_durably(lambda c: leadership.name_cell(c, name))
 
     async def load(self) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
@@ -158,9 +173,14 @@ class SqliteWriter:
         return done
 
     def leftovers(self) -> Future[list[ExecutionId]]:
-        """Executions of deleted jobs whose logs and files may still be there."""
+        """Some executions of deleted jobs whose logs and files may still be there."""
         return self.submit(
-            lambda: [row[0] for row in self._connection.execute("SELECT * FROM leftovers")]
+            lambda: [
+                row[0]
+                for row in fetch(
+                    self._connection, "SELECT * FROM leftovers LIMIT ?", (SWEEP_EXECUTIONS,)
+                )
+            ]
         )
 
     def forget_leftovers(self, execution_ids: Sequence[ExecutionId]) -> Future[None]:
@@ -196,7 +216,9 @@ class SqliteWriter:
             return 0
         return FOLD_IDLE_S
 
-    async def _run_soon(self, work: Callable[[apsw.Connection], T]) -> T:
+    async def run_durably(self, work: Callable[[apsw.Connection], T]) -> T:
+        """What `work` answers, once what it wrote is on the disk."""
+
         def durably() -> T:
             self._demand_durability()
             return work(self._connection)

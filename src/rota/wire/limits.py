@@ -14,6 +14,8 @@ RESULT_BYTES_MAX = 1024 * 1024
 """What a job may return or say as its error."""
 NAME_CHARS_MAX = 255
 """Names of jobs, queues, tenants, workers, labels."""
+CELL_NAME_CHARS_MAX = 32
+"""The name of a cell: short, as it is told with many answers."""
 KEY_CHARS_MAX = 255
 """Idempotency and concurrency keys."""
 LABELS_MAX = 64

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 
@@ -23,3 +25,24 @@ class Problem(msgspec.Struct, omit_defaults=True):
 
 
 MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:rota:problem:"
+
+TITLES: Mapping[int, str] = {
+    400: "The request cannot be read",
+    401: "Who are you?",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Too slow",
+    409: "Conflict",
+    410: "Gone",
+    413: "Too large",
+    415: "Not JSON",
+    421: "Wrong host",
+    422: "The request makes no sense",
+    429: "Too much at once",
+    431: "Head too large",
+    500: "A fault of ours",
+    503: "Not now",
+    507: "No space left",
+}

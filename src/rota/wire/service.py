@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from rota.wire.jobs import Time
@@ -14,6 +12,10 @@ class Health(msgspec.Struct, omit_defaults=True):
 
     status: str
     detail: str = ""
+    cell: str = ""
+    """The name of the cell that this server is of."""
+    role: str = ""
+    """`leader` decides, `follower` stands by, reads and forwards."""
 
 
 class StatsView(msgspec.Struct):
@@ -29,13 +31,40 @@ class StatsView(msgspec.Struct):
     started_at: Time
 
 
+class LagView(msgspec.Struct):
+    """How far a follower is behind the journal."""
+
+    records: int
+    seconds: float
+
+
+class NodeView(msgspec.Struct):
+    """One server of the cell, as it told of itself."""
+
+    node: str
+    address: str
+    role: str
+    """`leader` or `follower`."""
+    status: str
+    """`up`, or `silent` if it has said nothing for seconds."""
+    version: str
+    lag: LagView
+    last_seen: Time
+    started_at: Time
+
+
 class ClusterView(msgspec.Struct):
-    """Who leads, and how durable an answer is."""
+    """Who leads, who is there, and how durable an answer is."""
 
     leader: str | None
+    """The leader's name; null: nobody leads just now."""
     epoch: int
-    nodes: list[dict[str, Any]]
+    """One more with each change of the leader."""
+    nodes: list[NodeView]
     durability: str
+    """`single`, `async-ha` or `sync-ha`: what an accepted job survives."""
+    warnings: list[str] = []
+    """What should worry an operator."""
 
 
 class ChangeView(msgspec.Struct, omit_defaults=True):

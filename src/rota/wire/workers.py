@@ -20,6 +20,9 @@ from rota.wire.limits import (
 from rota.wire.queues import LimitsView
 from rota.wire.units import ByteSize, Duration, no_bytes
 
+LEADER_HEADER = "Rota-Leader"
+"""In an answer to a worker: the leader's URL, where another server was asked."""
+
 WorkerIdText: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+(?!\n)$")
 ]

@@ -13,6 +13,7 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
+from rota.sdk.servers import Servers
 from rota.wire.tasks import FUNCTION_CAPABILITY
 from rota.wire.units import ByteSize
 from rota.wire.workers import RegisterSpec, ResourcesSpec
@@ -23,7 +24,7 @@ from rota.worker.diary import open_diary
 from rota.worker.guard.client import Guard, GuardError, Isolation
 from rota.worker.link import Link, Uplink
 from rota.worker.machine import Machine, detect, gpu_indices
-from rota.worker.polling import Conversation, FatalError
+from rota.worker.polling import SILENCE_S, Conversation, FatalError
 from rota.worker.runners.folder import Shelf, UnusableError, Workplace, default_work_dir, passed_on
 from rota.worker.runners.http_gate import Gate, Sessions
 from rota.worker.runners.process import Site
@@ -62,6 +63,10 @@ class WorkerConfig:
 
     servers: Sequence[str]
     """Base URLs of one cell; the next is tried when one does not answer."""
+    follow_leader: bool = True
+    """Whether to go to the leader that a server names, though it was not among `servers`."""
+    silence_s: float = SILENCE_S
+    """A server silent for so long past what it may wait is passed over."""
     token: str | None = None
     name: str = field(default_factory=_host_name)
     resources: ResourceOverrides = field(default_factory=ResourceOverrides)
@@ -81,6 +86,8 @@ class WorkerConfig:
     """Names, addresses and networks that `http` tasks may reach though they are private."""
     mask: Sequence[str] = ()
     """Variables whose values no log may show, beside those of jobs whose names look secret."""
+    env: Sequence[str] = ()
+    """Names of the agent's own variables that its jobs get to see, too."""
     isolation: Isolation = "auto"
     """`auto`: each job in a PID namespace where the kernel permits it."""
 
@@ -113,8 +120,11 @@ class Agent:
         self._clock = BootClock()
         self._session = Session(config.concurrency)
         self._workplace = Workplace(config.work_dir or default_work_dir())
-        self._link = Link(config.servers, config.token)
-        self._talk = Conversation(self._session, self._link, self._clock, diary)
+        servers = Servers(config.servers, follow=config.follow_leader)
+        self._link = Link(servers, config.token, self._clock)
+        self._talk = Conversation(
+            self._session, self._link, self._clock, diary, silence_s=config.silence_s
+        )
         self._guard = Guard(config.isolation)
         site = Site(
             workplace=self._workplace.path,
@@ -127,6 +137,7 @@ class Agent:
             devices=Devices(gpu_indices()),
             progressed=self._session.progressed,
             deadline=self._session.deadline,
+            env=passed_on(config.env),
         )
         self._pool = Pool(_nursery(config, site))
         self._sessions = Sessions(Gate(config.http_allow))
@@ -149,6 +160,9 @@ class Agent:
         """Until the end; leaves no process and no folder behind."""
         if os.geteuid() == 0:
             self._diary.warning("runs as root, and so will every job: use a user of its own")
+        for name in self._config.env:
+            if name not in os.environ:
+                self._diary.warning("a variable for jobs is not set", variable=name)
         try:
             # A background task that breaks takes the agent down: without them no lease is watched.
             async with asyncio.TaskGroup() as group:
@@ -224,7 +238,7 @@ class Agent:
 
 def _nursery(config: WorkerConfig, site: Site) -> Nursery:
     """What Python functions find around them: as commands do, and where modules are."""
-    env = {**passed_on(), "ROTA_WORKER": config.name}
+    env = {**site.env, "ROTA_WORKER": config.name}
     if "PYTHONPATH" in os.environ:
         env["PYTHONPATH"] = os.environ["PYTHONPATH"]
     return Nursery(

@@ -1,9 +1,8 @@
-"""HTTP to the server: one of several, the next when one does not answer; decides nothing else."""
+"""HTTP to whichever server of the cell is asked now; which one that is, `sdk.servers` says."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -11,9 +10,12 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
+from rota.sdk.servers import Servers
 from rota.wire.executions import ProgressSpec
 from rota.wire.problems import Problem
 from rota.wire.units import encode
+from rota.wire.workers import LEADER_HEADER
+from rota.worker.clock import Clock
 
 CONNECT_S = 3.0
 """A server that does not even accept within this is away."""
@@ -25,15 +27,20 @@ UPLINKS_MAX = 32
 """Logs, progress and files of many jobs wait for each other rather than flood a server."""
 RETRY_AFTER_MAX_S = 30.0
 """No answer may send a worker to sleep for longer."""
+TOO_MANY = 429
 
 
 class AwayError(Exception):
-    """No server can answer now: ask again."""
+    """No answer, or one that says later: ask again."""
 
-    def __init__(self, detail: str, retry_after_s: float = 0.0) -> None:
+    def __init__(
+        self, detail: str, retry_after_s: float = 0.0, *, status: int | None = None
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.retry_after_s = retry_after_s
+        self.status = status
+        """What the server answered; None: nothing came."""
 
 
 class RefusedError(Exception):
@@ -53,6 +60,9 @@ class Ask(msgspec.Struct, frozen=True):
     body: bytes | IO[bytes] = b""
     timeout_s: float = SHORT_S
     headers: dict[str, str] = {}
+    tells: bool = True
+    """Whether its failure says that another server should be asked. That of an upload does not: it
+    may just be large, and the poll beside it finds out sooner."""
 
 
 JSON_HEADERS = {"Content-Type": "application/json"}
@@ -63,12 +73,17 @@ def post(path: str, record: object, timeout_s: float = SHORT_S) -> Ask:
     return Ask("POST", path, encode(record), timeout_s, JSON_HEADERS)
 
 
+def upload(ask: Ask) -> Ask:
+    """The same for what goes beside the conversation."""
+    return msgspec.structs.replace(ask, tells=False)
+
+
 class Link:
     """Connections to the servers of one cell."""
 
-    def __init__(self, servers: Sequence[str], token: str | None) -> None:
-        self._servers = [server.rstrip("/") for server in servers]
-        self._turn = 0
+    def __init__(self, servers: Servers, token: str | None, clock: Clock) -> None:
+        self._servers = servers
+        self._clock = clock
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._http = aiohttp.ClientSession(
             headers=headers,
@@ -78,30 +93,40 @@ class Link:
     @property
     def server(self) -> str:
         """The one asked next."""
-        return self._servers[self._turn % len(self._servers)]
+        return self._servers.current
 
     @property
     def choices(self) -> int:
         """How many servers there are to ask."""
-        return len(self._servers)
+        return self._servers.choices
 
     async def close(self) -> None:
         """Lets go of all connections."""
         await self._http.close()
 
     async def ask(self, ask: Ask) -> bytes:
-        """The body of a good answer."""
-        turn = self._turn
-        try:
-            return await self._ask(ask)
-        except AwayError:
-            # Calls run side by side; only the first that fails moves on, or two would skip one.
-            if turn == self._turn:
-                self._turn += 1
-            raise
-
-    async def _ask(self, ask: Ask) -> bytes:
+        """The body of a good answer; after an AwayError the next call goes to another server."""
         server = self.server
+        try:
+            response, body = await self._send(server, ask)
+        except AwayError:
+            if ask.tells:
+                self._servers.silent(server, self._clock.now())
+            raise
+        self._servers.heard(server, response.headers.get(LEADER_HEADER), self._clock.now())
+        if response.status < 300:
+            return body
+        problem = _problem(server, response.status, response.headers.get("Retry-After"), body)
+        # Who asks too much of one server would ask too much of the next.
+        if ask.tells and isinstance(problem, AwayError) and problem.status != TOO_MANY:
+            self._servers.passed(server)
+        raise problem
+
+    def pass_over(self) -> None:
+        """What answers there is of no use."""
+        self._servers.passed(self.server)
+
+    async def _send(self, server: str, ask: Ask) -> tuple[aiohttp.ClientResponse, bytes]:
         timeout = aiohttp.ClientTimeout(total=ask.timeout_s, sock_connect=CONNECT_S)
         try:
             async with self._http.request(
@@ -112,14 +137,11 @@ class Link:
                 timeout=timeout,
                 allow_redirects=False,  # the token goes to the server that was named, no further
             ) as response:
-                body = await response.read()
+                return response, await response.read()
         except TimeoutError:
             raise AwayError(f"{server} did not answer within {ask.timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise AwayError(f"{server} cannot be reached: {error}") from None
-        if response.status < 300:
-            return body
-        raise _problem(server, response.status, response.headers.get("Retry-After"), body)
 
 
 def _problem(server: str, status: int, retry_after: str | None, body: bytes) -> Exception:
@@ -127,8 +149,9 @@ def _problem(server: str, status: int, retry_after: str | None, body: bytes) -> 
         detail = msgspec.json.decode(body, type=Problem).detail
     except msgspec.MsgspecError:
         detail = body[:200].decode("utf-8", "replace") or f"answered {status}"
-    if status == 429 or status >= 500:
-        return AwayError(f"{server}: {detail} (HTTP {status})", _seconds(retry_after))
+    if status == TOO_MANY or status >= 500:
+        said = f"{server}: {detail} (HTTP {status})"
+        return AwayError(said, _seconds(retry_after), status=status)
     return RefusedError(status, detail)
 
 
@@ -147,12 +170,13 @@ class Uplink:
         """A piece of output, at its place."""
         path = f"/executions/{execution_id}/logs?offset={offset}&fence={fence}"
         async with self._lanes:
-            await self._link.ask(Ask("POST", path, chunk, headers={"Content-Type": "text/plain"}))
+            headers = {"Content-Type": "text/plain"}
+            await self._link.ask(upload(Ask("POST", path, chunk, headers=headers)))
 
     async def send_progress(self, execution_id: str, record: ProgressSpec) -> None:
         """How far it is."""
         async with self._lanes:
-            await self._link.ask(post(f"/executions/{execution_id}/progress", record))
+            await self._link.ask(upload(post(f"/executions/{execution_id}/progress", record)))
 
     async def send_artifact(self, execution_id: str, file: Path) -> None:
         """An output file, read from disk as it goes."""
@@ -162,6 +186,6 @@ class Uplink:
         stream = await asyncio.to_thread(file.open, "rb")
         try:
             async with self._lanes:
-                await self._link.ask(Ask("PUT", path, stream, UPLOAD_S, headers))
+                await self._link.ask(upload(Ask("PUT", path, stream, UPLOAD_S, headers)))
         finally:
             await asyncio.to_thread(stream.close)

@@ -15,12 +15,21 @@ from rota.worker.backoff import delay_s
 from rota.worker.clock import Clock
 from rota.worker.crew import Crew
 from rota.worker.instructions import Call
-from rota.worker.link import JSON_HEADERS, Ask, AwayError, Link, RefusedError, post
+from rota.worker.link import JSON_HEADERS, TOO_MANY, Ask, AwayError, Link, RefusedError, post
 from rota.worker.session import Session
 from rota.worker.usage import Usage
 
+GOODBYE_S = 2.0
+"""For a word that nothing depends on."""
 RETRY_CAP_S = 5.0
 """Between two tries, whatever the absence: the worker is back soon after the server is."""
+SILENCE_S = 3.0
+"""A server that has said nothing for so long past what it may wait is passed over for another. With
+a lease of 15 s, two in a row may be silent and a third still renews it."""
+SILENCE_S_MIN = 1.0
+"""The same under leases that are shorter still: a busy machine needs this much."""
+NOT_NOW_S = 0.2
+"""Before another server is asked because one said that nobody leads: the election takes a while."""
 EARLY_S = 0.05
 """An empty answer quicker than this was not waited for."""
 EARLY_PAUSE_S = 0.2
@@ -39,12 +48,19 @@ class Conversation:
     """One worker's talk with the servers."""
 
     def __init__(
-        self, session: Session, link: Link, clock: Clock, diary: FilteringBoundLogger
+        self,
+        session: Session,
+        link: Link,
+        clock: Clock,
+        diary: FilteringBoundLogger,
+        silence_s: float = SILENCE_S,
     ) -> None:
         self._session = session
         self._link = link
         self._clock = clock
         self._diary = diary
+        self._silence_limit_s = silence_s
+        self._talks_to = ""
         self._stir = asyncio.Event()
         self._known = asyncio.Event()
         self._open: dict[asyncio.Task[LeaseAnswer], Call] = {}
@@ -83,8 +99,9 @@ class Conversation:
                 self._session.registered(answer)
                 self._beat_s = answer.heartbeat_interval
                 self._known.set()
-                self._well()
                 self._diary.info("registered", worker_id=answer.worker_id, server=self._link.server)
+                self._talks_to = self._link.server
+                self._well()
                 return True
         return False
 
@@ -112,23 +129,45 @@ class Conversation:
             await asyncio.sleep(self._beat_s)
             if self._clock.now() - self._last_sent < self._beat_s or not self._session.held:
                 continue
+            await self._beat_once(crew)
+
+    async def _beat_once(self, crew: Crew) -> None:
+        """To one server after the other, until one hears it."""
+        for _ in range(self._link.choices):
             beat = self._session.beat(self._clock.now())
-            # Whatever is wrong, the poll will hear of it, too.
-            with contextlib.suppress(AwayError, RefusedError, msgspec.MsgspecError):
-                body = await self._link.ask(post(self._path("heartbeat"), beat.spec))
-                crew.obey(self._session.beaten(beat, _beat_answer.decode(body)))
-                crew.renew(self._clock.now())
+            ask = post(self._path("heartbeat"), beat.spec, self._silence_s())
+            try:
+                answer = _beat_answer.decode(await self._link.ask(ask))
+            except AwayError:
+                continue
+            except (RefusedError, msgspec.MsgspecError):
+                return  # the poll will hear of it, too
+            crew.obey(self._session.beaten(beat, answer))
+            crew.renew(self._clock.now())
+            return
 
     async def drain(self) -> None:
         """Tells the server, as a courtesy to those who look: no call asks for work any more."""
         if self.worker_id:
-            with contextlib.suppress(AwayError, RefusedError):
-                await self._link.ask(Ask("POST", self._path("drain"), timeout_s=2.0))
+            await self._tell(Ask("POST", self._path("drain"), timeout_s=GOODBYE_S))
 
     async def leave(self) -> None:
         """Says goodbye; a server that does not hear it will notice the silence."""
-        with contextlib.suppress(AwayError, RefusedError):
-            await self._link.ask(Ask("DELETE", f"/workers/{self.worker_id}", timeout_s=2.0))
+        await self._tell(Ask("DELETE", f"/workers/{self.worker_id}", timeout_s=GOODBYE_S))
+
+    async def _tell(self, ask: Ask) -> None:
+        """Each server is asked once at most: nothing depends on it."""
+        for _ in range(self._link.choices):
+            try:
+                await self._link.ask(ask)
+            except AwayError:
+                continue
+            except RefusedError:
+                return
+            return
+
+    def _silence_s(self) -> float:
+        return min(self._silence_limit_s, max(SILENCE_S_MIN, self._session.lease_ttl / 5))
 
     def _path(self, verb: str) -> str:
         return f"/workers/{self.worker_id}/{verb}"
@@ -144,8 +183,7 @@ class Conversation:
         self._open[task] = call
 
     async def _ask(self, call: Call) -> LeaseAnswer:
-        slack_s = max(1.0, min(10.0, self._session.lease_ttl / 5))
-        timeout_s = call.spec.wait.seconds + slack_s
+        timeout_s = call.spec.wait.seconds + self._silence_s()
         return _lease_answer.decode(
             await self._link.ask(post(self._path("lease"), call.spec, timeout_s))
         )
@@ -176,6 +214,7 @@ class Conversation:
         except msgspec.MsgspecError as error:
             self._session.failed(call)
             self._troubled(AwayError(f"{self._link.server} gave an answer without sense: {error}"))
+            self._link.pass_over()
         except RefusedError as refusal:
             return self._refused(call, refusal)
         else:
@@ -216,25 +255,32 @@ class Conversation:
         return FatalError(f"{self._link.server} refused this worker: {refusal}")
 
     def _well(self) -> None:
-        if self._troubles > self._link.choices:
+        if self._troubles >= self._link.choices:
             self._diary.info("the server is back", server=self._link.server)
+        elif self._link.server != self._talks_to:
+            self._diary.info("talks to another server now", server=self._link.server)
+        self._talks_to = self._link.server
         self._troubles = 0
         self._alone_since = None
 
     def _troubled(self, away: AwayError) -> None:
-        """Waits longer each time; another server is tried at once, before any wait."""
+        """One that is silent is passed over at once; after a round of all, longer each time."""
         now = self._clock.now()
         rounds, within = divmod(self._troubles, self._link.choices)
         self._troubles += 1
         if self._alone_since is None:
             self._alone_since = now
-        if within < self._link.choices - 1:
-            self._not_before = now
+        if within < self._link.choices - 1 and away.status != TOO_MANY:
+            spread = f"{self._seed}:{self._troubles}"
+            pause_s = 0.0 if away.status is None else delay_s(spread, 1, NOT_NOW_S)
+            self._not_before = now + pause_s
             return
         if rounds == 0:
             self._diary.warning("the server is away; goes on trying", why=away.detail)
         cap_s = max(0.2, min(RETRY_CAP_S, self._session.lease_ttl / 5))
-        self._not_before = now + max(away.retry_after_s, delay_s(self._seed, rounds, cap_s))
+        # What it holds must not be lost because a server asks for more time than a lease has.
+        asked_s = min(away.retry_after_s, cap_s) if self._session.held else away.retry_after_s
+        self._not_before = now + max(asked_s, delay_s(self._seed, rounds, cap_s))
 
     def _gave_up(self) -> bool:
         """A worker that only has reports left to give does not wait for ever for someone to hear.

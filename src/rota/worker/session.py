@@ -80,6 +80,8 @@ class Session:
         self._open: dict[int, Call] = {}
         self._calls = 0
         self._full_at = float("-inf")
+        self._unheard = False
+        """The newest call that is over failed: it is not known whether any server hears."""
         self._reports_max = LEASE_REPORTS_MAX
         self._draining = False
         self._hurried = False
@@ -166,7 +168,13 @@ class Session:
         return max(0, self._limit - len(self._held) - (len(self._owed) - len(self._flying)))
 
     def _wait_s(self, now: float) -> float:
-        """Short while something is held: a frozen server must be noticed well within a lease."""
+        """Short while something is held: a frozen server must be noticed well within a lease.
+
+        After a failure none at all: the next server's answer comes at once and renews what is held,
+        and if none comes there is time to ask another.
+        """
+        if self._held and self._unheard:
+            return 0.0
         if not self._held:
             wait = 0.0 if self._draining else self._wait_max
         else:
@@ -209,6 +217,7 @@ class Session:
         """The server has heard a call; orders may come with the answer."""
         if self._open.pop(call.number, None) is None:
             return []
+        self._unheard = False
         self._reports_max = LEASE_REPORTS_MAX
         for key in call.carried:
             self._forget_report(key)
@@ -226,6 +235,7 @@ class Session:
     def failed(self, call: Call) -> None:
         """No answer came; whether the server heard it is unknown, so the reports are owed still."""
         if self._open.pop(call.number, None) is not None:
+            self._unheard = True
             for key in call.carried:
                 self._flying.pop(key, None)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from rota.api.operations.access import ACCESS
 from rota.api.operations.jobs import JOBS
 from rota.api.operations.service import QUEUES, SERVICE
 from rota.api.operations.workers import EXECUTIONS, WORKERS
 
-OPERATIONS = (*JOBS, *WORKERS, *EXECUTIONS, *QUEUES, *SERVICE)
+OPERATIONS = (*JOBS, *WORKERS, *EXECUTIONS, *QUEUES, *SERVICE, *ACCESS)
 
 __all__ = ["OPERATIONS"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.api import changes, examples, queues, service
+from rota.api import changes, cluster, examples, queues, service
 from rota.api.metrics import CONTENT_TYPE
 from rota.api.paging import PageQuery
+from rota.api.roles import Rule
 from rota.api.routes import Operation
 from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
 from rota.wire.service import ClusterView, Health, StatsView
@@ -18,6 +19,7 @@ QUEUES: Sequence[Operation] = (
         summary="List queues, by name",
         handle=queues.list_queues,
         tag="Queues",
+        rule=Rule.READ,
         query=PageQuery,
         answer=QueuePage,
         examples={"answer": examples.QUEUES},
@@ -28,6 +30,7 @@ QUEUES: Sequence[Operation] = (
         summary="Show a queue",
         handle=queues.show_queue,
         tag="Queues",
+        rule=Rule.READ,
         answer=QueueView,
         errors=(404,),
         examples={"answer": examples.QUEUE},
@@ -38,6 +41,7 @@ QUEUES: Sequence[Operation] = (
         summary="Set a queue's limits",
         handle=queues.put_queue,
         tag="Queues",
+        rule=Rule.OPERATE,
         body=QueueSpec,
         answer=QueueView,
         description="Makes the queue if there is none. What is left out goes to its default.",
@@ -49,6 +53,7 @@ QUEUES: Sequence[Operation] = (
         summary="Change a queue's limits",
         handle=queues.patch_queue,
         tag="Queues",
+        rule=Rule.OPERATE,
         body=QueueSpec,
         answer=QueueView,
         errors=(404,),
@@ -61,6 +66,7 @@ QUEUES: Sequence[Operation] = (
         summary="Start nothing more of a queue",
         handle=queues.pause_queue,
         tag="Queues",
+        rule=Rule.OPERATE,
         answer=QueueView,
         errors=(404,),
         examples={"answer": {**examples.QUEUE, "paused": True}},
@@ -71,6 +77,7 @@ QUEUES: Sequence[Operation] = (
         summary="Let a queue go on",
         handle=queues.resume_queue,
         tag="Queues",
+        rule=Rule.OPERATE,
         answer=QueueView,
         errors=(404,),
         examples={"answer": examples.QUEUE},
@@ -81,6 +88,7 @@ QUEUES: Sequence[Operation] = (
         summary="Cancel all that waits in a queue",
         handle=queues.purge_queue,
         tag="Queues",
+        rule=Rule.OPERATE,
         answer=CountAnswer,
         errors=(404,),
         examples={"answer": {"count": 14}},
@@ -94,19 +102,23 @@ SERVICE: Sequence[Operation] = (
         summary="Is the server alive?",
         handle=service.show_alive,
         tag="Service",
+        rule=Rule.OPEN,
+        anywhere=True,
         answer=Health,
-        open=True,
         examples={"answer": {"status": "ok"}},
     ),
     Operation(
         method="GET",
         path="/readyz",
-        summary="Can it accept and schedule?",
-        handle=service.show_ready,
+        summary="Can it accept and schedule, or forward?",
+        handle=cluster.show_ready,
         tag="Service",
+        rule=Rule.OPEN,
+        anywhere=True,
         answer=Health,
-        open=True,
-        examples={"answer": {"status": "ok"}},
+        description="`role` says whether it leads. A follower is ready when it knows the leader "
+        "and could take over.",
+        examples={"answer": {"status": "ok", "role": "leader"}},
     ),
     Operation(
         method="GET",
@@ -114,15 +126,18 @@ SERVICE: Sequence[Operation] = (
         summary="The figures of an overview",
         handle=service.show_stats,
         tag="Service",
+        rule=Rule.READ,
         answer=StatsView,
         examples={"answer": examples.STATS},
     ),
     Operation(
         method="GET",
         path="/cluster",
-        summary="Who leads, and how durable an answer is",
-        handle=service.show_cluster,
+        summary="Who leads, who is there, and how durable an answer is",
+        handle=cluster.show_cluster,
         tag="Service",
+        rule=Rule.KNOWN,
+        anywhere=True,
         answer=ClusterView,
         examples={"answer": examples.CLUSTER},
     ),
@@ -132,6 +147,8 @@ SERVICE: Sequence[Operation] = (
         summary="Figures for Prometheus",
         handle=service.show_metrics,
         tag="Service",
+        rule=Rule.READ_ALL,
+        anywhere=True,
         gives=CONTENT_TYPE,
         examples={"answer": "rota_jobs_submitted_total 1223.0\n"},
     ),
@@ -141,14 +158,17 @@ SERVICE: Sequence[Operation] = (
         summary="Every state change, as server-sent events",
         handle=changes.stream_changes,
         tag="Service",
+        rule=Rule.READ,
+        anywhere=True,
         gives=changes.EVENTS,
         endless=True,
         headers={"Last-Event-ID": examples.EVENT_ID},
         description="Each event's data is one change (kind, id, status, at, …) and its id a place "
         "in the journal. Send the last id as `Last-Event-ID` to go on from there; without it the "
-        "stream starts now. If what was missed is no longer kept, the first event is `reset`: "
-        "read the lists again, then go on. A comment comes every 15 s when nothing happens; a "
-        "reader that takes nothing for 30 s is dropped; at most 256 streams are open (else 429).",
+        "stream starts now, and says at once where that is. If what was missed is no longer kept, "
+        "the first event is `reset`: read the lists again, then go on. A comment comes every 15 s "
+        "when nothing happens; a reader that takes nothing for 30 s is dropped; at most 256 "
+        "streams are open (else 429).",
         examples={"answer": examples.EVENTS},
     ),
     Operation(
@@ -157,6 +177,8 @@ SERVICE: Sequence[Operation] = (
         summary="Sign a browser in with a token",
         handle=service.sign_in,
         tag="Service",
+        rule=Rule.KNOWN,
+        anywhere=True,
         status=204,
         description="Sets an HttpOnly cookie that stands for the token sent.",
     ),
@@ -166,7 +188,8 @@ SERVICE: Sequence[Operation] = (
         summary="Sign this browser out",
         handle=service.sign_out,
         tag="Service",
+        rule=Rule.OPEN,
+        anywhere=True,
         status=204,
-        open=True,
     ),
 )

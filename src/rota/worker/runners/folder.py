@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -211,12 +211,12 @@ def _unlock_and_retry(function: object, path: str, _: object) -> None:
             os.unlink(path)
 
 
-def passed_on() -> dict[str, str]:
-    """Those few of the agent's variables that everything it starts may see."""
+def passed_on(named: Sequence[str] = ()) -> dict[str, str]:
+    """Those few of the agent's variables that everything it starts may see, and those named."""
     env = {
         name: value
         for name, value in os.environ.items()
-        if name in PASSED_ON or name.startswith("LC_")
+        if name in PASSED_ON or name.startswith("LC_") or name in named
     }
     env.setdefault("PATH", os.defpath)
     return env

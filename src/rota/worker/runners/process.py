@@ -76,7 +76,7 @@ class ProcessRun:
         self._ward: Ward | None = None
         self._told: StopReason | None = None
         self._at_once = asyncio.Event()
-        self._secrets = secrets_of(command.env, site.mask, os.environ)
+        self._secrets = secrets_of({**site.env, **command.env}, site.mask, os.environ)
         self._log = LogPump(
             order.execution_id,
             order.fence,

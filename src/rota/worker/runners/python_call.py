@@ -55,7 +55,7 @@ class PythonRun:
         """What happens first: its end, the end of its process, or ours."""
         self._end: asyncio.Future[Done | Ended] = _future()
         self._at_once = asyncio.Event()
-        self._secrets = secrets_of({}, site.mask, os.environ)
+        self._secrets = secrets_of(site.env, site.mask, os.environ)
         self._child: WarmChild | None = None
         self._log: LogPump | None = None
         self._pump: asyncio.Task[None] | None = None

@@ -1,0 +1,35 @@
+"""A PostgreSQL for one measurement, as durable as it is installed, on the disk that is measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.postgres.server import PostgresServer
+
+SETTINGS = {"shared_buffers": "256MB", "max_connections": "100"}
+
+
+class Backing:
+    """One server with one database, gone when it is removed."""
+
+    def __init__(self, place: Path) -> None:
+        # It runs as another user, who must be able to reach its folder.
+        place.chmod(0o755)
+        self._server = PostgresServer(SETTINGS, quick=False, within=place)
+        self.dsn = self._server.dsn(self._server.new_database())
+
+    def new_token(self) -> str:
+        """One that its servers honour."""
+        made = subprocess.run(
+            [sys.executable, "-m", "rota", "tokens", "create", "--store", self.dsn,
+             "--role", "admin", "--json"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return str(json.loads(made.stdout)["token"])
+
+    def remove(self) -> None:
+        """Ends it."""
+        self._server.remove()

@@ -1,0 +1,307 @@
+"""Passes calls that only the leader can answer on to it, and its answers back as they come.
+
+Nothing is passed on twice: who gets a forwarded call and does not lead says so. When the leader
+goes away before it has answered, calls that may be repeated wait for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from typing import Protocol
+
+import aiohttp
+import structlog
+from starlette.types import Receive, Scope, Send
+from yarl import URL
+
+from rota.api.auth import SECURITY_HEADERS, remote_of
+from rota.api.bodies import header
+from rota.api.forwarded import FORWARDED, LEADER, REFUSED, is_forwarded, sign
+from rota.api.limits import (
+    FORWARD_CONNECT_S,
+    FORWARD_IDLE_S,
+    FORWARD_LAST_S,
+    FORWARD_LOOK_S,
+    FORWARD_PATIENCE_MS,
+    STREAM_SEND_S,
+)
+from rota.api.parcels import Parcel, pack
+from rota.api.problems import GoneAwayError, ProblemError
+from rota.api.roster import Roster
+from rota.api.sessions import cookie_in, cookie_name
+from rota.api.waiting import first_of
+from rota.engine.ports import Brain, UnavailableError
+
+log = structlog.get_logger(__name__)
+
+_HOP_BY_HOP = (
+    b"connection",
+    b"keep-alive",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+)
+_NOT_PASSED_IN = (
+    *_HOP_BY_HOP,
+    b"host",
+    b"expect",
+    b"origin",
+    b"cookie",
+    b"x-forwarded-for",
+    b"x-forwarded-proto",
+    FORWARDED,
+)
+"""What is said between two neighbours, and what was checked here: the leader has other names."""
+_NOT_PASSED_OUT = (
+    *_HOP_BY_HOP,
+    b"date",
+    b"server",
+    LEADER,
+    *(name for name, _ in SECURITY_HEADERS),
+)
+"""What this server says itself."""
+_UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+_TROUBLE = (aiohttp.ClientError, OSError, TimeoutError)
+
+
+class Manners(Protocol):
+    """What must be known of a call to pass it on."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change something."""
+        ...
+
+    @property
+    def streams_in(self) -> bool:
+        """Whether its body flows."""
+        ...
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may be sent again though it writes."""
+        ...
+
+    @property
+    def without_leader(self) -> bool:
+        """Whether any server can answer it while nobody leads."""
+        ...
+
+
+class _UnsentError(Exception):
+    """The leader has heard nothing of it."""
+
+
+class _UnansweredError(Exception):
+    """The leader may have heard of it."""
+
+
+class Forwarder:
+    """The way to whoever leads."""
+
+    def __init__(
+        self,
+        brain: Brain,
+        roster: Roster,
+        node: str,
+        closing: asyncio.Event,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._brain = brain
+        self._roster = roster
+        self._node = node
+        self._closing = closing
+        self._http = aiohttp.ClientSession(
+            # Every held poll is a connection of its own, so their number is the callers' affair.
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=FORWARD_IDLE_S, ssl=tls or True
+            ),
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=FORWARD_CONNECT_S),
+        )
+        self._changed = asyncio.Event()
+        self._watching = asyncio.create_task(self._watch(), name="rota-forward")
+
+    async def stop(self) -> None:
+        """Lets go of the connections."""
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)
+        await self._http.close()
+
+    async def carry(
+        self, manners: Manners, scope: Scope, receive: Receive, send: Send
+    ) -> Receive | None:
+        """None: the leader has answered. Else it is to be answered here, read from what comes."""
+        if self._brain.ready:
+            return receive
+        if is_forwarded(scope):
+            raise self._not_leading()
+        parcel = await pack(scope, receive, streams_in=manners.streams_in)
+        patient = (
+            not manners.writes
+            or manners.repeatable
+            or header(scope, b"idempotency-key") is not None
+        )
+        until = self._brain.clock.steady() + FORWARD_PATIENCE_MS
+        while not self._brain.ready:
+            changed = self._changed
+            try:
+                await self._pass_on(scope, parcel, send)
+                return None
+            except _UnsentError as error:
+                failure = _no_leader(str(error))
+                if manners.without_leader:
+                    break
+            except _UnansweredError as error:
+                failure = _no_answer(str(error))
+            if not patient or parcel.opened or self._brain.clock.steady() >= until:
+                raise failure
+            await self._pause(changed, parcel)
+        return parcel.receive
+
+    async def _pass_on(self, scope: Scope, parcel: Parcel, send: Send) -> None:
+        address = self._brain.standing().address
+        if not address:
+            raise _UnsentError("no server leads just now")
+        response = await self._ask(scope, parcel, address)
+        async with response:
+            if response.status == 503 and response.headers.get(FORWARDED.decode()) == REFUSED:
+                raise _UnsentError("the leader has just changed")
+            await first_of(self._give_back(response, address, send), parcel.sender_left())
+
+    async def _ask(self, scope: Scope, parcel: Parcel, address: str) -> aiohttp.ClientResponse:
+        """The answer's head; given up when the leader changes, or nobody waits for it any more."""
+        asking = asyncio.ensure_future(self._request(scope, parcel, address))
+        left = asyncio.ensure_future(parcel.sender_left())
+        changed = asyncio.ensure_future(self._changed.wait())
+        stopping = asyncio.ensure_future(self._stopping())
+        every = (asking, left, changed, stopping)
+        try:
+            await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return asking.result()
+            if left.done():
+                raise GoneAwayError
+            if stopping.done():
+                raise UnavailableError("the server is stopping")
+            raise _UnansweredError("another server leads now")
+        finally:
+            for task in every:
+                task.cancel()
+            await asyncio.gather(*every, return_exceptions=True)
+
+    async def _request(self, scope: Scope, parcel: Parcel, address: str) -> aiohttp.ClientResponse:
+        url = URL(address)
+        query = scope["query_string"].decode("latin-1")
+        target = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
+        try:
+            return await self._http.request(
+                scope["method"],
+                URL(f"{str(url).rstrip('/')}{target}{'?' if query else ''}{query}", encoded=True),
+                data=parcel.content(),
+                headers=self._headers(scope, url),
+                allow_redirects=False,
+            )
+        except _UNSENT as error:
+            raise _UnsentError(f"the leader at {address} cannot be reached: {error}") from error
+        except _TROUBLE as error:
+            if parcel.trouble is not None:
+                raise parcel.trouble from error
+            raise _UnansweredError(f"the leader at {address} went away: {error!r}") from error
+
+    def _headers(self, scope: Scope, leader: URL) -> list[tuple[str, str]]:
+        kept = [
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in scope["headers"]
+            if name not in _NOT_PASSED_IN and not name.startswith(b"sec-")
+        ]
+        session = cookie_in(_text(scope, b"cookie"), _text(scope, b"host"))
+        if session is not None:
+            # A session is good on every server, but its cookie is named after the server's port.
+            host = leader.host or ""
+            name = cookie_name(host if leader.is_default_port() else f"{host}:{leader.port}")
+            kept.append(("Cookie", f"{name}={session}"))
+        kept.append((FORWARDED.decode(), sign(self._roster.secret, self._node, remote_of(scope))))
+        return kept
+
+    async def _give_back(self, response: aiohttp.ClientResponse, address: str, send: Send) -> None:
+        headers = [*_passed_out(response.raw_headers), (LEADER, address.encode("latin-1"))]
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        try:
+            async for piece in response.content.iter_any():
+                async with asyncio.timeout(STREAM_SEND_S):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except _TROUBLE as error:
+            # Left without an end, so that the reader knows it was cut off and asks again.
+            log.warning("forwarded answer cut off", leader=address, cause=repr(error))
+            return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _not_leading(self) -> ProblemError:
+        standing = self._brain.standing()
+        headers = {"Retry-After": "1", FORWARDED.decode(): REFUSED}
+        if standing.address:
+            headers[LEADER.decode()] = standing.address
+        detail = f"{self._node} does not lead: {self._brain.trouble or 'it has just lost the seat'}"
+        return ProblemError(503, "not_leader", detail, headers=headers)
+
+    # Who leads
+
+    async def _watch(self) -> None:
+        """One look for all who wait, however many."""
+        seen = self._brain.standing()
+        while True:
+            await asyncio.sleep(FORWARD_LOOK_S)
+            now = self._brain.standing()
+            if (now.leads, now.address, now.epoch) != (seen.leads, seen.address, seen.epoch):
+                seen = now
+                self._changed.set()
+                self._changed = asyncio.Event()
+
+    async def _pause(self, changed: asyncio.Event, parcel: Parcel) -> None:
+        """Until somebody else leads, or a moment has passed: the same one may be back."""
+        pausing = asyncio.ensure_future(changed.wait())
+        left = asyncio.ensure_future(parcel.sender_left())
+        try:
+            await asyncio.wait(
+                (pausing, left), timeout=FORWARD_LOOK_S * 2, return_when=asyncio.FIRST_COMPLETED
+            )
+            if left.done():
+                raise GoneAwayError
+        finally:
+            pausing.cancel()
+            left.cancel()
+            await asyncio.gather(pausing, left, return_exceptions=True)
+
+    async def _stopping(self) -> None:
+        """Returns a moment after the server began to stop: most answers are there by then."""
+        await self._closing.wait()
+        await asyncio.sleep(FORWARD_LAST_S)
+
+
+def _passed_out(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower(), value) for name, value in headers if name.lower() not in _NOT_PASSED_OUT]
+
+
+def _text(scope: Scope, name: bytes) -> str:
+    return (header(scope, name) or b"").decode("latin-1")
+
+
+def _no_leader(why: str) -> ProblemError:
+    detail = f"only the leader can answer this, and {why}: ask again"
+    return ProblemError(503, "no_leader", detail, headers={"Retry-After": "1"})
+
+
+def _no_answer(why: str) -> ProblemError:
+    detail = (
+        f"{why}. What was asked may or may not have happened: ask again, with the same"
+        " Idempotency-Key if there was one"
+    )
+    return ProblemError(503, "no_leader", detail, headers={"Retry-After": "1"})

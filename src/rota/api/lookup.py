@@ -1,0 +1,155 @@
+"""Finds jobs and executions for a caller: what is another tenant's is not there for it.
+
+A caller without a tenant sees all, and costs no more than before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rota.api.limits import EXECUTIONS_SCANNED_MAX, READ_AT_ONCE
+from rota.api.paging import cut
+from rota.api.parts import Parts
+from rota.api.problems import ProblemError, not_found
+from rota.api.routes import Call
+from rota.core.errors import UnknownDependency
+from rota.core.model import Execution, ExecutionId, JobId, JobRecord
+from rota.engine.ports import UnavailableError
+from rota.store.protocol import Catalog, ExecutionQuery
+from rota.wire.cursors import make_cursor
+from rota.wire.jobs import JobSpec
+
+
+class _Named(msgspec.Struct):
+    """Whether a submission names a tenant: the parsed job has a default in its place."""
+
+    tenant: str | None = None
+
+
+class _NamedBatch(msgspec.Struct):
+    jobs: list[_Named] | None = None
+    tenant: str | None = None
+
+
+def is_own(call: Call[Any, Any], job: JobRecord) -> bool:
+    """Whether the caller may know of a job."""
+    return call.caller.tenant in (None, job.spec.terms.tenant)
+
+
+async def find_job(call: Call[Any, Any], job_id: JobId) -> JobRecord:
+    """The job, in whatever state."""
+    found = await call.parts.catalog.jobs([job_id])
+    job = found[0] if found else await _not_taken_yet(call.parts, job_id)
+    if job is None or not is_own(call, job):
+        raise not_found("job", job_id)
+    return job
+
+
+async def refuse_while_not_taken(call: Call[Any, Any], job_id: JobId) -> None:
+    """Nothing can be done yet to a job that was accepted while nobody led: it is not unknown."""
+    if call.parts.mailbox is not None and await call.parts.mailbox.find(job_id) is not None:
+        raise UnavailableError(f"the job {job_id} was accepted and waits for the leader to take it")
+
+
+async def _not_taken_yet(parts: Parts, job_id: JobId) -> JobRecord | None:
+    """A job that was accepted while nobody led, or by an application's own transaction."""
+    if parts.mailbox is None:
+        return None
+    waiting = await parts.mailbox.find(job_id)
+    if waiting is not None:
+        return waiting
+    # A leader may have taken it between the two looks.
+    found = await parts.catalog.jobs([job_id])
+    return found[0] if found else None
+
+
+async def check_own(call: Call[Any, Any], job_id: JobId) -> None:
+    """Refuses a tenant's caller the jobs of others, in the words for one that is not there."""
+    if call.caller.tenant is not None:
+        await find_job(call, job_id)
+
+
+async def find_execution(call: Call[Any, Any], execution_id: ExecutionId) -> Execution:
+    """The execution, in whatever state."""
+    found = await call.parts.catalog.executions([execution_id])
+    if not found or not await own_executions(call, found):
+        raise not_found("execution", execution_id)
+    return found[0]
+
+
+async def own_executions(call: Call[Any, Any], found: Sequence[Execution]) -> Sequence[Execution]:
+    """Those of them whose jobs the caller may know of."""
+    own = call.caller.tenant
+    if own is None:
+        return found
+    tenants = await tenants_of(call.parts.catalog, {one.job_id: None for one in found})
+    return [one for one in found if tenants.get(one.job_id) == own]
+
+
+async def tenants_of(catalog: Catalog, job_ids: Iterable[JobId]) -> dict[JobId, str]:
+    """Whose these jobs are; a bounded number is read at a time."""
+    wanted, tenants = list(job_ids), {}
+    for start in range(0, len(wanted), READ_AT_ONCE):
+        for job in await catalog.jobs(wanted[start : start + READ_AT_ONCE]):
+            tenants[job.id] = job.spec.terms.tenant
+    return tenants
+
+
+async def find_executions(
+    call: Call[Any, Any], query: ExecutionQuery
+) -> tuple[Sequence[Execution], str | None]:
+    """A page; the query asks for one more than is shown. A tenant's page may end early."""
+    catalog, limit = call.parts.catalog, query.limit - 1
+    if call.caller.tenant is None:
+        return cut(await catalog.find_executions(query), limit, _id)
+    own: list[Execution] = []
+    for _ in range(0, EXECUTIONS_SCANNED_MAX, READ_AT_ONCE):
+        part = await catalog.find_executions(msgspec.structs.replace(query, limit=READ_AT_ONCE))
+        own += await own_executions(call, part)
+        if len(own) > limit or len(part) < READ_AT_ONCE:
+            return cut(own, limit, _id)
+        query = msgspec.structs.replace(query, before=part[-1].id)
+    return own, make_cursor(query.before or "")
+
+
+def _id(execution: Execution) -> str:
+    return execution.id
+
+
+def adopt(call: Call[Any, Any], specs: Sequence[JobSpec]) -> None:
+    """What a tenant's token submits is that tenant's; naming another one is refused."""
+    own = call.caller.tenant
+    if own is None:
+        return
+    named = msgspec.json.decode(call.raw, type=_NamedBatch)
+    for one in named.jobs if named.jobs is not None else [named]:
+        check_tenant(call, one.tenant)
+    for spec in specs:
+        spec.tenant = own
+
+
+def check_tenant(call: Call[Any, Any], named: str | None) -> None:
+    """Refuses a tenant's caller that names another."""
+    own = call.caller.tenant
+    if own is not None and named not in (None, own):
+        detail = (
+            f"the token {call.caller.name!r} is for the tenant {own!r}: leave `tenant` out, or use"
+            " a token without a tenant"
+        )
+        raise ProblemError(403, "other_tenant", detail)
+
+
+async def check_upstream(call: Call[Any, Any], outside: Mapping[JobId, str]) -> None:
+    """Refuses a tenant's caller to depend on what it does not see."""
+    own = call.caller.tenant
+    if own is None:
+        return
+    tenants = await tenants_of(call.parts.catalog, outside)
+    for job_id, field in outside.items():
+        if job_id not in tenants and (job := await _not_taken_yet(call.parts, job_id)) is not None:
+            tenants[job_id] = job.spec.terms.tenant
+        if tenants.get(job_id) != own:
+            raise UnknownDependency(f"there is no job {job_id} to depend on", field)

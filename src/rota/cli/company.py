@@ -1,0 +1,76 @@
+"""Puts together what a server needs among others: the way to the leader, and who else is there."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass, replace
+
+import click
+
+from rota import __version__
+from rota.api.forward import Forwarder
+from rota.api.mailbox import Mailbox
+from rota.api.parts import Parts
+from rota.cli.up import ServerOptions, UpOptions
+from rota.engine.assurance import Assurance
+from rota.engine.presence import Presence
+from rota.engine.seat import Member
+from rota.store.durability import DurabilityLevel
+from rota.store.nodes import Node
+from rota.store.protocol import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """The tasks behind a server's part in its cell."""
+
+    assurance: Assurance
+    forwarder: Forwarder | None = None
+    presence: Presence | None = None
+
+    async def stop(self) -> None:
+        """Says goodbye; the store must still be there."""
+        if self.forwarder is not None:
+            await self.forwarder.stop()
+        if self.presence is not None:
+            await self.presence.stop()
+        await self.assurance.stop()
+
+
+async def open_assurance(options: UpOptions | ServerOptions, store: Store) -> Assurance:
+    """Asks what the store's commits are worth, and goes on asking."""
+    assurance = Assurance(store, DurabilityLevel(options.require_durability))
+    await assurance.start()
+    return assurance
+
+
+async def join(
+    parts: Parts, store: Store, member: Member, tls: ssl.SSLContext | None
+) -> tuple[Parts, Company]:
+    """The parts of a server that shares its store; alone there is nobody to forward to."""
+    if member.ttl_ms is None:
+        return parts, Company(parts.assurance)
+    me = Node(
+        node=member.node,
+        address=member.address,
+        version=__version__,
+        started_at=parts.started_at,
+    )
+    presence = Presence(store, parts.brain, me)
+    await presence.start()
+    forwarder = Forwarder(parts.brain, parts.access.roster, member.node, parts.closing, tls)
+    mailbox = Mailbox(store, parts.brain.clock)
+    joined = replace(parts, forwarder=forwarder, mailbox=mailbox, presence=presence)
+    return joined, Company(parts.assurance, forwarder, presence)
+
+
+async def trust_of(options: UpOptions | ServerOptions) -> ssl.SSLContext | None:
+    """By which authorities other servers are known; None: those of the system."""
+    if options.peer_ca is None:
+        return None
+    path = str(options.peer_ca)
+    try:
+        return await asyncio.to_thread(ssl.create_default_context, cafile=path)
+    except (OSError, ssl.SSLError) as error:
+        raise click.ClickException(f"cannot read {path} as certificates in PEM: {error}") from error

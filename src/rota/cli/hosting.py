@@ -1,0 +1,103 @@
+"""Runs an HTTP application in this process: the loop, the signals, and uvicorn's part."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+
+import click
+import uvicorn
+
+from rota.api.connections import BoundedProtocol
+from rota.cli.certificates import Certificate
+from rota.cli.diary import keep_diary
+from rota.cli.up import DoorOptions
+from rota.store.protocol import StoreError
+
+HEADERS_S_MAX = 65
+"""An idle connection is closed after this; a little longer than a poll is held."""
+SWITCH_S = 0.0005
+"""How long one thread may keep the interpreter when another wants it."""
+CERTIFICATE_TICKS = 100
+"""Ticks of uvicorn, a tenth of a second each, between looks whether the certificate was renewed."""
+CLOSE_S_MAX = 5
+"""How long open answers may take to end when the server stops."""
+
+
+class EmbeddedServer(uvicorn.Server):
+    """Lives in our loop and leaves the signals to us."""
+
+    def __init__(self, app: object, options: DoorOptions) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,  # type: ignore[arg-type]  # Starlette is one of its kinds
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                http=BoundedProtocol,
+                timeout_keep_alive=HEADERS_S_MAX,
+                timeout_graceful_shutdown=CLOSE_S_MAX,
+                forwarded_allow_ips=["127.0.0.1", "::1", *options.proxies],
+                ssl_certfile=options.tls_cert,
+                ssl_keyfile=options.tls_key,
+            )
+        )
+
+        cert, key = options.tls_cert, options.tls_key
+        self._certificate = None if cert is None else Certificate(cert, key)
+
+    async def on_tick(self, counter: int) -> bool:
+        """What uvicorn does ten times a second; now and then also a look at the certificate."""
+        certificate, context = self._certificate, self.config.ssl
+        due = counter % CERTIFICATE_TICKS == 0
+        if due and certificate is not None and context is not None:
+            certificate.refresh(context)
+        return await super().on_tick(counter)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Nothing to capture."""
+        yield
+
+
+def run_loop(work: object) -> int:
+    """Runs a command that serves, to its end; its trouble is one line."""
+    # The store's threads must get their turn soon although the loop is busy; the interpreter's
+    # default of 5 ms makes a page of rows take tens of milliseconds under load.
+    sys.setswitchinterval(SWITCH_S)
+    keep_diary()
+    loop_factory = None
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        loop_factory = uvloop.new_event_loop
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(work)  # type: ignore[arg-type]  # a coroutine of ours
+    except (StoreError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def on_signal() -> asyncio.Queue[int]:
+    """Every SIGINT and SIGTERM from now on, in order."""
+    signals: asyncio.Queue[int] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, signals.put_nowait, int(number))
+    return signals
+
+
+async def next_signal(signals: asyncio.Queue[int]) -> None:
+    """Returns when the next one has come."""
+    await signals.get()
+
+
+async def until_signal(signals: asyncio.Queue[int], serving: asyncio.Task[None]) -> None:
+    """Until a signal comes, or the server ends by itself."""
+    told = asyncio.create_task(next_signal(signals))
+    await asyncio.wait((told, serving), return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()

@@ -1,0 +1,114 @@
+"""Those who wait for the loop: inputs not stepped yet, and workers' open polls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import NamedTuple
+
+from rota.core.errors import Refusal
+from rota.core.inputs import AnyInput, Submit
+from rota.core.model import PollId
+from rota.core.outcome import Answer, AnyReceipt, Outcome
+from rota.engine.limits import INBOX_MAX, TURN_WEIGHT_MAX
+from rota.engine.ports import BusyError
+
+
+class Pending(NamedTuple):
+    """An input and whoever waits for its receipt."""
+
+    event: AnyInput
+    future: asyncio.Future[AnyReceipt] | None = None
+    entry: int | None = None
+    """Where it came from in the store's inbox: it leaves there when the input is durable."""
+
+
+class Callers:
+    """Everybody gets an answer: the one that was decided, or an error to ask again."""
+
+    def __init__(self) -> None:
+        self._inbox: deque[Pending] = deque()
+        self._in_turn: Sequence[Pending] = ()
+        self._polls: dict[PollId, asyncio.Future[Answer]] = {}
+        self._poll_ids = count(1)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to step."""
+        return bool(self._inbox)
+
+    def put(self, pending: Pending, *, always: bool = False) -> None:
+        """One more; `always` past the limit, for what makes work less."""
+        if len(self._inbox) >= INBOX_MAX and not always:
+            raise BusyError(f"{INBOX_MAX} requests are waiting already; slow down")
+        self._inbox.append(pending)
+
+    def next_poll_id(self) -> PollId:
+        """A number no other poll of this process has."""
+        return PollId(next(self._poll_ids))
+
+    def open_poll(self, poll_id: PollId) -> asyncio.Future[Answer]:
+        """What ends when the poll is answered."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._polls[poll_id] = future
+        return future
+
+    def close_poll(self, poll_id: PollId) -> None:
+        """Nobody waits any more."""
+        future = self._polls.pop(poll_id, None)
+        if future is not None and future.done() and not future.cancelled():
+            future.exception()  # the caller has heard of it another way
+
+    def drain(self) -> list[AnyInput]:
+        """The next turn's inputs."""
+        batch: list[Pending] = []
+        weight = 0
+        while self._inbox and weight < TURN_WEIGHT_MAX:
+            pending = self._inbox.popleft()
+            batch.append(pending)
+            event = pending.event
+            weight += len(event.jobs) if isinstance(event, Submit) else 1
+        self._in_turn = batch
+        return [pending.event for pending in batch]
+
+    def consumed(self, outcome: Outcome) -> list[int]:
+        """Entries of the store's inbox that the turn takes; a refused one comes as a Reject."""
+        replies = outcome.replies[len(outcome.replies) - len(self._in_turn) :]
+        return [
+            pending.entry
+            for pending, reply in zip(self._in_turn, replies, strict=True)
+            if pending.entry is not None and not isinstance(reply, Refusal)
+        ]
+
+    def release(self, outcome: Outcome) -> None:
+        """Tells the turn's callers what was decided, and the workers what to do."""
+        batch, self._in_turn = self._in_turn, ()
+        replies = outcome.replies[len(outcome.replies) - len(batch) :]
+        for pending, reply in zip(batch, replies, strict=True):
+            future = pending.future
+            if future is None or future.done():
+                continue
+            if isinstance(reply, Refusal):
+                future.set_exception(reply)
+            else:
+                future.set_result(reply)
+        for answer in outcome.answers:
+            waiting = self._polls.get(answer.poll_id)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer)
+
+    def fail(self, error: Exception) -> None:
+        """Tells everybody to ask again, those of the turn under way too."""
+        _fail((pending.future for pending in (*self._in_turn, *self._inbox)), error)
+        _fail(self._polls.values(), error)
+        self._inbox.clear()
+
+
+def _fail(
+    futures: Iterable[asyncio.Future[AnyReceipt] | asyncio.Future[Answer] | None], error: Exception
+) -> None:
+    for future in futures:
+        if future is not None and not future.done():
+            future.set_exception(error)

@@ -1,0 +1,129 @@
+"""Picks up what was left in the store while nobody led, or inside an application's transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+import structlog
+
+from rota.core.errors import Refusal, StaleRecall
+from rota.core.inputs import AnyInput, Recall, Reject, Submit
+from rota.core.model import JobRecord, KeyRecord
+from rota.core.outcome import AnyReceipt, JobsAccepted, decode_receipt
+from rota.engine.limits import DURABLE_INBOX_ENTRIES, DURABLE_INBOX_LOOK_S
+from rota.engine.ports import Clock, UnavailableError
+from rota.store.inbox import InboxEntry, InboxKind
+from rota.store.protocol import Catalog, Ledger, Store, StoreError
+
+log = structlog.get_logger("rota.engine")
+
+ReadSpec: TypeAlias = Callable[[bytes], Submit | Reject]
+"""An application's JSON as an input: what cannot be one becomes a Reject."""
+PostEntry: TypeAlias = Callable[[AnyInput, int], Awaitable[AnyReceipt]]
+
+decode_submission = msgspec.msgpack.Decoder(Submit).decode
+encode_submission = msgspec.msgpack.Encoder().encode
+"""What a server without a leader puts into the store's inbox: a Submit, without its recall."""
+
+
+class Pickup:
+    """Takes entries in their order; each leaves the store in the record that accepts it."""
+
+    def __init__(self, store: Store, clock: Clock, read_spec: ReadSpec, post: PostEntry) -> None:
+        self._ledger: Ledger = store.ledger
+        self._catalog: Catalog = store.catalog
+        self._clock = clock
+        self._read_spec = read_spec
+        self._post = post
+
+    async def run(self, caught_up: Callable[[], None]) -> None:
+        """Until it is cancelled; says whenever all that was there before is accepted."""
+        while True:
+            try:
+                taken = await self._take()
+            except (StoreError, UnavailableError) as error:
+                log.warning("inbox_not_read", reason=str(error))
+            else:
+                caught_up()
+                if taken:
+                    continue
+            await asyncio.sleep(DURABLE_INBOX_LOOK_S)
+
+    async def _take(self) -> int:
+        """The oldest ones; answers how many were accepted."""
+        entries = await self._ledger.take_inbox(DURABLE_INBOX_ENTRIES)
+        ends = await asyncio.gather(
+            *(self._accept(entry) for entry in entries), return_exceptions=True
+        )
+        for end in ends:
+            if isinstance(end, BaseException):
+                raise end
+        return sum(end is True for end in ends)
+
+    async def _accept(self, entry: InboxEntry) -> bool:
+        try:
+            event = self._read(entry)
+        except msgspec.MsgspecError as error:
+            # Left there: a newer program, which knows what it is, may come to lead.
+            log.error("inbox_entry_unreadable", entry=entry.id, reason=str(error))
+            return False
+        refused = await self._submit(event, entry) if isinstance(event, Submit) else event
+        if refused is not None:
+            await self._reject(refused, entry)
+        return True
+
+    def _read(self, entry: InboxEntry) -> Submit | Reject:
+        if entry.kind is InboxKind.SPEC:
+            return self._read_spec(entry.body)
+        return decode_submission(entry.body)
+
+    async def _reject(self, event: Reject, entry: InboxEntry) -> None:
+        try:
+            await self._post(event, entry.id)
+        except Refusal as refusal:
+            # Its id belongs to another job: there is nothing left that could show it.
+            log.error("inbox_entry_dropped", entry=entry.id, why=event.why, reason=str(refusal))
+            await self._ledger.drop_inbox([entry.id])
+
+    async def _submit(self, event: Submit, entry: InboxEntry) -> Reject | None:
+        """Posts it; what is refused must still become something that its id shows."""
+        while True:
+            recall = await self._recall(event)
+            if recall.key is not None and not _answers(recall.key, event):
+                # A leader that was going accepted the same request after this one was promised.
+                # Its answer reached nobody, but somebody holds the ids that were promised here.
+                log.warning("inbox_key_taken", entry=entry.id, jobs=len(event.jobs))
+                event = msgspec.structs.replace(event, key=None)
+                recall = msgspec.structs.replace(recall, key=None)
+            try:
+                await self._post(msgspec.structs.replace(event, recall=recall), entry.id)
+            except StaleRecall:
+                continue
+            except Refusal as refusal:
+                return Reject(jobs=event.jobs, why=str(refusal))
+            return None
+
+    async def _recall(self, event: Submit) -> Recall:
+        at = self._clock.now()
+        inside = {new.id for new in event.jobs}
+        outside = dict.fromkeys(
+            dependency.job_id
+            for new in event.jobs
+            for dependency in new.spec.dependencies
+            if dependency.job_id not in inside
+        )
+        upstream: Sequence[JobRecord] = ()
+        if outside:
+            upstream = await self._catalog.jobs(list(outside))
+        key = await self._catalog.key(event.key.key) if event.key else None
+        return Recall(at=at, upstream=tuple(upstream), key=key)
+
+
+def _answers(record: KeyRecord, event: Submit) -> bool:
+    """Whether what a key was answered is what this submission was promised."""
+    receipt = decode_receipt(record.receipt)
+    ids = tuple(new.id for new in event.jobs)
+    return isinstance(receipt, JobsAccepted) and receipt.job_ids == ids

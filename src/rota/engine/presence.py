@@ -1,0 +1,97 @@
+"""Tells the other servers of a cell that this one is there, and knows how far behind it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+
+import structlog
+from msgspec.structs import replace
+
+from rota.core.model import Millis
+from rota.engine.limits import ANNOUNCE_S, LAG_SAMPLES
+from rota.engine.ports import Brain
+from rota.store.nodes import Node, SeenNode
+from rota.store.protocol import Store, StoreError
+
+log = structlog.get_logger("rota.engine")
+
+
+class LagMeter:
+    """How long a follower has not had what the journal had: looks at the journal's end now and
+    then, and remembers when each end was seen first."""
+
+    def __init__(self) -> None:
+        self._ends: deque[tuple[int, Millis]] = deque(maxlen=LAG_SAMPLES)
+
+    def measure(self, end: int, own: int, now: Millis) -> Millis:
+        """The journal goes to `end`, this server has `own`."""
+        if not self._ends or end > self._ends[-1][0]:
+            self._ends.append((end, now))
+        while self._ends and self._ends[0][0] <= own:
+            self._ends.popleft()
+        return now - self._ends[0][1] if self._ends else 0
+
+
+class Presence:
+    """Announces this server every second for as long as it runs."""
+
+    def __init__(self, store: Store, brain: Brain, me: Node) -> None:
+        self.me = me
+        """What was said last."""
+        self._store = store
+        self._brain = brain
+        self._meter = LagMeter()
+        self._telling: asyncio.Task[None] | None = None
+        self._away = False
+
+    async def start(self) -> None:
+        """Tells at once, and from then on every second."""
+        with suppress(StoreError):  # then the next time
+            await self.tell()
+        self._telling = asyncio.create_task(self._go_on(), name="rota-presence")
+
+    async def stop(self) -> None:
+        """Says goodbye, if the store still listens."""
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
+            with suppress(StoreError):
+                await self._store.nodes.leave(self.me.node)
+
+    async def tell(self) -> None:
+        """Measures, and announces."""
+        end = (await self._store.catalog.head())[1]
+        standing = self._brain.standing()
+        # Whoever leads writes the journal itself, and may have gone on since its end was read.
+        behind_ms = self._meter.measure(end, standing.seq, self._brain.clock.steady())
+        self.me = replace(
+            self.me,
+            leads=standing.leads,
+            epoch=standing.epoch,
+            seq=standing.seq,
+            behind_records=0 if standing.leads else max(0, end - standing.seq),
+            behind_ms=0 if standing.leads else behind_ms,
+        )
+        await self._store.nodes.announce(self.me)
+
+    async def everyone(self) -> Sequence[SeenNode]:
+        """All servers of the cell, this one as it is now."""
+        others = [
+            one for one in await self._store.nodes.everyone() if one.told.node != self.me.node
+        ]
+        return sorted((*others, SeenNode(self.me, 0)), key=lambda one: one.told.node)
+
+    async def _go_on(self) -> None:
+        while True:
+            await asyncio.sleep(ANNOUNCE_S)
+            try:
+                await self.tell()
+            except StoreError as error:
+                if not self._away:
+                    log.warning("not_announced", reason=str(error))
+                self._away = True
+            else:
+                self._away = False

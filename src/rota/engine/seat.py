@@ -1,0 +1,141 @@
+"""The leader's seat: watched, taken, kept and given up, by this server's own clock alone.
+
+Safety does not rest on it: a record at a taken place of the journal is refused, whatever anybody
+believes. The seat only settles who should try, and for how long its holder may answer.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rota.core.model import Millis
+from rota.engine.limits import LOOKS_PER_TTL, TRUST_MARGIN
+from rota.engine.ports import Clock
+from rota.store.protocol import Epoch, FencedError, LeaderRow, Leadership
+
+NOBODY_YET = LeaderRow("", Epoch(0), 0)
+"""The row before the first claim."""
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """This server among the others of its cell."""
+
+    node: str
+    address: str = ""
+    """Where the others reach it."""
+    ttl_ms: Millis | None = None
+    """How long a leader that says nothing still leads; None: there are no others."""
+
+
+class Seat:
+    """What this server knows of the leadership, and its own part in it."""
+
+    def __init__(self, ledger: Leadership, clock: Clock, member: Member) -> None:
+        self.member = member
+        self.epoch = Epoch(0)
+        """Of our own last reign."""
+        self.row = NOBODY_YET
+        self._ledger = ledger
+        self._clock = clock
+        self._seen_at: Millis | None = None
+        self._trusted_until: Millis | None = None
+        self._renewed_at: Millis | None = None
+        self._lapsed_ms = 0
+        self._held = False
+
+    # Watching
+
+    async def look(self) -> None:
+        """Reads the row; how long it stays the same is counted from the moment it was read."""
+        row = await self._ledger.observe() or NOBODY_YET
+        if self._seen_at is None or row != self.row:
+            self.row, self._seen_at = row, self._clock.steady()
+        if row.epoch != self.epoch:
+            self._held = False
+
+    @property
+    def is_free(self) -> bool:
+        """Whether to try: nobody holds it, its holder is gone, or it is still our own."""
+        if self._seen_at is None:
+            return False
+        return not self.row.holder or self.is_ours or self._silent_ms() >= self._ttl_ms
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the row still has our own reign."""
+        return self.epoch != 0 and self.row.epoch == self.epoch and bool(self.row.holder)
+
+    @property
+    def leader(self) -> LeaderRow | None:
+        """Who leads, as far as can be known here; None: nobody, or somebody who is gone."""
+        if self._seen_at is None or not self.row.holder or self._silent_ms() >= self._ttl_ms:
+            return None
+        return self.row
+
+    @property
+    def look_every_s(self) -> float:
+        """The pause between two looks."""
+        return self._ttl_ms / LOOKS_PER_TTL / 1000
+
+    def _silent_ms(self) -> Millis:
+        return 0 if self._seen_at is None else self._clock.steady() - self._seen_at
+
+    @property
+    def _ttl_ms(self) -> Millis:
+        return self.member.ttl_ms or 0
+
+    # Holding
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody has been seen to take it from us."""
+        return self._held
+
+    @property
+    def trusted(self) -> bool:
+        """Whether we may decide and answer: nobody else can have taken the seat by now."""
+        if not self._held:
+            return False
+        return self._trusted_until is None or self._clock.steady() < self._trusted_until
+
+    def trusted_for_ms(self) -> Millis | None:
+        """How much longer; None: for as long as it is held."""
+        if self._trusted_until is None:
+            return None
+        return max(0, self._trusted_until - self._clock.steady())
+
+    def take_lapse(self) -> Millis:
+        """How long we could not answer since this was last asked, because the trust had ended."""
+        lapsed_ms, self._lapsed_ms = self._lapsed_ms, 0
+        return lapsed_ms
+
+    async def take(self) -> None:
+        """Opens a reign of our own; FencedError: somebody else was first."""
+        alone = self.member.ttl_ms is None
+        sent = self._clock.steady()
+        self.epoch = await self._ledger.claim(
+            self.member.node, None if alone else self.row, self.member.address
+        )
+        self._trust(sent)
+
+    async def renew(self) -> None:
+        """Says that we live; FencedError: somebody else leads."""
+        sent = self._clock.steady()
+        if not await self._ledger.renew(self.epoch):
+            self._held = False
+            raise FencedError(f"epoch {self.epoch} is over: another server leads")
+        self._trust(sent)
+
+    async def resign(self) -> None:
+        """Lets the next one lead at once."""
+        if self._held:
+            self._held = False
+            await self._ledger.resign(self.epoch)
+
+    def _trust(self, sent: Millis) -> None:
+        """Counted from before the row was written: others count from after it."""
+        if not self.trusted and self._renewed_at is not None:
+            self._lapsed_ms += sent - self._renewed_at
+        self._held, self._renewed_at = True, sent
+        ttl_ms = self.member.ttl_ms
+        self._trusted_until = None if ttl_ms is None else sent + int(ttl_ms * (1 - TRUST_MARGIN))

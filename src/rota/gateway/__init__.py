@@ -1,0 +1,1 @@
+"""Routes: spreads tenants over cells and makes many cells look like one. Decides nothing."""

@@ -1,0 +1,113 @@
+"""Puts a gateway together as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as PathRoute
+from starlette.types import Message, Receive, Scope, Send
+
+from rota.gateway.desk import Desk, Visit
+from rota.gateway.fanout import RefusalError
+from rota.gateway.gate import Gate
+from rota.gateway.problems import AwayError, GoneAwayError, ProblemError, away, respond
+from rota.gateway.routing import PASSED_ON, ROUTES, Route
+from rota.gateway.stream import stream_changes
+
+log = structlog.get_logger(__name__)
+
+
+def create_app(desk: Desk, hosts: Sequence[str]) -> Starlette:
+    """The whole gateway; `hosts` are the names it goes by."""
+    by_path: dict[str, list[Route]] = {}
+    for route in ROUTES:
+        by_path.setdefault(route.path, []).append(route)
+    app = Starlette(
+        routes=[PathRoute(path, PathServer(routes, desk)) for path, routes in by_path.items()],
+        middleware=[Middleware(Gate, hosts=hosts)],
+        exception_handlers={HTTPException: _unrouted},
+    )
+    # A slash at the end is another path: a redirect would turn a POST into two.
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _unrouted(request: Request, error: Exception) -> Response:
+    detail = f"there is nothing at {request.url.path[:200]}; /docs lists every call"
+    return respond(ProblemError(404, "not_found", detail))
+
+
+class PathServer:
+    """All calls of one path."""
+
+    def __init__(self, routes: Sequence[Route], desk: Desk) -> None:
+        self._routes = {route.method: route for route in routes}
+        self._desk = desk
+        methods = [*self._routes, "OPTIONS", *(["HEAD"] if "GET" in self._routes else [])]
+        self._allow = {"Allow": ", ".join(sorted(methods))}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hands over to the rule that the method names, and counts the answer."""
+        method: str = scope["method"]
+
+        async def send_counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._desk.figures.served(method, message["status"])
+            await send(message)
+
+        if method == "OPTIONS":
+            await Response(status_code=204, headers=self._allow)(scope, receive, send_counted)
+        elif method == "HEAD" and "GET" in self._routes:
+            await self._head(self._routes["GET"], scope, receive, send_counted)
+        elif method in self._routes:
+            await self._serve(self._routes[method], scope, receive, send_counted)
+        else:
+            detail = f"{scope['path']} takes {self._allow['Allow']}"
+            error = ProblemError(405, "method", detail, headers=self._allow)
+            await respond(error)(scope, receive, send_counted)
+
+    async def _head(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
+        if route.serve in PASSED_ON:
+            await self._serve(route, scope, receive, send)
+        elif route.serve is stream_changes:
+            await Response(media_type="text/event-stream")(scope, receive, send)
+        else:
+
+            async def send_head(message: Message) -> None:
+                if message["type"] == "http.response.body":
+                    message = {**message, "body": b""}
+                await send(message)
+
+            await self._serve(route, {**scope, "method": "GET"}, receive, send_head)
+
+    async def _serve(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        try:
+            async with self._desk.bodies.reading(headers, receive) as body:
+                visit = Visit(self._desk, scope, headers, scope["path_params"], body)
+                response = await route.serve(visit)
+        except GoneAwayError:
+            return
+        except Exception as error:  # noqa: BLE001  (the top of every request)
+            response = _answer(error, scope)
+        await response(scope, receive, send)
+
+
+def _answer(error: Exception, scope: Scope) -> Response:
+    match error:
+        case ProblemError():
+            return respond(error)
+        case RefusalError():
+            return error.told.as_it_came()
+        case AwayError():
+            return respond(away(error))
+        case _:
+            log.error("request failed", method=scope["method"], path=scope["path"], exc_info=error)
+            return respond(ProblemError(500, "fault", "the gateway met a fault; its log has it"))

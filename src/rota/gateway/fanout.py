@@ -1,0 +1,127 @@
+"""One question to many cells at once, and what each of them said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from rota.gateway.desk import Desk
+from rota.gateway.headers import passed_out
+from rota.gateway.health import Cell
+from rota.gateway.limits import ANSWER_BYTES_MAX
+from rota.gateway.lines import Ask
+from rota.gateway.problems import MISSING_HEADER, AwayError, ProblemError, retry_later
+from rota.gateway.told import Told
+from rota.wire.problems import Problem
+from rota.wire.units import encode
+
+
+async def ask_each(desk: Desk, cells: Iterable[Cell], ask: Callable[[Cell], Ask]) -> list[Told]:
+    """All of them at once."""
+    return list(await asyncio.gather(*(_ask(desk, cell, ask(cell)) for cell in cells)))
+
+
+async def _ask(desk: Desk, cell: Cell, ask: Ask) -> Told:
+    if (known := desk.strangers.recall(cell.name, ask.headers)) is not None:
+        return known
+    try:
+        async with desk.fleet.lines.asked(cell, ask) as answer:
+            body = await _read(answer.content, cell)
+            headers = passed_out(answer.headers.items(), cell.name, secure=desk.secure)
+            told = Told(cell, answer.status, body, headers)
+    except AwayError as error:
+        desk.figures.called(cell.name, answered=False)
+        return Told(cell, 0, why=error.why)
+    desk.figures.called(cell.name, answered=True)
+    if told.status == 401:
+        desk.strangers.note(cell.name, ask.headers, told)
+    return told if not told.missing else Told(cell, told.status, why=_words(body, told.status))
+
+
+async def _read(content: Any, cell: Cell) -> bytes:
+    pieces, size = [], 0
+    async for piece in content.iter_any():
+        size += len(piece)
+        if size > ANSWER_BYTES_MAX:
+            raise AwayError(cell.name, f"its answer is larger than {ANSWER_BYTES_MAX} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _words(body: bytes, status: int) -> str:
+    try:
+        return msgspec.json.decode(body, type=Problem).detail
+    except msgspec.MsgspecError:
+        return f"it answered {status}"
+
+
+class Lack(msgspec.Struct, frozen=True):
+    """A cell that an answer does without."""
+
+    cell: str
+    why: str
+
+
+def lacks(tolds: Sequence[Told]) -> list[Lack]:
+    """The cells whose part is not there."""
+    return [
+        Lack(told.cell.name, told.why or "this token is not known there")
+        for told in tolds
+        if told.missing or told.refused
+    ]
+
+
+def settle(tolds: Sequence[Told]) -> list[Told]:
+    """Those with an answer; where there is none, or one says that the question is wrong, that.
+
+    A cell that is down or does not know the token is no reason to withhold what the others said.
+    """
+    good = [told for told in tolds if told.good]
+    if good:
+        return good
+    for told in (*(one for one in tolds if not one.missing and not one.refused), *tolds):
+        if not told.missing:
+            raise RefusalError(told)
+    raise none_there(tolds)
+
+
+class RefusalError(Exception):
+    """A cell's own refusal is the answer."""
+
+    def __init__(self, told: Told) -> None:
+        super().__init__(f"cell {told.cell.name} answered {told.status}")
+        self.told = told
+
+
+def none_there(tolds: Sequence[Told]) -> ProblemError:
+    """Nobody could answer."""
+    each = "; ".join(f"{told.cell.name}: {told.why}" for told in tolds)
+    names = ", ".join(told.cell.name for told in tolds)
+    return ProblemError(
+        503, "cell_down", f"no cell could answer ({each})", headers=retry_later(names)
+    )
+
+
+def merged(body: dict[str, Any], lacking: Sequence[Lack], status: int = 200) -> Response:
+    """An answer put together of several; says which cells are not in it."""
+    headers = {}
+    if lacking:
+        body["missing_cells"] = lacking
+        headers[MISSING_HEADER] = ", ".join(lack.cell for lack in lacking)
+    return Response(encode(body), status, headers=headers, media_type="application/json")
+
+
+def partly(done: Sequence[Told], lacking: Sequence[Lack], what: str) -> ProblemError:
+    """Some cells did it and others could not be asked: not a success yet."""
+    each = "; ".join(f"{lack.cell}: {lack.why}" for lack in lacking)
+    names = ", ".join(lack.cell for lack in lacking)
+    detail = (
+        f"{what} in {', '.join(told.cell.name for told in done)}, but not in {names} ({each}):"
+        " ask again with the same Idempotency-Key when they are back"
+    )
+    headers = {**retry_later(names), MISSING_HEADER: names}
+    return ProblemError(503, "partly_done", detail, headers=headers)

@@ -1,0 +1,181 @@
+"""Lists of all cells as one: jobs, executions, workers, queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+from starlette.responses import Response
+
+from rota.gateway.desk import Visit
+from rota.gateway.fanout import ask_each, lacks, merged, settle
+from rota.gateway.headers import passed_in
+from rota.gateway.health import Cell
+from rota.gateway.lines import Ask
+from rota.gateway.merge import Part, Places, add_up, merge_pages, read_places, write_places
+from rota.gateway.problems import invalid
+from rota.gateway.relay import relay
+from rota.gateway.told import Told
+from rota.wire.cursors import make_cursor
+from rota.wire.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
+from rota.wire.units import to_instant
+
+Query = list[tuple[str, str]]
+
+
+class _Page(msgspec.Struct):
+    items: list[msgspec.Raw]
+    next_cursor: str | None = None
+
+
+class _Job(msgspec.Struct):
+    job_id: str
+
+
+class _Execution(msgspec.Struct):
+    execution_id: str
+
+
+class _Worker(msgspec.Struct):
+    worker_id: str
+    registered_at: datetime
+
+
+class _Queue(msgspec.Struct):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How one list is sorted: by a key that its cells sort by as well."""
+
+    item: type[Any]
+    key: Callable[[Any], str]
+    falling: bool = True
+
+
+JOBS = Order(_Job, lambda job: str(job.job_id))
+EXECUTIONS = Order(_Execution, lambda execution: str(execution.execution_id))
+WORKERS = Order(
+    _Worker, lambda worker: f"{to_instant(worker.registered_at):015d}:{worker.worker_id}"
+)
+QUEUES = Order(_Queue, lambda queue: str(queue.name), falling=False)
+
+
+async def list_jobs(visit: Visit) -> Response:
+    """Newest first."""
+    return await _list(visit, JOBS)
+
+
+async def list_executions(visit: Visit) -> Response:
+    """Newest first; those of one job are where the job is."""
+    return await _list(visit, EXECUTIONS)
+
+
+async def list_workers(visit: Visit) -> Response:
+    """The newest registration first."""
+    return await _list(visit, WORKERS)
+
+
+async def list_queues(visit: Visit) -> Response:
+    """By name; a queue that several cells have is one."""
+    return await _list(visit, QUEUES)
+
+
+async def _list(visit: Visit, order: Order) -> Response:
+    query = _pairs(visit)
+    limit = _limit(query)
+    if limit is None:
+        # Cells say best what is wrong with it.
+        return await relay(visit, visit.desk.fleet.any())
+    places = _places(visit, query)
+    cells = [visit.desk.fleet.cells[name] for name in places]
+    tolds = await ask_each(visit.desk, cells, lambda cell: _ask(visit, query, places, cell))
+    parts = [_part(told, order) for told in settle(tolds)]
+    page = merge_pages(parts, places, limit, falling=order.falling)
+    rest = page.rest | _still_to_come(visit, query, places, tolds)
+    items = (
+        [combine_queues(group) for group in page.groups]
+        if order is QUEUES
+        else [msgspec.Raw(item) for group in page.groups for _, item in group]
+    )
+    return merged({"items": items, "next_cursor": write_places(rest)}, lacks(tolds))
+
+
+def combine_queues(group: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
+    """One queue of all cells: depths added, settings of the first, each cell's own beside them."""
+    views: dict[str, dict[str, Any]] = {cell: msgspec.json.decode(raw) for cell, raw in group}
+    first = next(iter(views.values()))
+    depth = reduce(add_up, (view.get("depth", {}) for view in views.values()))
+    return {**first, "depth": depth, "cells": views}
+
+
+def _pairs(visit: Visit) -> Query:
+    text = bytes(visit.scope["query_string"]).decode("latin-1")
+    return parse_qsl(text, keep_blank_values=True)
+
+
+def _limit(query: Query) -> int | None:
+    given = [value for name, value in query if name == "limit" and value]
+    if not given:
+        return PAGE_ITEMS_DEFAULT
+    # What cells would refuse, they are left to refuse.
+    if len(given) > 1 or not given[0].isascii() or not given[0].isdigit():
+        return None
+    return int(given[0]) if 1 <= int(given[0][:9]) <= PAGE_ITEMS_MAX else None
+
+
+def _places(visit: Visit, query: Query) -> Places:
+    """Where the page begins in each cell."""
+    fleet, given = visit.desk.fleet, dict(query)
+    if cursor := given.get("cursor"):
+        try:
+            places = read_places(cursor)
+        except ValueError:
+            message = "not a cursor of this gateway: send `next_cursor` of the page before"
+            raise invalid("cursor", message) from None
+        known: Places = {name: place for name, place in places.items() if name in fleet.cells}
+        if not known:
+            raise invalid("cursor", "its cells are no longer here: begin again without it")
+        return known
+    job = fleet.of_id(given.get("job_id", ""))
+    return {job.name: None} if job is not None else dict.fromkeys(fleet.cells)
+
+
+def _ask(visit: Visit, query: Query, places: Places, cell: Cell) -> Ask:
+    pairs = [pair for pair in query if pair[0] != "cursor"]
+    place = places[cell.name]
+    if place is not None:
+        pairs.append(("cursor", make_cursor(place)))
+    headers = passed_in(visit.scope, visit.headers, cell.name)
+    target = f"{visit.path}?{urlencode(pairs)}" if pairs else visit.path
+    return Ask("GET", target, headers)
+
+
+def _part(told: Told, order: Order) -> Part:
+    page = msgspec.json.decode(told.body, type=_Page)
+    items = [
+        (order.key(msgspec.json.decode(raw, type=order.item)), bytes(raw)) for raw in page.items
+    ]
+    return Part(told.cell.name, items, page.next_cursor is not None)
+
+
+def _still_to_come(
+    visit: Visit, query: Query, places: Places, tolds: Sequence[Told]
+) -> dict[str, str | None]:
+    """The places of cells that are down: a list must not end as if they had nothing.
+
+    Except where it is one tenant's: that is at home, and a cell elsewhere must not hold it up.
+    """
+    tenant = dict(query).get("tenant")
+    home = visit.desk.fleet.home(tenant).name if tenant else None
+    return {
+        told.cell.name: places[told.cell.name]
+        for told in tolds
+        if told.missing and home in (None, told.cell.name)
+    }

@@ -1,0 +1,68 @@
+"""Figures of the gateway itself, for Prometheus; those of jobs are told by the cells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from rota.gateway.health import Cell
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Figures:
+    """Counts what passes."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, str]] = Counter()
+        self.calls: Counter[tuple[str, str]] = Counter()
+
+    def served(self, method: str, status: int) -> None:
+        """A request was answered."""
+        self.requests[method, str(status)] += 1
+
+    def called(self, cell: str, *, answered: bool) -> None:
+        """A cell was asked."""
+        self.calls[cell, "answered" if answered else "away"] += 1
+
+    def expose(self, cells: Iterable[Cell], streams: int) -> bytes:
+        """The text that Prometheus reads."""
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        registry.register(_Reading(self, list(cells), streams))
+        return generate_latest(registry)
+
+
+class _Reading(Collector):
+    """All figures as they are now."""
+
+    def __init__(self, figures: Figures, cells: Sequence[Cell], streams: int) -> None:
+        self._figures = figures
+        self._cells = cells
+        self._streams = streams
+
+    def collect(self) -> Iterator[Metric]:
+        """One family after the other."""
+        requests = CounterMetricFamily(
+            "rota_gateway_requests", "Requests answered.", labels=("method", "status")
+        )
+        for labels, count in self._figures.requests.items():
+            requests.add_metric(labels, count)
+        calls = CounterMetricFamily(
+            "rota_gateway_cell_calls", "Requests to a cell.", labels=("cell", "outcome")
+        )
+        for labels, count in self._figures.calls.items():
+            calls.add_metric(labels, count)
+        up = GaugeMetricFamily(
+            "rota_gateway_cell_up", "1 if some server of the cell is there.", labels=("cell",)
+        )
+        for cell in self._cells:
+            up.add_metric((cell.name,), int(cell.up))
+        streams = GaugeMetricFamily("rota_gateway_streams", "Streams of changes open now.")
+        streams.add_metric((), self._streams)
+        yield from (requests, calls, up, streams)

@@ -1,0 +1,39 @@
+"""The gateway's own health and figures; these need no token, as they say nothing of jobs."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from rota.gateway.desk import Visit
+from rota.gateway.metrics import CONTENT_TYPE
+from rota.gateway.problems import ProblemError, retry_later
+from rota.wire.service import Health
+from rota.wire.units import encode
+
+
+async def show_alive(visit: Visit) -> Response:
+    """The process answers."""
+    return _healthy()
+
+
+async def show_ready(visit: Visit) -> Response:
+    """Some cell can accept and schedule."""
+    if visit.desk.closing.is_set():
+        raise ProblemError(503, "unavailable", "the gateway is stopping")
+    cells = visit.desk.fleet.cells.values()
+    if not any(cell.ready for cell in cells):
+        names = ", ".join(cell.name for cell in cells)
+        detail = f"no cell is ready: {names}"
+        raise ProblemError(503, "cell_down", detail, headers=retry_later(names))
+    return _healthy()
+
+
+async def show_metrics(visit: Visit) -> Response:
+    """The text that Prometheus reads."""
+    desk = visit.desk
+    text = desk.figures.expose(desk.fleet.cells.values(), desk.seats.taken)
+    return Response(text, media_type=CONTENT_TYPE)
+
+
+def _healthy() -> Response:
+    return Response(encode(Health("ok")), media_type="application/json")

@@ -1,0 +1,197 @@
+"""The stream of changes of all cells as one, resumable in each of them.
+
+An event's id holds a place in every cell: `north=42.0,south=7.3`. A cell that goes away leaves the
+stream, is asked again from its place, and so misses nothing that it still keeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import aiohttp
+import structlog
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from rota.gateway.desk import Visit
+from rota.gateway.fanout import settle
+from rota.gateway.headers import passed_in, passed_out
+from rota.gateway.health import Cell
+from rota.gateway.limits import (
+    STREAM_EVENT_BYTES_MAX,
+    STREAM_KEEPALIVE_S,
+    STREAM_RETRY_S,
+    STREAM_SEND_S,
+    STREAM_WAITING_MAX,
+)
+from rota.gateway.lines import Ask
+from rota.gateway.problems import AwayError, invalid
+from rota.gateway.relay import first_of, gone
+from rota.gateway.told import Told
+
+log = structlog.get_logger(__name__)
+
+_PLACES = re.compile(r"[a-z0-9-]+=[0-9.]+(,[a-z0-9-]+=[0-9.]+)*\Z")
+_EVENTS = "text/event-stream; charset=utf-8"
+
+
+def read_places(text: str) -> dict[str, str]:
+    """The place in each cell; those not named begin now."""
+    if not _PLACES.match(text):
+        raise invalid("Last-Event-ID", "the `id` of an event of this stream, `north=42.0,…`")
+    return dict(pair.split("=", 1) for pair in text.split(","))
+
+
+class Weaver:
+    """Makes events of several cells those of one stream."""
+
+    def __init__(self, places: dict[str, str]) -> None:
+        self.places = places
+
+    def weave(self, cell: str, event: bytes) -> bytes:
+        """The event with an id that holds all places; nothing of what was only for us."""
+        kept, moved = [], False
+        for line in event.split(b"\n"):
+            name, _, value = line.partition(b":")
+            if name == b"id":
+                self.places[cell], moved = value.strip().decode("latin-1"), True
+            elif name in (b"data", b"event"):
+                kept.append(line)
+        if not moved:
+            return b""
+        place = ",".join(f"{name}={at}" for name, at in self.places.items())
+        return b"\n".join((b"id: " + place.encode("latin-1"), *kept)) + b"\n\n"
+
+
+async def cut_events(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Whole events, however the network cut them."""
+    left = b""
+    async for piece in content.iter_any():
+        *events, left = (left + piece).split(b"\n\n")
+        if len(left) > STREAM_EVENT_BYTES_MAX:
+            raise aiohttp.ClientPayloadError("an event without end")
+        for event in events:
+            yield event
+
+
+async def stream_changes(visit: Visit) -> Response:
+    """From the places in Last-Event-ID on, or from now."""
+    text = visit.headers.get("last-event-id")
+    weaver = Weaver(read_places(text) if text else {})
+    cells = list(visit.desk.fleet.cells.values())
+    stack = AsyncExitStack()
+    try:
+        stack.enter_context(visit.desk.seats.one())
+        opened = await asyncio.gather(*(_open(visit, weaver, cell, stack) for cell in cells))
+        settle([told for told, _ in opened])
+        lines = [
+            (told.cell, answer) for told, answer in opened if answer is not None or told.missing
+        ]
+    except BaseException:
+        await stack.aclose()
+        raise
+    return Woven(visit, weaver, lines, stack)
+
+
+def _ask(visit: Visit, weaver: Weaver, cell: Cell) -> Ask:
+    headers = [
+        pair
+        for pair in passed_in(visit.scope, visit.headers, cell.name)
+        if pair[0] != "last-event-id"
+    ]
+    if place := weaver.places.get(cell.name):
+        headers.append(("last-event-id", place))
+    return Ask("GET", "/stream", headers)
+
+
+async def _open(
+    visit: Visit, weaver: Weaver, cell: Cell, stack: AsyncExitStack
+) -> tuple[Told, aiohttp.ClientResponse | None]:
+    try:
+        answer = await stack.enter_async_context(
+            visit.desk.fleet.lines.asked(cell, _ask(visit, weaver, cell))
+        )
+        if answer.status == 200:
+            return Told(cell, 200), answer
+        headers = passed_out(answer.headers.items(), cell.name, secure=visit.desk.secure)
+        return Told(cell, answer.status, await answer.read(), headers), None
+    except AwayError as error:
+        return Told(cell, 0, why=error.why), None
+
+
+class Woven(Response):
+    """The merged stream."""
+
+    def __init__(
+        self,
+        visit: Visit,
+        weaver: Weaver,
+        lines: Sequence[tuple[Cell, aiohttp.ClientResponse | None]],
+        stack: AsyncExitStack,
+    ) -> None:
+        super().__init__(media_type=_EVENTS, headers={"X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._visit = visit
+        self._weaver = weaver
+        self._lines = lines
+        self._stack = stack
+        self._events: asyncio.Queue[tuple[str, bytes | None]] = asyncio.Queue(STREAM_WAITING_MAX)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Until the reader leaves or the gateway closes."""
+        async with self._stack:
+            readers = [self._read(cell, answer) for cell, answer in self._lines]
+            closing = self._visit.desk.closing
+            try:
+                await first_of(self._write(send), *readers, gone(receive), closing.wait())
+                if closing.is_set():
+                    await self._send(send, b"", more=False)
+            except TimeoutError:
+                log.warning("stream cut off", cause="its reader took nothing")
+
+    async def _read(self, cell: Cell, answer: aiohttp.ClientResponse | None) -> None:
+        """One cell's events into the common line, as long as it knows who reads them."""
+        while True:
+            try:
+                if answer is not None:
+                    await self._take(cell, answer)
+                async with self._visit.desk.fleet.lines.asked(
+                    cell, _ask(self._visit, self._weaver, cell)
+                ) as again:
+                    if again.status in (401, 403):
+                        return
+                    if again.status == 200:
+                        await self._take(cell, again)
+            except (AwayError, aiohttp.ClientError) as error:
+                log.info("cell left a stream", cell=cell.name, cause=repr(error))
+            answer = None
+            await self._events.put((cell.name, None))
+            await asyncio.sleep(STREAM_RETRY_S)
+
+    async def _take(self, cell: Cell, answer: aiohttp.ClientResponse) -> None:
+        async for event in cut_events(answer.content):
+            await self._events.put((cell.name, event))
+
+    async def _write(self, send: Send) -> None:
+        start: dict[str, Any] = {"status": 200, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **start})
+        await self._send(send, b"retry: 1000\n\n")
+        while True:
+            try:
+                async with asyncio.timeout(STREAM_KEEPALIVE_S):
+                    cell, event = await self._events.get()
+            except TimeoutError:
+                await self._send(send, b": still here\n\n")
+                continue
+            if event is None:
+                await self._send(send, f": cell {cell} is away\n\n".encode())
+            elif text := self._weaver.weave(cell, event):
+                await self._send(send, text)
+
+    async def _send(self, send: Send, text: bytes, *, more: bool = True) -> None:
+        async with asyncio.timeout(STREAM_SEND_S):
+            await send({"type": "http.response.body", "body": text, "more_body": more})

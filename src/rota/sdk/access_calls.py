@@ -1,0 +1,33 @@
+"""The calls about tokens and the audit trail, as values; apart from the rest, which all use."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from rota.sdk.calls import Call, Params
+from rota.wire.tokens import AuditPage, NewTokenView, TokenPage, TokenSpec
+from rota.wire.units import encode
+
+
+def list_tokens(*, limit: int | None = None, cursor: str | None = None) -> Call[TokenPage]:
+    """A page of tokens, newest first."""
+    return Call("GET", "/tokens", TokenPage, params=_given(limit=limit, cursor=cursor))
+
+
+def create_token(spec: TokenSpec) -> Call[NewTokenView]:
+    """Makes a token. Without a key: what was shown once cannot be shown again."""
+    return Call("POST", "/tokens", NewTokenView, body=encode(spec))
+
+
+def revoke_token(token_id: str) -> Call[None]:
+    """Ends a token."""
+    return Call("DELETE", f"/tokens/{quote(token_id, safe='')}", type(None))
+
+
+def list_audit(**filters: str | int | None) -> Call[AuditPage]:
+    """A page of the audit trail, newest first: token_id, target, after, before, limit, cursor."""
+    return Call("GET", "/audit", AuditPage, params=_given(**filters))
+
+
+def _given(**filters: str | int | None) -> Params:
+    return tuple((name, str(value)) for name, value in filters.items() if value is not None)

@@ -1,0 +1,51 @@
+"""The servers of a cell in PostgreSQL; all times are the database's, so no two clocks meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rota.store.limits import NODE_KEPT_MS
+from rota.store.nodes import Node, SeenNode
+from rota.store.postgres_connect import Connection, Line
+from rota.store.postgres_pool import ReaderPool
+
+_ANNOUNCE = """
+INSERT INTO rota.nodes (node, body, seen_at) VALUES ($1, $2, clock_timestamp())
+ON CONFLICT (node) DO UPDATE SET body = excluded.body, seen_at = excluded.seen_at
+"""
+_FORGET = "DELETE FROM rota.nodes WHERE seen_at < clock_timestamp() - $1 * interval '1 ms'"
+_EVERYONE = """
+SELECT body, (extract(epoch FROM clock_timestamp() - seen_at) * 1000)::bigint
+FROM rota.nodes ORDER BY node
+"""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Node).decode
+
+
+class PostgresNodes:
+    """Writes without waiting for the disk: what a crash takes back is said again in a second."""
+
+    def __init__(self, line: Line, readers: ReaderPool) -> None:
+        self._line = line
+        self._readers = readers
+
+    async def announce(self, node: Node) -> None:
+        """Puts what a server says in the place of what it said before."""
+        await self._line.read(lambda c: _announce(c, node))
+
+    async def leave(self, name: str) -> None:
+        """It has stopped."""
+        await self._line.read(lambda c: c.execute("DELETE FROM rota.nodes WHERE node = $1", name))
+
+    async def everyone(self) -> Sequence[SeenNode]:
+        """All that spoke within a day, by name."""
+        found = await self._readers.run(lambda c: c.fetch(_EVERYONE))
+        return [SeenNode(_decode(body), max(0, silent_ms)) for body, silent_ms in found]
+
+
+async def _announce(connection: Connection, node: Node) -> None:
+    await connection.execute(_ANNOUNCE, node.node, _encode(node))
+    await connection.execute(_FORGET, float(NODE_KEPT_MS))

@@ -1,0 +1,184 @@
+"""Several whole servers on real sockets that share one store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from rota.api.app import Parts, create_app
+from rota.api.auth import Access
+from rota.api.roster import Roster
+from rota.api.submitted import SubmittedSpecs
+from rota.api.trail import AuditTrail
+from rota.cli.company import join
+from rota.cli.hosting import EmbeddedServer
+from rota.cli.listening import listen
+from rota.cli.up import ServerOptions
+from rota.core.inputs import Timing
+from rota.engine.assurance import Assurance
+from rota.engine.clock import SystemClock
+from rota.engine.loop import Engine
+from rota.engine.seat import Member
+from rota.store.durability import DurabilityLevel
+from rota.store.memory import MemoryStore
+from tests.api.house import ADMIN, NOOP, TOKEN, Figures
+from tests.engine.rig import PATIENCE_S, SlowStore, until
+
+TTL_MS = 600
+
+
+class Server:
+    """One of them, and a client that asks it."""
+
+    def __init__(self, store: MemoryStore, node: str, required: DurabilityLevel) -> None:
+        self.node = node
+        self.store = SlowStore(store)
+        self.clock = SystemClock()
+        self._required = required
+        self.died = False
+
+    async def start(self, ttl_ms: int, address: str | None) -> None:
+        self._listening = listen("127.0.0.1", 0)
+        self.host = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        self.url = f"http://{self.host}"
+        member = Member(node=self.node, address=address or self.url, ttl_ms=ttl_ms)
+        figures = Figures()
+        timing = Timing(lease_ttl_ms=15_000, handover_ms=ttl_ms)
+        self.engine = Engine(self.store, self.clock, timing, figures, member)  # type: ignore[arg-type]
+        await self.engine.start(SubmittedSpecs(self.clock))
+        self.roster = Roster(self.store.access, self.clock)
+        self.audit = AuditTrail(self.store.access, self.clock)
+        await self.roster.start()
+        await self.audit.start()
+        alone = Parts(
+            brain=self.engine,
+            catalog=self.store.catalog,
+            logs=self.store.logs,
+            artifacts=self.store.artifacts,
+            feed=self.engine.feed,
+            access=Access(roster=self.roster),
+            audit=self.audit,
+            figures=figures,
+            node=self.node,
+            assurance=Assurance(self.store, self._required),  # type: ignore[arg-type]
+            version="0.0.0",
+            started_at=self.clock.now(),
+        )
+        self.parts, self.company = await join(alone, self.store, member, None)  # type: ignore[arg-type]
+        options = ServerOptions(host="127.0.0.1", port=0, data=Path(), lease_ttl_ms=1)
+        self._server = EmbeddedServer(create_app(self.parts), options)
+        self._serving = asyncio.create_task(self._server.serve(sockets=[self._listening]))
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        self.http = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=PATIENCE_S)
+        await until(lambda: self._server.started)
+
+    async def crash(self) -> None:
+        """Ends at once, in the middle of everything: no goodbye to anybody."""
+        self.died = True
+        self.store.ledger.is_away = True
+        for door in self._server.servers:
+            door.close()
+        self._server.force_exit = self._server.should_exit = True
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+        self.store.ledger.let_go()
+        await self._serving
+        await self._end()
+
+    async def stop(self) -> None:
+        """Ends in good order."""
+        if self.died:
+            return
+        self.parts.closing.set()
+        self.store.ledger.is_away = False
+        await asyncio.wait_for(self.engine.stop(), PATIENCE_S)
+        self._server.should_exit = True
+        await self._serving
+        await self._end()
+
+    async def _end(self) -> None:
+        await self.http.aclose()
+        await self.company.stop()
+        await self.roster.stop()
+        await self.audit.stop()
+        await asyncio.wait_for(self.engine.stop(), PATIENCE_S)
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, expect: int | None = None, **more: Any
+    ) -> Any:
+        """One call; the JSON it answers."""
+        answer = await self.http.request(method, path, json=body, **more)
+        if expect is not None:
+            assert answer.status_code == expect, answer.text
+        return answer.json() if answer.content else None
+
+    async def submit(self, name: str = "j", **fields: Any) -> Any:
+        """A noop job."""
+        return await self.ask("POST", "/jobs", {"name": name, "task": NOOP, **fields}, expect=201)
+
+    async def register(self, name: str = "box") -> str:
+        """A worker."""
+        body = {"name": name, "resources": {"cpu": 8}}
+        return str((await self.ask("POST", "/workers/register", body, expect=201))["worker_id"])
+
+    def lease(self, worker_id: str, wait: float = 5.0) -> asyncio.Task[Any]:
+        """A worker waits for work."""
+        body = {"max": 10, "wait": wait}
+        return asyncio.create_task(
+            self.ask("POST", f"/workers/{worker_id}/lease", body, expect=200)
+        )
+
+    async def polled(self) -> None:
+        """Until this server has heard of the worker's poll."""
+        await until(lambda: bool(self.engine._callers._polls))
+
+
+class Cell:
+    """Servers with one memory."""
+
+    def __init__(self, ttl_ms: int = TTL_MS) -> None:
+        self.store = MemoryStore()
+        self.servers: list[Server] = []
+        self._ttl_ms = ttl_ms
+
+    async def start(
+        self,
+        node: str,
+        required: DurabilityLevel = DurabilityLevel.SINGLE,
+        *,
+        leads: bool = True,
+        address: str | None = None,
+    ) -> Server:
+        """One more; one that may not lead finds the seat taken whenever it tries.
+
+        `address` is where the others believe it to be.
+        """
+        server = Server(self.store, node, required)
+        server.store.ledger.may_claim = leads
+        self.servers.append(server)
+        await server.start(self._ttl_ms, address)
+        return server
+
+    async def pair(self) -> tuple[Server, Server]:
+        """One that leads, one that follows and knows it."""
+        leader = await self.start("a")
+        await until(lambda: leader.engine.ready)
+        follower = await self.start("b")
+        await until(lambda: follower.engine.standing().address == leader.url)
+        return leader, follower
+
+
+@asynccontextmanager
+async def a_cell(ttl_ms: int = TTL_MS) -> AsyncIterator[Cell]:
+    """Ends all servers in the end."""
+    cell = Cell(ttl_ms)
+    await cell.store.access.add_token(ADMIN)
+    try:
+        yield cell
+    finally:
+        await asyncio.gather(*(server.stop() for server in cell.servers))

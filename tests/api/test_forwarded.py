@@ -1,0 +1,87 @@
+"""The signed word between servers: who is believed about a client's address, and who is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from rota.api.forwarded import read_forwarded, sign
+from rota.api.operations import OPERATIONS
+from rota.api.throttle import Buckets, Rate, Throttle
+from tests.api.house import open_house
+
+SECRET = b"shared by all servers of a cell"
+
+
+def scope(value: str | None) -> dict[str, object]:
+    headers = [] if value is None else [(b"rota-forwarded", value.encode("latin-1"))]
+    return {"headers": headers}
+
+
+@pytest.mark.parametrize("remote", ["192.0.2.7", "2001:db8::7", "", "fe80::1%eth0"])
+def test_what_a_server_of_the_cell_says_is_believed(remote: str) -> None:
+    told = read_forwarded(scope(sign(SECRET, "knoten ü 1", remote)), SECRET)
+    assert told == ("knoten ü 1", remote)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "",
+        "a",
+        "a 192.0.2.7",
+        "a 192.0.2.7 ",
+        "a 192.0.2.7 ÿÿ",
+        sign(b"another cell's", "a", "192.0.2.7"),
+        sign(SECRET, "a", "192.0.2.7").replace("192.0.2.7", "192.0.2.8"),
+    ],
+)
+def test_what_anybody_else_says_is_not(value: str | None) -> None:
+    assert read_forwarded(scope(value), SECRET) is None
+
+
+def test_a_server_that_has_no_secret_yet_believes_nobody() -> None:
+    assert read_forwarded(scope(sign(b"", "a", "192.0.2.7")), b"") is None
+
+
+async def test_a_forwarded_call_counts_for_its_client_and_not_for_the_server_between() -> None:
+    throttle = Throttle(by_address=Buckets(Rate(1, 60_000)))
+    async with open_house(throttle=throttle) as house:
+        secret = house.parts.access.roster.secret
+        statuses = []
+        for remote in ("192.0.2.1", "192.0.2.2", "192.0.2.1"):
+            headers = {"Rota-Forwarded": sign(secret, "b", remote)}
+            statuses.append((await house.http.get("/queues", headers=headers)).status_code)
+        forged = {"Rota-Forwarded": sign(b"guessed", "b", "192.0.2.1")}
+        statuses.append((await house.http.get("/queues", headers=forged)).status_code)
+    assert statuses == [200, 200, 429, 200]
+
+
+def test_what_any_server_answers_needs_nothing_that_only_the_leader_has() -> None:
+    """A new call goes to the leader unless somebody thought about it and wrote it down here."""
+    anywhere = {f"{one.method} {one.path}" for one in OPERATIONS if one.anywhere}
+    assert anywhere == {
+        "GET /audit",
+        "GET /cluster",
+        "GET /dead-letters",
+        "GET /executions",
+        "GET /executions/{execution_id}",
+        "GET /executions/{execution_id}/artifacts",
+        "GET /executions/{execution_id}/artifacts/{name}",
+        "GET /executions/{execution_id}/logs",
+        "GET /healthz",
+        "GET /jobs",
+        "GET /jobs/{job_id}",
+        "GET /jobs/{job_id}/graph",
+        "GET /jobs/{job_id}/logs",
+        "GET /metrics",
+        "GET /readyz",
+        "GET /stream",
+        "GET /tokens",
+        "POST /tokens",
+        "DELETE /tokens/{token_id}",
+        "POST /session",
+        "DELETE /session",
+    }
+    without = {f"{one.method} {one.path}" for one in OPERATIONS if one.without_leader}
+    assert without == {"POST /jobs", "POST /jobs/batch", "GET /jobs/{job_id}/why"}

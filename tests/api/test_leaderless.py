@@ -1,0 +1,194 @@
+"""While nobody leads: what is accepted all the same, what it looks like, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rota.store.durability import DurabilityLevel
+from tests.api.company import Cell, Server, a_cell
+from tests.api.house import NOOP
+from tests.engine.rig import until
+
+JOB = {"name": "j", "task": NOOP}
+
+
+async def nobody_leads(cell: Cell, *nodes: str) -> list[Server]:
+    """Servers of which none can have the seat."""
+    return [await cell.start(node, leads=False) for node in nodes]
+
+
+async def somebody_leads(server: Server) -> None:
+    """From now on it can."""
+    server.store.ledger.may_claim = True
+    await until(lambda: server.engine.ready)
+
+
+async def key_used(server: Server, key: str, **fields: Any) -> Any:
+    """A submission under a key."""
+    return await server.http.post("/jobs", json=JOB | fields, headers={"Idempotency-Key": key})
+
+
+async def test_a_job_is_accepted_and_taken_by_the_next_leader() -> None:
+    async with a_cell() as cell:
+        one, two = await nobody_leads(cell, "a", "b")
+        job = await one.submit("early")
+        assert (job["status"], job["reason"]) == ("pending", "leaderless")
+        for server in (one, two):
+            shown = await server.ask("GET", f"/jobs/{job['job_id']}", expect=200)
+            assert (shown["status"], shown["reason"]) == ("pending", "leaderless")
+            why = await server.ask("GET", f"/jobs/{job['job_id']}/why", expect=200)
+            assert why["cause"]["code"] == "leaderless"
+        await somebody_leads(two)
+        shown = await one.ask("GET", f"/jobs/{job['job_id']}", expect=200)
+        assert (shown["name"], shown["status"]) == ("early", "queued")
+        why = await two.ask("GET", f"/jobs/{job['job_id']}/why", expect=200)
+        assert why["cause"]["code"] == "no_workers"
+
+
+async def test_what_waits_is_taken_in_the_order_it_came_through_whichever_server() -> None:
+    async with a_cell() as cell:
+        one, two = await nobody_leads(cell, "a", "b")
+        first, second, third = [(await server.submit())["job_id"] for server in (one, two, one)]
+        await somebody_leads(two)
+        records = await cell.store.catalog.jobs([third, first, second])
+        records.sort(key=lambda job: job.spec.order)
+        assert [job.id for job in records] == [first, second, third]
+
+
+async def test_a_batch_waits_as_a_whole_with_its_dependencies() -> None:
+    async with a_cell() as cell:
+        (one,) = await nobody_leads(cell, "a")
+        before = await one.submit("before")
+        batch = {
+            "jobs": [
+                JOB | {"ref": "x", "dependencies": [before["job_id"]]},
+                JOB | {"dependencies": ["ref:x"]},
+            ]
+        }
+        ids = (await one.ask("POST", "/jobs/batch", batch, expect=201))["job_ids"]
+        assert (await one.ask("GET", f"/jobs/{ids[1]}", expect=200))["status"] == "pending"
+        await somebody_leads(one)
+        graph = await one.ask("GET", f"/jobs/{ids[1]}/graph", expect=200)
+        assert [node["job_id"] for node in graph["nodes"]] == [ids[1], ids[0], before["job_id"]]
+
+
+async def test_what_a_leader_would_refuse_is_refused_at_once() -> None:
+    async with a_cell() as cell:
+        (one,) = await nobody_leads(cell, "a")
+        nowhere = "019a85bf-0000-7000-8000-000000000009"
+        orphan = await one.ask("POST", "/jobs", JOB | {"dependencies": [nowhere]}, expect=422)
+        assert orphan["type"].endswith("unknown_dependency")
+        circle = {
+            "jobs": [
+                JOB | {"ref": "x", "dependencies": ["ref:y"]},
+                JOB | {"ref": "y", "dependencies": ["ref:x"]},
+            ]
+        }
+        refused = await one.ask("POST", "/jobs/batch", circle, expect=422)
+        assert refused["type"].endswith("dependency_cycle")
+        assert "x -> y -> x" in refused["detail"]
+        await one.ask("POST", "/jobs", {"name": "j", "tusk": 1}, expect=422)
+        assert await cell.store.ledger.take_inbox(9) == []
+
+
+async def test_a_key_gets_its_first_answer_on_every_server_before_and_after() -> None:
+    async with a_cell() as cell:
+        one, two = await nobody_leads(cell, "a", "b")
+        first = (await key_used(one, "k")).json()["job_id"]
+        again = await key_used(two, "k")
+        assert (again.status_code, again.json()["job_id"]) == (201, first)
+        other = await key_used(two, "k", priority=7)
+        assert (other.status_code, other.json()["type"].rpartition(":")[2]) == (
+            409,
+            "idempotency_key_reused",
+        )
+        await somebody_leads(two)
+        for server in (one, two):
+            assert (await key_used(server, "k")).json()["job_id"] == first
+        assert [job["job_id"] for job in (await two.ask("GET", "/jobs"))["items"]] == [first]
+
+
+async def test_a_key_is_known_to_a_leader_that_has_not_taken_its_job_yet() -> None:
+    async with a_cell() as cell:
+        leader = await cell.start("a", address="http://127.0.0.1:9")
+        await until(lambda: leader.engine.ready)
+        other = await cell.start("b")
+        leader.store.ledger.shut()
+        first = (await key_used(other, "k")).json()
+        assert first["reason"] == "leaderless"
+        assert (await key_used(leader, "k")).json()["job_id"] == first["job_id"]
+        assert (await key_used(leader, "k", priority=7)).status_code == 409
+        leader.store.ledger.let_go()
+
+
+async def test_a_key_that_a_leader_answered_before_is_not_taken_again() -> None:
+    async with a_cell() as cell:
+        leader, follower = await cell.pair()
+        first = (await key_used(leader, "k")).json()["job_id"]
+        follower.store.ledger.may_claim = False
+        await leader.crash()
+        await until(lambda: follower.engine.standing().leader is None)
+        again = await key_used(follower, "k")
+        assert (again.status_code, again.json()["job_id"]) == (201, first)
+        assert (await key_used(follower, "k", priority=7)).status_code == 409
+        assert await cell.store.ledger.take_inbox(9) == []
+
+
+async def test_a_leader_that_cannot_be_reached_is_no_reason_to_refuse_a_job() -> None:
+    async with a_cell(ttl_ms=20_000) as cell:
+        await cell.store.ledger.claim("ghost", None, "http://127.0.0.1:9")
+        (one,) = await nobody_leads(cell, "a")
+        assert one.engine.standing().leader == "ghost"
+        assert (await one.submit())["reason"] == "leaderless"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "/queues/q", {}),
+        ("POST", "/workers/register", {"name": "w"}),
+        ("POST", "/jobs/bulk", {"action": "cancel", "filter": {}}),
+        ("PUT", "/jobs/019a85bf-0000-7000-8000-000000000009/cancel", None),
+    ],
+)
+async def test_other_writes_are_told_to_come_back(method: str, path: str, body: Any) -> None:
+    async with a_cell() as cell:
+        (one,) = await nobody_leads(cell, "a")
+        answer = await one.http.request(method, path, json=body)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["type"].endswith("no_leader")
+
+
+async def test_a_call_that_may_be_repeated_waits_for_the_next_leader() -> None:
+    async with a_cell() as cell:
+        (one,) = await nobody_leads(cell, "a")
+        asking = asyncio.create_task(one.http.get("/queues"))
+        for _ in range(3):
+            await one.ask("GET", "/healthz", expect=200)
+        assert not asking.done()
+        one.store.ledger.may_claim = True
+        assert (await asking).status_code == 200
+
+
+async def test_nobody_is_ready_and_the_cluster_says_why() -> None:
+    async with a_cell() as cell:
+        (one,) = await nobody_leads(cell, "a")
+        await one.ask("GET", "/readyz", expect=503)
+        view = await one.ask("GET", "/cluster", expect=200)
+        assert view["leader"] is None
+        assert any("nobody leads" in warning for warning in view["warnings"])
+        assert [node["role"] for node in view["nodes"]] == ["follower"]
+
+
+async def test_below_the_durability_that_was_asked_for_nothing_is_accepted() -> None:
+    async with a_cell() as cell:
+        one = await cell.start("a", DurabilityLevel.SYNC_HA)
+        await until(lambda: one.engine.ready)
+        answer = await one.http.post("/jobs", json=JOB)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert "the database gives single" in answer.json()["detail"]
+        assert "gives single" in (await one.ask("GET", "/readyz", expect=503))["detail"]
+        assert any("gives single" in one for one in (await one.ask("GET", "/cluster"))["warnings"])

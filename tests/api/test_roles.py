@@ -1,0 +1,169 @@
+"""Every call times every role: what is written here by hand is what the server must do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from rota.api.operations import OPERATIONS
+from rota.api.routes import Operation
+from rota.cli.tokens import ROLES
+from rota.store.access import Role
+from rota.wire.tokens import RoleName
+from tests.api.house import House
+from tests.api.keys import ACME, OTHER, bearer, dead_key, key
+
+NOBODY = ""
+READERS = ("admin", "operator", "submitter", "viewer")
+SUBMITTERS = ("admin", "operator", "submitter")
+WORKERS = ("admin", "operator", "worker")
+OPERATORS = ("admin", "operator")
+ADMINS = ("admin",)
+ALL = ("admin", "operator", "submitter", "worker", "viewer")
+EVERYBODY = (*ALL, NOBODY)
+
+EXPECTED = {
+    "POST /jobs": SUBMITTERS,
+    "POST /jobs/batch": SUBMITTERS,
+    "GET /jobs": READERS,
+    "POST /jobs/bulk": OPERATORS,
+    "GET /jobs/{job_id}": READERS,
+    "PATCH /jobs/{job_id}": SUBMITTERS,
+    "DELETE /jobs/{job_id}": SUBMITTERS,
+    "PUT /jobs/{job_id}/cancel": SUBMITTERS,
+    "POST /jobs/{job_id}/retry": SUBMITTERS,
+    "POST /jobs/{job_id}/execute": OPERATORS,
+    "GET /jobs/{job_id}/why": READERS,
+    "GET /jobs/{job_id}/graph": READERS,
+    "GET /jobs/{job_id}/logs": READERS,
+    "GET /dead-letters": READERS,
+    "POST /workers/register": WORKERS,
+    "POST /workers/{worker_id}/lease": WORKERS,
+    "POST /workers/{worker_id}/heartbeat": WORKERS,
+    "POST /workers/{worker_id}/drain": WORKERS,
+    "DELETE /workers/{worker_id}": WORKERS,
+    "GET /workers": READERS,
+    "GET /workers/{worker_id}": READERS,
+    "GET /executions": READERS,
+    "GET /executions/{execution_id}": READERS,
+    "POST /executions/{execution_id}/complete": WORKERS,
+    "POST /executions/{execution_id}/progress": WORKERS,
+    "GET /executions/{execution_id}/logs": READERS,
+    "POST /executions/{execution_id}/logs": WORKERS,
+    "GET /executions/{execution_id}/artifacts": READERS,
+    "GET /executions/{execution_id}/artifacts/{name}": READERS,
+    "PUT /executions/{execution_id}/artifacts/{name}": WORKERS,
+    "GET /queues": READERS,
+    "GET /queues/{name}": READERS,
+    "PUT /queues/{name}": OPERATORS,
+    "PATCH /queues/{name}": OPERATORS,
+    "POST /queues/{name}/pause": OPERATORS,
+    "POST /queues/{name}/resume": OPERATORS,
+    "POST /queues/{name}/purge": OPERATORS,
+    "GET /healthz": EVERYBODY,
+    "GET /readyz": EVERYBODY,
+    "GET /stats": READERS,
+    "GET /cluster": ALL,
+    "GET /metrics": READERS,
+    "GET /stream": READERS,
+    "POST /session": ALL,
+    "DELETE /session": EVERYBODY,
+    "GET /tokens": ADMINS,
+    "POST /tokens": ADMINS,
+    "DELETE /tokens/{token_id}": ADMINS,
+    "GET /audit": ADMINS,
+}
+NOT_FOR_TENANTS = ("GET /metrics",)
+"""Calls whose role would do, but which tell of all tenants."""
+UNKNOWN_ID = "019a85c2-0000-7000-8000-000000000000"
+
+BODIES: dict[str, Any] = {"PATCH /jobs/{job_id}": {"priority": 7}}
+"""What a call needs in order to get as far as looking at its job."""
+
+
+def named(call: Operation) -> str:
+    return f"{call.method} {call.path}"
+
+
+def is_about_one(call: Operation) -> bool:
+    return "{job_id}" in call.path or "{execution_id}" in call.path
+
+
+async def ask(house: House, call: Operation, headers: dict[str, str], **ids: str) -> Any:
+    """The call with next to nothing in it; one that would not end is only looked at."""
+    path = re.sub(r"{(\w+)}", lambda found: ids.get(found[1], UNKNOWN_ID), call.path)
+    method = "HEAD" if call.path == "/stream" else call.method
+    return await house.http.request(method, path, headers=headers, json=BODIES.get(named(call)))
+
+
+def test_every_call_has_an_expectation() -> None:
+    assert sorted(EXPECTED) == sorted(named(call) for call in OPERATIONS)
+
+
+def test_the_public_roles_are_those_that_are_enforced() -> None:
+    assert tuple(RoleName.__args__) == ROLES == tuple(role.value for role in Role)
+
+
+@pytest.mark.parametrize("role", Role)
+async def test_each_role_may_do_what_is_meant_for_it_and_no_more(house: House, role: Role) -> None:
+    headers, wrong = await key(house, role), []
+    for call in OPERATIONS:
+        answer = await ask(house, call, headers)
+        allowed = answer.status_code not in (401, 403)
+        if allowed != (role in EXPECTED[named(call)]):
+            wrong.append(f"{named(call)} answers {answer.status_code} {answer.text}")
+    assert not wrong, "\n".join(["", *wrong])
+
+
+@pytest.mark.parametrize("who", ["nobody", "unknown", "forged", "revoked", "expired"])
+async def test_who_has_no_good_token_gets_nowhere(
+    house: House, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.api.roster.ROSTER_HURRY_S", 0)
+    house.http.headers.pop("authorization")
+    headers = {
+        "nobody": {},
+        "unknown": bearer("rota_unknown"),
+        "forged": {"Cookie": "rota_session_7070=id-viewer.99999999999999.00"},
+        "revoked": await dead_key(house),
+        "expired": await dead_key(house, expires_at=house.engine.clock.now()),
+    }[who]
+    wrong = []
+    for call in OPERATIONS:
+        answer = await ask(house, call, headers)
+        due = (200, 204) if NOBODY in EXPECTED[named(call)] else (401,)
+        if answer.status_code not in due:
+            wrong.append(f"{named(call)} answers {answer.status_code} {answer.text}")
+    assert not wrong, "\n".join(["", *wrong])
+
+
+@pytest.mark.parametrize("role", [Role.SUBMITTER, Role.VIEWER])
+async def test_what_is_another_tenants_is_as_if_it_were_not_there(house: House, role: Role) -> None:
+    order = await house.start(await house.register(), tenant=ACME)
+    other = await key(house, role, tenant=OTHER)
+    calls = [one for one in OPERATIONS if is_about_one(one) and role in EXPECTED[named(one)]]
+    assert len(calls) >= 7
+    ids = {"job_id": order["job_id"], "execution_id": order["execution_id"]}
+    for call in calls:
+        foreign = await ask(house, call, other, **ids)
+        unknown = await ask(house, call, other)
+        assert foreign.status_code == unknown.status_code == 404, named(call)
+        shown = foreign.text.replace(ids["job_id"], UNKNOWN_ID)
+        assert shown.replace(ids["execution_id"], UNKNOWN_ID) == unknown.text, named(call)
+    assert (await house.ask("GET", f"/jobs/{order['job_id']}"))["status"] == "running"
+
+
+async def test_no_list_tells_a_tenant_of_others(house: House) -> None:
+    order = await house.start(await house.register(), name="unspeakable", tenant=ACME)
+    other, looked = await key(house, Role.VIEWER, tenant=OTHER), 0
+    for call in OPERATIONS:
+        if call.method != "GET" or "{" in call.path or "viewer" not in EXPECTED[named(call)]:
+            continue
+        answer = await ask(house, call, other)
+        looked += 1
+        assert answer.status_code == (403 if named(call) in NOT_FOR_TENANTS else 200), named(call)
+        for secret in (order["job_id"], order["execution_id"], "unspeakable"):
+            assert secret not in answer.text, named(call)
+    assert looked >= 8

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rota.store.access import Role
+from tests.api.house import NOOP, House, Tap, events
+from tests.api.keys import ACME, OTHER, key
+
+JOB = {"name": "j", "task": NOOP}
+
+
+async def submitter(house: House, tenant: str) -> dict[str, str]:
+    return await key(house, Role.SUBMITTER, tenant=tenant)
+
+
+async def submit(house: House, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
+    job: dict[str, Any] = await house.ask(
+        "POST", "/jobs", {**JOB, **fields}, headers=headers, expect=201
+    )
+    return job
+
+
+async def test_what_a_tenants_token_submits_is_that_tenants(house: House) -> None:
+    acme = await submitter(house, ACME)
+    assert (await submit(house, acme))["tenant"] == ACME
+    assert (await submit(house, acme, tenant=ACME))["tenant"] == ACME
+    batch = {"jobs": [JOB, {**JOB, "tenant": ACME}]}
+    ids = (await house.ask("POST", "/jobs/batch", batch, headers=acme, expect=201))["job_ids"]
+    for job_id in ids:
+        assert (await house.ask("GET", f"/jobs/{job_id}"))["tenant"] == ACME
+
+
+@pytest.mark.parametrize("tenant", [OTHER, "default"])
+async def test_naming_another_tenant_is_refused_in_clear_words(house: House, tenant: str) -> None:
+    acme = await submitter(house, ACME)
+    foreign = {**JOB, "tenant": tenant}
+    for path, body in (("/jobs", foreign), ("/jobs/batch", {"jobs": [JOB, foreign]})):
+        answer = await house.ask("POST", path, body, headers=acme, expect=403)
+        assert answer["type"].endswith(":other_tenant")
+        assert "is for the tenant 'acme'" in answer["detail"]
+    assert (await house.ask("GET", "/jobs"))["items"] == []
+
+
+async def test_a_job_stays_with_its_tenant_when_it_is_changed(house: House) -> None:
+    acme = await submitter(house, ACME)
+    path = f"/jobs/{(await submit(house, acme))['job_id']}"
+    await house.ask("PATCH", path, {"tenant": OTHER}, headers=acme, expect=403)
+    for patch in ({"tenant": None, "priority": 3}, {"tenant": ACME}, {"priority": 4}):
+        changed = await house.ask("PATCH", path, patch, headers=acme, expect=200)
+        assert changed["tenant"] == ACME
+
+
+async def test_a_foreign_job_cannot_be_depended_on(house: House) -> None:
+    acme, other = await submitter(house, ACME), await submitter(house, OTHER)
+    foreign, own = await submit(house, other), await submit(house, acme)
+    unknown = "019a85c2-0000-7000-8000-000000000000"
+    for upstream in (foreign["job_id"], unknown):
+        body = {"jobs": [{**JOB, "dependencies": [own["job_id"], upstream]}]}
+        answer = await house.ask("POST", "/jobs/batch", body, headers=acme, expect=422)
+        assert answer["type"].endswith(":unknown_dependency")
+        assert answer["errors"][0]["field"] == "jobs[0].dependencies[1]"
+        assert answer["detail"] == f"there is no job {upstream} to depend on"
+        waiting = await submit(house, acme, run_at="2100-01-01T00:00:00Z")
+        patch = {"dependencies": [upstream]}
+        await house.ask("PATCH", f"/jobs/{waiting['job_id']}", patch, headers=acme, expect=422)
+    await submit(house, acme, dependencies=[own["job_id"]])
+
+
+async def test_lists_show_a_tenant_its_own(house: House) -> None:
+    worker = await house.register()
+    acme = await submitter(house, ACME)
+    for tenant in (ACME, OTHER, ACME):
+        await house.finish(await house.start(worker, tenant=tenant), "failed")
+    for path in ("/jobs", "/dead-letters", "/jobs?tenant=acme"):
+        found = (await house.ask("GET", path, headers=acme))["items"]
+        assert [job["tenant"] for job in found] == [ACME, ACME], path
+        both = (await house.ask("GET", path.partition("?")[0]))["items"]
+        assert len(both) == 3
+    assert (await house.ask("GET", "/jobs?tenant=other", headers=acme))["items"] == []
+    assert len((await house.ask("GET", "/executions", headers=acme))["items"]) == 2
+    page = await house.ask("GET", "/executions?limit=1", headers=acme)
+    rest = await house.ask("GET", f"/executions?cursor={page['next_cursor']}", headers=acme)
+    assert len(page["items"]) == len(rest["items"]) == 1
+    stats = await house.ask("GET", "/stats", headers=acme)
+    assert (stats["jobs"]["failed"], stats["submitted_total"]) == (2, 2)
+
+
+async def test_a_page_of_executions_that_looked_far_enough_leads_on(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.api.lookup.READ_AT_ONCE", 2)
+    monkeypatch.setattr("rota.api.lookup.EXECUTIONS_SCANNED_MAX", 4)
+    worker, acme = await house.register(), await submitter(house, ACME)
+    mine = await house.start(worker, tenant=ACME)
+    for _ in range(6):
+        await house.start(worker, tenant=OTHER)
+    path, found = "/executions", []
+    for _ in range(5):
+        page = await house.ask("GET", path, headers=acme)
+        found += [one["execution_id"] for one in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        path = f"/executions?cursor={page['next_cursor']}"
+    assert found == [mine["execution_id"]]
+
+
+async def test_a_graph_ends_where_another_tenant_begins(house: House) -> None:
+    acme = await submitter(house, ACME)
+    own = await submit(house, acme)
+    foreign = await house.submit(tenant=OTHER, dependencies=[own["job_id"]])
+    path = f"/jobs/{own['job_id']}/graph"
+    assert len((await house.ask("GET", path))["nodes"]) == 2
+    graph = await house.ask("GET", path, headers=acme)
+    assert [node["job_id"] for node in graph["nodes"]] == [own["job_id"]]
+    assert graph["edges"] == []
+    assert foreign["job_id"] not in str(graph)
+
+
+async def test_the_stream_tells_a_tenant_of_its_own_jobs_only(house: House) -> None:
+    worker = await house.register()
+    early = await house.submit(tenant=ACME, run_at="2100-01-01T00:00:00Z")
+    acme = await submitter(house, ACME)
+    async with Tap(house, "/stream", acme) as tap:
+        await house.finish(await house.start(worker, tenant=OTHER))
+        mine = await house.start(worker, tenant=ACME)
+        await house.finish(mine)
+        await house.ask("PUT", f"/jobs/{early['job_id']}/cancel", expect=200)
+        await house.ask("DELETE", f"/jobs/{mine['job_id']}", expect=204)
+        await house.ask("PUT", "/queues/q", {}, expect=200)
+        seen = events(await tap.read_until('"queue","id":"q"'))
+    told = [one for one in seen if one["kind"] in ("job", "execution")]
+    assert {one.get("job_id") or one["id"] for one in told} == {early["job_id"], mine["job_id"]}
+    assert [one["status"] for one in told if one["id"] == mine["job_id"]][-1] == "deleted"
+    assert [one["status"] for one in told if one["id"] == early["job_id"]] == ["cancelled"]
+
+
+async def test_the_same_idempotency_key_is_another_one_for_each_tenant(house: House) -> None:
+    made = []
+    for tenant in (ACME, OTHER):
+        headers = {**await submitter(house, tenant), "Idempotency-Key": "nightly"}
+        job = await submit(house, headers)
+        assert (await submit(house, headers))["job_id"] == job["job_id"]
+        made.append(job["job_id"])
+    admin = await house.ask("POST", "/jobs", JOB, headers={"Idempotency-Key": "nightly"})
+    assert len({*made, admin["job_id"]}) == 3
+
+
+async def test_a_tenant_may_act_on_its_own_jobs(house: House) -> None:
+    acme = await submitter(house, ACME)
+    path = f"/jobs/{(await submit(house, acme))['job_id']}"
+    await house.ask("PUT", f"{path}/cancel", headers=acme, expect=200)
+    await house.ask("POST", f"{path}/retry", headers=acme, expect=200)
+    await house.ask("PUT", f"{path}/cancel", headers=acme, expect=200)
+    await house.ask("DELETE", path, headers=acme, expect=204)

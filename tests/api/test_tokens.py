@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+
+import pytest
+from msgspec.structs import replace
+
+from rota.api.ids import mint_token
+from rota.api.limits import ROSTER_LOOK_S
+from rota.api.roster import Roster, digest
+from rota.api.sessions import open_session, read_session
+from rota.store.access import Role
+from rota.store.memory_access import MemoryAccess
+from rota.store.protocol import StoreError
+from tests.api.house import ADMIN, TOKEN, House, Tap
+from tests.api.keys import bearer, key
+
+SPEC = {"role": "viewer", "name": "dashboard of the lobby"}
+
+
+async def made(house: House, **fields: object) -> dict[str, str]:
+    answer: dict[str, str] = await house.ask("POST", "/tokens", {**SPEC, **fields}, expect=201)
+    return answer
+
+
+async def cookie(house: House, headers: dict[str, str]) -> dict[str, str]:
+    signed = await house.http.post("/session", headers=headers)
+    assert signed.status_code == 204
+    house.http.cookies.clear()
+    return {"Authorization": "", "Cookie": signed.headers["set-cookie"].split(";")[0]}
+
+
+async def eventually(look: Callable[[], Awaitable[bool]]) -> None:
+    deadline = asyncio.get_running_loop().time() + 20
+    while not await look():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.01)
+
+
+def test_a_token_has_a_front_that_scanners_know_and_is_never_the_same() -> None:
+    minted = [mint_token() for _ in range(200)]
+    assert all(re.fullmatch(r"rota_[0-9A-Za-z]{43}", one) for one in minted)
+    assert len(set(minted)) == 200
+
+
+async def test_a_token_is_shown_once_and_kept_as_a_hash(house: House) -> None:
+    answer = await made(house)
+    text = answer["token"]
+    assert (await house.http.get("/jobs", headers=bearer(text))).status_code == 200
+    listed = await house.http.get("/tokens")
+    assert text not in listed.text
+    (shown,) = [one for one in listed.json()["items"] if one["token_id"] == answer["token_id"]]
+    assert shown == {**{name: answer[name] for name in shown}}
+    assert (shown["status"], shown["created_by"]) == ("live", "tests")
+    kept = (await house.store.access.load(b"")).tokens
+    assert text not in repr(kept)
+    assert [one.digest for one in kept if one.id == answer["token_id"]] == [digest(text)]
+
+
+async def test_a_revoked_token_is_turned_away_and_said_so(house: House) -> None:
+    answer = await made(house)
+    path, headers = f"/tokens/{answer['token_id']}", bearer(answer["token"])
+    for _ in range(2):
+        await house.ask("DELETE", path, expect=204)
+    refused = await house.ask("GET", "/jobs", headers=headers, expect=401)
+    assert "was revoked" in refused["detail"]
+    assert (await house.ask("GET", "/tokens"))["items"][0]["status"] == "revoked"
+    await house.ask("DELETE", "/tokens/nothing", expect=404)
+
+
+async def test_a_token_ends_when_it_was_said_to(house: House) -> None:
+    answer = await made(house, expires_in=0.05)
+    headers = bearer(answer["token"])
+
+    async def has_ended() -> bool:
+        return (await house.http.get("/jobs", headers=headers)).status_code == 401
+
+    await eventually(has_ended)
+    refused = await house.ask("GET", "/jobs", headers=headers, expect=401)
+    assert "has expired" in refused["detail"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"role": "king"}, "role"),
+        ({"role": "worker", "tenant": "acme"}, "tenant"),
+        ({"role": "operator", "tenant": "acme"}, "tenant"),
+        ({"role": "admin", "tenant": "acme"}, "tenant"),
+        ({"role": "viewer", "expires_in": 0}, ""),
+        ({"role": "viewer", "tenant": "two words"}, "tenant"),
+        ({"role": "viewer", "name": "bell\x07"}, "name"),
+        ({"role": "viewer", "token": "mine"}, "token"),
+    ],
+)
+async def test_a_token_that_makes_no_sense_is_not_made(
+    house: House, spec: dict[str, object], field: str
+) -> None:
+    answer = await house.ask("POST", "/tokens", spec, expect=422)
+    assert answer["errors"][0]["field"] == field
+    assert len((await house.ask("GET", "/tokens"))["items"]) == 1
+
+
+async def test_tokens_are_listed_page_by_page(house: House) -> None:
+    ids = [(await made(house, name=f"n{number}"))["token_id"] for number in range(3)]
+    page = await house.ask("GET", "/tokens?limit=2")
+    rest = await house.ask("GET", f"/tokens?cursor={page['next_cursor']}")
+    found = [one["token_id"] for one in (*page["items"], *rest["items"])]
+    assert found == [*reversed(ids), ADMIN.id]
+
+
+async def test_another_server_honours_a_change_within_a_second(house: House) -> None:
+    elsewhere = Roster(house.store.access, house.engine.clock)
+    await elsewhere.start()
+    try:
+        answer = await made(house)
+
+        async def is_known() -> bool:
+            return elsewhere.find(answer["token"]) is not None
+
+        await eventually(is_known)
+        await house.ask("DELETE", f"/tokens/{answer['token_id']}", expect=204)
+
+        async def is_ended() -> bool:
+            return not elsewhere.is_live(answer["token_id"])
+
+        await eventually(is_ended)
+    finally:
+        await elsewhere.stop()
+    assert ROSTER_LOOK_S <= 0.5
+
+
+async def test_a_token_made_elsewhere_a_moment_ago_is_good_at_once(house: House) -> None:
+    token = replace(ADMIN, id="fresh", digest=digest("fresh"))
+    await house.store.access.add_token(token)
+    assert house.parts.access.roster.find("fresh") is None
+    answers = await asyncio.gather(
+        *(house.http.get("/jobs", headers=bearer("fresh")) for _ in range(5))
+    )
+    assert [one.status_code for one in answers] == [200] * 5
+    other = replace(token, id="other", digest=digest("other"))
+    await house.store.access.add_token(other)
+    await house.ask("DELETE", "/tokens/other", expect=204)
+
+
+class AwayBook(MemoryAccess):
+    """A store that can be away."""
+
+    away = False
+    asked = asyncio.Event()
+
+    async def revision(self) -> int:
+        if self.away:
+            self.asked.set()
+            raise StoreError("away")
+        return await super().revision()
+
+
+async def test_while_the_store_is_away_the_known_tokens_stay_good(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.api.roster.ROSTER_LOOK_S", 0.01)
+    book = AwayBook()
+    await book.add_token(ADMIN)
+    roster = Roster(book, house.engine.clock)
+    await roster.start()
+    try:
+        book.away = True
+        await asyncio.wait_for(book.asked.wait(), 20)
+        assert roster.find(TOKEN) == ADMIN
+        book.away = False
+        await book.revoke_token(ADMIN.id, 5)
+
+        async def is_ended() -> bool:
+            return not roster.is_live(ADMIN.id)
+
+        await eventually(is_ended)
+    finally:
+        await roster.stop()
+
+
+async def test_a_session_is_that_of_its_token_on_every_server(house: House) -> None:
+    headers = await key(house, Role.VIEWER, tenant="acme")
+    browser = await cookie(house, headers)
+    assert (await house.http.get("/jobs", headers=browser)).status_code == 200
+    body = {"name": "j", "task": {"kind": "noop"}}
+    assert (await house.http.post("/jobs", json=body, headers=browser)).status_code == 403
+    elsewhere = Roster(house.store.access, house.engine.clock)
+    await elsewhere.refresh()
+    value = browser["Cookie"].partition("=")[2]
+    found = read_session(elsewhere, value, house.engine.clock.now())
+    assert found is not None
+    assert (found.role, found.tenant) == (Role.VIEWER, "acme")
+
+
+async def test_a_session_ends_with_its_token(house: House) -> None:
+    browser = await cookie(house, await key(house, Role.VIEWER, name="v"))
+    await house.ask("DELETE", "/tokens/id-v", expect=204)
+    assert (await house.http.get("/jobs", headers=browser)).status_code == 401
+    now = house.engine.clock.now()
+    short = await key(house, Role.VIEWER, name="short", expires_at=now + 60_000)
+    assert short
+    roster = house.parts.access.roster
+    token = roster.by_id("id-short")
+    assert token is not None
+    value = open_session(roster, token, now)
+    assert int(value.split(".")[1]) == now + 60_000
+    assert read_session(roster, value, now + 60_000) is None
+
+
+async def test_a_session_does_not_prolong_itself(house: House) -> None:
+    browser = await cookie(house, bearer(TOKEN))
+    again = await house.http.post("/session", headers=browser)
+    assert again.status_code == 401
+    assert "set-cookie" not in again.headers
+
+
+async def test_a_session_of_another_cell_is_worth_nothing(house: House) -> None:
+    stranger = MemoryAccess()
+    await stranger.add_token(ADMIN)
+    roster = Roster(stranger, house.engine.clock)
+    await roster.refresh()
+    now = house.engine.clock.now()
+    assert read_session(house.parts.access.roster, open_session(roster, ADMIN, now), now) is None
+
+
+async def test_an_open_stream_breaks_off_when_its_token_is_revoked(house: House) -> None:
+    headers = await key(house, Role.VIEWER, name="v")
+    async with Tap(house, "/stream", headers) as tap:
+        await tap.read_until("retry")
+        await house.ask("DELETE", "/tokens/id-v", expect=204)
+        await asyncio.wait_for(asyncio.shield(tap._task), 20)
+
+
+async def test_who_does_not_administer_sees_no_tokens(house: House) -> None:
+    for path in ("/tokens", "/audit"):
+        headers = await key(house, Role.OPERATOR, name=path)
+        answer = await house.ask("GET", path, headers=headers, expect=403)
+        assert "this call takes admin" in answer["detail"]

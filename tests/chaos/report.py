@@ -1,0 +1,152 @@
+"""What is left of a storm on a cluster: the journal, the figures, one timeline of everything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+import asyncpg
+
+from rota.store.journal import decode_record
+from rota.store.protocol import Epoch, JournalRecord, Seq
+from tests.chaos.checker import History, broken_promises
+from tests.chaos.replay import Handover, broken_journal, handovers
+from tests.chaos.storm import Deed
+
+NEAR_MS = 1_000
+"""A change of leader so soon after a fault was mended is still its doing."""
+OF_POSTGRES = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) UTC (.*)")
+
+
+@dataclass(slots=True)
+class Report:
+    """One storm, judged."""
+
+    history: History
+    journal: Sequence[JournalRecord]
+    deeds: Sequence[Deed]
+    missed: Counter[str] = field(default_factory=Counter)
+
+    def broken(self) -> list[str]:
+        """Every promise that was not kept."""
+        shown = {record.job_id: record.status for record in self.history.records}
+        return [*broken_promises(self.history), *broken_journal(self.journal, shown)]
+
+    def text(self) -> str:
+        """For people: what was done, what it was done to, and how long nobody led."""
+        kinds = Counter(deed.kind for deed in self.deeds)
+        runs = sum(len(record.runs) for record in self.history.records)
+        began = sum(line.word == "begin" for line in self.history.lines)
+        states = Counter(record.status for record in self.history.records)
+        lines = [
+            f"{len(self.deeds)} faults of {len(kinds)} kinds ({sum(self.missed.values())} missed)",
+            *(f"  {count:4} {kind}" for kind, count in sorted(kinds.items())),
+            f"{len(self.history.records)} jobs: {_counted(states)}",
+            f"{runs} executions, {began} of them seen to begin by their own account",
+            f"{len(self.journal)} journal records, {self._epochs()} epochs",
+            "from a leader's last record to its successor's first work:",
+            *self._failovers(),
+        ]
+        return "\n".join(lines)
+
+    def _epochs(self) -> int:
+        return len(Counter(record.epoch for record in self.journal))
+
+    def _failovers(self) -> Iterator[str]:
+        gaps: defaultdict[str, list[float]] = defaultdict(list)
+        every: list[float] = []
+        for handover in handovers(self.journal):
+            if handover.working is not None:
+                gap_s = (handover.working - handover.silent_from) / 1000
+                gaps[self._cause(handover)].append(gap_s)
+                every.append(gap_s)
+        for cause, found in (*sorted(gaps.items()), ("in all", every)):
+            if found:
+                yield f"  {len(found):4} {cause}: p50 {median(found):.1f} s, max {max(found):.1f} s"
+
+    def _cause(self, handover: Handover) -> str:
+        """What was being done just then, or had just been mended."""
+        for slack_ms in (0, NEAR_MS):
+            kinds = [
+                deed.kind
+                for deed in self.deeds
+                if not deed.kind.startswith("worker")
+                if deed.began <= handover.opened <= deed.ended + slack_ms
+            ]
+            if kinds:
+                return " + ".join(dict.fromkeys(kinds))
+        return "nobody's doing"
+
+    def keep(self, folder: Path, said_by: Mapping[str, str]) -> Path:
+        """Writes down all that happened, in order, with every word that anybody logged."""
+        journal = "\n".join(map(str, self.journal))
+        (folder / "journal.txt").write_text(journal)
+        moments = [*_logged(folder, said_by), *self._told()]
+        path = folder / "timeline.txt"
+        path.write_text(
+            "\n".join(f"{_clock(at)} {who:>12} {said}" for at, who, said in sorted(moments))
+        )
+        return path
+
+    def _told(self) -> Iterator[tuple[int, str, str]]:
+        for deed in self.deeds:
+            yield deed.began, "havoc", f"{deed.kind} …"
+            yield deed.ended, "havoc", f"{deed.kind}: {deed.effect}"
+        for handover in handovers(self.journal):
+            yield handover.opened, "journal", f"epoch {handover.epoch} opens"
+
+
+def _counted(states: Counter[str]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in states.most_common())
+
+
+def _clock(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def _logged(folder: Path, said_by: Mapping[str, str]) -> Iterator[tuple[int, str, str]]:
+    """All that processes said with a time on it."""
+    for path in sorted(folder.glob("said-*")):
+        for line in path.read_text("utf-8", "replace").splitlines():
+            with_time = _json_line(line)
+            if with_time is not None:
+                yield with_time[0], said_by.get(path.name, path.name), with_time[1]
+    database = folder / "postgres.log"
+    if database.exists():
+        for found in OF_POSTGRES.finditer(database.read_text("utf-8", "replace")):
+            at = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
+            yield int(at.timestamp() * 1000), "postgres", found[2]
+
+
+def _json_line(line: str) -> tuple[int, str] | None:
+    try:
+        entry = json.loads(line)
+        at = datetime.fromisoformat(entry.pop("timestamp"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    said = " ".join(f"{name}={value}" for name, value in entry.items())
+    return int(at.timestamp() * 1000), said
+
+
+def journal_of(dsn: str) -> list[JournalRecord]:
+    """All that a cell on PostgreSQL ever decided."""
+    return asyncio.run(_read_journal(dsn))
+
+
+async def _read_journal(dsn: str) -> list[JournalRecord]:
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch("SELECT seq, epoch, at, body FROM rota.journal ORDER BY seq")
+    finally:
+        await connection.close(timeout=5)
+    return [
+        JournalRecord(Seq(seq), Epoch(epoch), at, decode_record(body))
+        for seq, epoch, at, body in rows
+    ]

@@ -1,0 +1,121 @@
+"""What a server knows of the others and of the database, and what becomes of promises."""
+
+from __future__ import annotations
+
+import pytest
+import structlog
+
+from rota.core.inputs import Key, Submit
+from rota.core.outcome import JobsAccepted
+from rota.engine.assurance import Assurance
+from rota.engine.pickup import encode_submission
+from rota.engine.presence import LagMeter, Presence
+from rota.store.durability import Durability, DurabilityLevel
+from rota.store.memory import MemoryStore
+from rota.store.nodes import Node
+from rota.store.protocol import StoreError
+from tests.core.asking import job
+from tests.engine.rig import until
+from tests.engine.test_leadership import cell, leading
+
+KEY = Key(key="k", fingerprint="f")
+
+
+def test_a_follower_is_behind_since_the_end_it_lacks_was_first_seen() -> None:
+    meter = LagMeter()
+    assert meter.measure(end=10, own=10, now=0) == 0
+    assert meter.measure(end=12, own=10, now=1_000) == 0
+    assert meter.measure(end=15, own=10, now=2_000) == 1_000
+    assert meter.measure(end=15, own=12, now=3_000) == 1_000
+    assert meter.measure(end=15, own=15, now=4_000) == 0
+
+
+async def test_a_follower_says_how_far_behind_it_is_and_a_leader_that_it_leads() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        second = await it.join("b")
+        told = [
+            Presence(it.store, rig.engine, Node(node=rig.engine.node, version="1"))
+            for rig in (first, second)
+        ]
+        await first.submit("x")
+        seq = first.engine.standing().seq
+        second.ledger.is_away = True
+        for one in told:
+            await one.tell()
+        behind = told[1].me.behind_records
+        assert (told[0].me.leads, told[0].me.behind_records) == (True, 0)
+        assert (told[1].me.leads, told[1].me.seq + behind) == (False, seq)
+        second.ledger.is_away = False
+        await until(lambda: second.engine.standing().seq == seq)
+        await told[1].tell()
+        assert told[1].me.behind_records == 0
+        assert [seen.told.node for seen in await told[0].everyone()] == ["a", "b"]
+
+
+class Database(MemoryStore):
+    """Its worth is what a test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.worth = Durability(DurabilityLevel.SYNC_HA)
+        self.is_away = False
+
+    async def durability(self) -> Durability:
+        if self.is_away:
+            raise StoreError("away")
+        return self.worth
+
+
+async def test_a_durability_that_drops_is_said_and_refuses_what_asked_for_more() -> None:
+    store = Database()
+    assurance = Assurance(store, DurabilityLevel.SYNC_HA)
+    await assurance.look()
+    assert (assurance.level, assurance.refusal) == (DurabilityLevel.SYNC_HA, "")
+    store.worth = Durability(DurabilityLevel.ASYNC_HA, ("one standby is left",))
+    with structlog.testing.capture_logs() as logs:
+        await assurance.look()
+        await assurance.look()
+    assert [(one["event"], one["log_level"]) for one in logs] == [
+        ("durability_dropped", "warning"),
+        ("durability_at_risk", "warning"),
+    ]
+    assert "gives async-ha" in assurance.refusal
+    store.worth = Durability(DurabilityLevel.SYNC_HA)
+    await assurance.look()
+    assert assurance.refusal == ""
+
+
+@pytest.mark.parametrize(
+    ("required", "level", "is_accepted"),
+    [
+        ("single", "single", True),
+        ("single", "sync-ha", True),
+        ("async-ha", "single", False),
+        ("async-ha", "async-ha", True),
+        ("sync-ha", "async-ha", False),
+    ],
+)
+async def test_what_is_accepted_at_which_level(
+    required: str, level: str, *, is_accepted: bool
+) -> None:
+    store = Database()
+    store.worth = Durability(DurabilityLevel(level))
+    assurance = Assurance(store, DurabilityLevel(required))
+    await assurance.look()
+    assert (assurance.refusal == "") is is_accepted
+
+
+async def test_what_was_promised_under_a_key_is_kept_though_another_leader_answered_it() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        recall = await first.recall("k")
+        await first.engine.post(Submit(jobs=(job("late"),), key=KEY, recall=recall))
+        promised = Submit(jobs=(job("promised"),), key=KEY)
+        await it.store.ledger.put_inbox(encode_submission(promised), "k")
+        await until(lambda: not it.store.ledger._inbox)
+        assert await first.state("promised") is not None
+        recall = await first.recall("k")
+        again = await first.engine.post(Submit(jobs=(job("z"),), key=KEY, recall=recall))
+        assert isinstance(again, JobsAccepted)
+        assert again.job_ids == ("late",)

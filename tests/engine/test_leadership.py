@@ -1,0 +1,279 @@
+"""Several servers on one store: who leads, who stands by, what a deposed leader may still do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rota.core.inputs import Key, NewJob, Recall, Reject, Submit
+from rota.core.model import JobId, JobState, Life
+from rota.core.outcome import PutJob
+from rota.engine.pickup import encode_submission
+from rota.engine.ports import UnavailableError
+from rota.engine.seat import Member
+from rota.store.memory import MemoryStore
+from rota.store.protocol import Epoch
+from tests.core.asking import job
+from tests.engine.clocks import FakeClock
+from tests.engine.rig import PATIENCE_S, Rig, settle, succeeded, until
+
+TTL_MS = 3_000
+
+
+def no_specs(body: bytes) -> Submit | Reject:
+    """There are none of these here."""
+    raise AssertionError(body)
+
+
+class Cell:
+    """Servers with one memory and one clock."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.clock = FakeClock()
+        self.rigs: list[Rig] = []
+
+    async def join(self, node: str) -> Rig:
+        """One more server."""
+        member = Member(node=node, address=f"http://{node}", ttl_ms=TTL_MS)
+        rig = Rig(self.clock, self.store, member)
+        rig.hands = self.clock
+        self.rigs.append(rig)
+        await rig.engine.start(no_specs)
+        return rig
+
+    async def silence(self, ms: int = TTL_MS) -> None:
+        """Time passes in which nobody renews: a moment at a time, so that all look at the row."""
+        await asyncio.sleep(0.01)
+        self.clock.pass_by(ms)
+
+
+@asynccontextmanager
+async def cell() -> AsyncIterator[Cell]:
+    """Stops all servers in the end."""
+    it = Cell()
+    try:
+        yield it
+    finally:
+        for rig in it.rigs:
+            rig.ledger.is_away = False
+            rig.ledger.let_go()
+            await asyncio.wait_for(rig.engine.stop(), PATIENCE_S)
+
+
+async def leading(rig: Rig) -> Rig:
+    await until(lambda: rig.engine.ready)
+    return rig
+
+
+async def test_the_first_server_leads_and_the_next_stands_by() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        second = await it.join("b")
+        assert not second.engine.ready
+        standing = second.engine.standing()
+        assert (standing.leads, standing.leader, standing.address) == (False, "a", "http://a")
+        assert first.engine.standing().leader == "a"
+        with pytest.raises(UnavailableError):
+            await second.submit("x")
+
+
+async def test_a_leader_that_says_nothing_for_the_ttl_is_replaced() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        await first.submit("x")
+        second = await it.join("b")
+        first.ledger.is_away = True
+        await it.silence()
+        await leading(second)
+        assert second.engine.epoch > Epoch(1)
+        await second.submit("y")
+        assert second.engine.why(JobId("x")) is not None
+        assert second.counts.submitted() == 2
+
+
+async def test_a_leader_that_cannot_renew_stops_answering_before_its_seat_is_free() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        second = await it.join("b")
+        first.ledger.is_away = True
+        it.clock.pass_by(TTL_MS * 95 // 100)
+        assert not first.engine.ready
+        with pytest.raises(UnavailableError):
+            await first.submit("x")
+        with pytest.raises(UnavailableError):
+            first.engine.queues()
+        assert not second.engine.ready
+
+
+async def test_a_record_under_way_when_the_trust_ends_is_not_answered_though_it_counts() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        first.ledger.shut()
+        asking = asyncio.create_task(first.submit("x"))
+        await first.ledger.reached()
+        it.clock.pass_by(TTL_MS)
+        first.ledger.let_go()
+        with pytest.raises(UnavailableError):
+            await asking
+        assert await first.state("x") is JobState.QUEUED
+
+
+async def test_a_leader_that_is_back_before_anybody_took_over_goes_on_without_reading() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        await first.submit("x")
+        loads = first.ledger.loads
+        it.clock.pass_by(TTL_MS)
+        assert not first.engine.ready
+        await leading(first)
+        assert first.ledger.loads == loads
+        assert first.engine.epoch == 1
+        await first.submit("y")
+
+
+async def test_what_workers_hold_lives_on_for_as_long_as_the_store_was_away() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        await first.register()
+        await first.submit("x")
+        (order,) = (await first.poll()).orders
+        first.ledger.is_away = True
+        it.clock.pass_by(first.engine.timing.lease_ttl_ms)
+        await asyncio.sleep(0.02)
+        it.clock.pass_by(first.engine.timing.lease_ttl_ms)
+        first.ledger.is_away = False
+        await leading(first)
+        answer = await first.poll(completed=(succeeded(order),), wait_ms=0)
+        assert answer.lost == ()
+        assert await first.state("x") is JobState.SUCCEEDED
+
+
+async def test_a_deposed_leader_can_commit_nothing_and_follows() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        second = await it.join("b")
+        first.ledger.shut()
+        asking = asyncio.create_task(first.submit("x"))
+        await first.ledger.reached()
+        first.ledger.is_away = True
+        await it.silence()
+        await leading(second)
+        await second.submit("y")
+        first.ledger.is_away = False
+        first.ledger.let_go()
+        with pytest.raises(UnavailableError):
+            await asking
+        await until(lambda: first.engine.standing().leader == "b")
+        assert await second.state("x") is None
+        assert await second.state("y") is JobState.QUEUED
+        assert not first.engine.ready
+
+
+async def test_a_record_that_lands_after_the_claim_is_read_before_anything_is_decided() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        await first.submit("x")
+        seq = first.engine.standing().seq
+        second = await it.join("b")
+        first.ledger.is_away = True
+        second.ledger.shut()
+        await it.silence()
+        await second.ledger.reached()
+        # The old leader's record takes the place that the new one is about to open its reign at.
+        new = job("late")
+        late = PutJob(new.id, new.spec, Life(JobState.QUEUED))
+        it.store.ledger.land_late(Epoch(1), it.clock.now(), [late])
+        second.ledger.let_go()
+        await leading(second)
+        assert second.engine.why(JobId("late")) is not None
+        assert second.engine.standing().seq == seq + 2
+
+
+async def test_on_a_clean_stop_the_next_server_leads_without_waiting() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        await first.submit("x")
+        second = await it.join("b")
+        loads = second.ledger.loads
+        await first.engine.stop()
+        await leading(second)  # the clock has not moved
+        assert second.ledger.loads == loads
+        assert second.engine.why(JobId("x")) is not None
+
+
+async def test_of_two_candidates_one_leads() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        others = [await it.join("b"), await it.join("c")]
+        first.ledger.is_away = True
+        await it.silence()
+        await until(lambda: any(rig.engine.ready for rig in others))
+        await settle()
+        assert sum(rig.engine.ready for rig in others) == 1
+
+
+async def test_what_a_worker_holds_is_still_its_own_after_a_take_over() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        await first.register()
+        await first.submit("x")
+        (order,) = (await first.poll()).orders
+        second = await it.join("b")
+        first.ledger.is_away = True
+        await it.silence()
+        await leading(second)
+        answer = await second.poll(completed=(succeeded(order),), wait_ms=0)
+        assert answer.lost == ()
+        assert await second.state("x") is JobState.SUCCEEDED
+
+
+async def test_what_was_left_while_nobody_led_is_picked_up_in_order_before_anything_else() -> None:
+    async with cell() as it:
+        for name in ("x", "y"):
+            await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job(name),))))
+        first = await leading(await it.join("a"))
+        x, y = await first.record("x"), await first.record("y")
+        assert x is not None
+        assert y is not None
+        assert x.spec.order < y.spec.order
+        assert await it.store.ledger.take_inbox(10) == []
+
+
+async def test_a_key_used_while_nobody_led_is_used() -> None:
+    async with cell() as it:
+        key = Key(key="k", fingerprint="f")
+        await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job("x"),), key=key)))
+        first = await leading(await it.join("a"))
+        recall = Recall(at=it.clock.now(), key=await it.store.catalog.key("k"))
+        again = await first.engine.post(Submit(jobs=(job("z"),), key=key, recall=recall))
+        assert getattr(again, "job_ids", None) == ("x",)
+        assert await first.state("z") is None
+
+
+async def test_a_promised_job_that_turns_out_to_be_impossible_fails_and_says_why() -> None:
+    async with cell() as it:
+        orphan: NewJob = job("x", after=["nobody"])
+        await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(orphan,))))
+        first = await leading(await it.join("a"))
+        record = await first.record("x")
+        assert record is not None
+        assert (record.life.state, record.life.reason) == (JobState.FAILED, "invalid")
+        assert b"no job nobody" in (record.life.error or b"")
+        assert await it.store.ledger.take_inbox(10) == []
+
+
+async def test_an_entry_is_taken_once_although_the_record_that_took_it_was_in_doubt() -> None:
+    async with cell() as it:
+        await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job("x"),))))
+        first = await it.join("a")
+        await leading(first)
+        first.ledger.inner.doubt_next_append(written=True)
+        await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job("y"),))))
+        await until(lambda: bool(first.counts.reloads))
+        await leading(first)
+        assert await first.state("y") is JobState.QUEUED
+        assert first.counts.submitted() == 2

@@ -1,0 +1,120 @@
+"""Old work is forgotten by the leader, by itself, and never because a clock was set."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rota.core.model import Instant, JobState
+from rota.engine.retention import Retention
+from rota.store.dropping import Dropped
+from rota.store.memory import MemoryStore
+from rota.store.protocol import StoreError
+from tests.engine.rig import Rig, running, succeeded, until
+
+DAY_MS = 24 * 3600 * 1000
+
+
+class Troubled(MemoryStore):
+    """Fails once, then does as it should."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        self._inner = inner
+        self.calls = 0
+
+    async def drop_before(self, before: Instant) -> Dropped:
+        self.calls += 1
+        if self.calls == 1:
+            raise StoreError("away, as the test asked")
+        return await self._inner.drop_before(before)
+
+
+@asynccontextmanager
+async def kept_for(
+    rig: Rig, days: int | None, store: MemoryStore | None = None
+) -> AsyncIterator[None]:
+    retention = Retention(store or rig.store, rig.engine, None if days is None else days * DAY_MS)
+    retention.start()
+    try:
+        yield
+    finally:
+        await retention.stop()
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.engine.retention.RETENTION_EVERY_S", 0.005)
+
+
+async def one_done_one_waiting(rig: Rig) -> None:
+    await rig.register()
+    await rig.submit("done")
+    answer = await rig.poll()
+    report = rig.poll(completed=tuple(succeeded(order) for order in answer.orders), wait_ms=0)
+    await report
+    assert await rig.state("done") is JobState.SUCCEEDED
+    await rig.submit("waiting", cpu=400)
+
+
+async def gone(rig: Rig, job_id: str) -> None:
+    async with asyncio.timeout(10):
+        while await rig.state(job_id) is not None:  # noqa: ASYNC110  (nobody announces it)
+            await asyncio.sleep(0.002)
+
+
+async def rounds(rig: Rig) -> None:
+    """Long enough for several rounds."""
+    seen = Troubled(rig.store)
+    async with kept_for(rig, 36_500, seen):
+        await until(lambda: seen.calls > 3)
+
+
+async def test_finished_work_goes_when_it_is_old_enough_and_live_work_stays() -> None:
+    async with running() as rig:
+        await one_done_one_waiting(rig)
+        async with kept_for(rig, 30):
+            rig.hands.pass_by(29 * DAY_MS)
+            await rounds(rig)
+            assert await rig.state("done") is JobState.SUCCEEDED
+            rig.hands.pass_by(2 * DAY_MS)
+            await gone(rig, "done")
+            assert await rig.state("waiting") is not None
+
+
+async def test_for_ever_is_for_ever() -> None:
+    async with running() as rig:
+        await one_done_one_waiting(rig)
+        async with kept_for(rig, None):
+            rig.hands.pass_by(3_650 * DAY_MS)
+            await rounds(rig)
+            assert await rig.state("done") is JobState.SUCCEEDED
+
+
+async def test_a_clock_that_is_set_a_year_ahead_makes_nothing_old() -> None:
+    async with running() as rig:
+        await one_done_one_waiting(rig)
+        async with kept_for(rig, 30):
+            rig.hands.set_by(365 * DAY_MS)
+            await rounds(rig)
+            assert await rig.state("done") is JobState.SUCCEEDED
+
+
+async def test_a_server_that_does_not_lead_drops_nothing() -> None:
+    async with running() as rig:
+        await one_done_one_waiting(rig)
+    retention = Retention(rig.store, rig.engine, 30 * DAY_MS)
+    assert await retention.forget(rig.clock.now() + DAY_MS) == 0
+    assert await rig.state("done") is JobState.SUCCEEDED
+
+
+async def test_trouble_with_the_store_is_only_put_off() -> None:
+    async with running() as rig:
+        await one_done_one_waiting(rig)
+        troubled = Troubled(rig.store)
+        async with kept_for(rig, 30, troubled):
+            rig.hands.pass_by(31 * DAY_MS)
+            await gone(rig, "done")
+        assert troubled.calls >= 2

@@ -1,0 +1,71 @@
+"""Servers of two versions on one store: the older one follows as far as it can, and never leads
+what it cannot read."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from rota.core.model import JobState
+from rota.engine.ports import UnavailableError
+from rota.store.memory import MemoryStore
+from tests.engine.rig import Rig, settle, until
+from tests.engine.test_leadership import Cell, cell, leading
+
+NEWER = bytes([1]) + msgspec.msgpack.encode([["from tomorrow", 1]])
+
+
+def write_newer(store: MemoryStore, epoch: int) -> None:
+    """What a newer leader appends; the program of this test cannot read it."""
+    store._tables.journal.append((epoch, 1, NEWER))  # type: ignore[arg-type]
+
+
+async def overtaken(it: Cell) -> tuple[Rig, Rig]:
+    """A leader that stands for a newer program, and a follower that is stuck behind its record."""
+    newer = await leading(await it.join("newer"))
+    older = await it.join("older")
+    write_newer(it.store, newer.engine.epoch)
+    await until(lambda: "upgrade this one" in older.engine.trouble)
+    return newer, older
+
+
+async def test_an_older_follower_says_so_and_still_knows_who_leads() -> None:
+    async with cell() as it:
+        _, older = await overtaken(it)
+        standing = older.engine.standing()
+        assert (standing.leads, standing.leader) == (False, "newer")
+        with pytest.raises(UnavailableError, match="upgrade this one"):
+            await older.submit("job")
+
+
+async def test_an_older_server_leaves_the_seat_to_those_who_can_read_the_journal() -> None:
+    async with cell() as it:
+        newer, older = await overtaken(it)
+        newer.ledger.is_away = True
+        before = await it.store.ledger.observe()
+        for _ in range(5):
+            await it.silence()
+            await settle()
+        assert await it.store.ledger.observe() == before
+        assert not older.engine.ready
+
+
+async def test_a_server_that_is_started_behind_a_newer_one_runs_all_the_same() -> None:
+    async with cell() as it:
+        newer = await leading(await it.join("newer"))
+        write_newer(it.store, newer.engine.epoch)
+        older = await it.join("older")
+        await until(lambda: "upgrade this one" in older.engine.trouble)
+        assert older.engine.standing().leader == "newer"
+
+
+async def test_what_the_newer_one_folded_lets_the_older_one_lead_when_it_is_gone() -> None:
+    async with cell() as it:
+        newer, older = await overtaken(it)
+        # The newer program folds its record: what is left of it is in the tables.
+        it.store._tables.journal[-1] = (newer.engine.epoch, 1, b"\x01\x90")  # type: ignore[assignment]
+        newer.ledger.is_away = True
+        await it.silence()
+        await until(lambda: older.engine.ready)
+        await older.submit("later")
+        assert await older.state("later") is JobState.QUEUED

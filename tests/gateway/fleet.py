@@ -1,0 +1,197 @@
+"""Cells and a gateway on loopback, all in the test's own loop: real sockets, forgetful stores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import httpx2
+import uvicorn
+from uvicorn.server import ServerState
+
+from rota.api.app import create_app as create_cell_app
+from rota.api.connections import BoundedProtocol
+from rota.gateway.app import create_app
+from rota.gateway.desk import Desk
+from rota.gateway.fleet import Fleet
+from rota.gateway.lines import Lines
+from rota.gateway.plan import Plan, make_plan
+from tests.api.house import NOOP, TOKEN, House, open_house
+
+T = TypeVar("T")
+
+PATIENCE_S = 20.0
+LOOK_S = 0.02
+
+
+async def until(look: Callable[[], Awaitable[T]], what: str) -> T:
+    """What `look` answers once that is true."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + PATIENCE_S
+    while not (seen := await look()):
+        assert loop.time() < deadline, f"waited in vain: {what}"
+        await asyncio.sleep(LOOK_S)
+    return seen
+
+
+class Listening:
+    """One application on one port, which stays its own while it is stopped.
+
+    uvicorn's own protocol without its server, which takes its time to start and to end.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.port = 0
+        self._state = ServerState()
+        self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        config = uvicorn.Config(self.app, log_config=None, http=BoundedProtocol)
+        config.load()
+        self._state = state = ServerState()
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: BoundedProtocol(config=config, server_state=state, app_state={}),
+            "127.0.0.1",
+            self.port,
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """As when it is killed: what was under way is cut off."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        for task in list(self._state.tasks):
+            task.cancel()
+        await asyncio.gather(*self._state.tasks, return_exceptions=True)
+        self._server = None
+
+
+@dataclass
+class TestCell:
+    """One cell: a whole server behind a socket."""
+
+    __test__ = False
+    name: str
+    house: House
+    listening: Listening
+
+    async def restart_as(self, name: str) -> None:
+        """The same server and jobs, with another name for the cell."""
+        await self.listening.stop()
+        self.listening.app = create_cell_app(replace(self.house.parts, cell=name))
+        await self.listening.start()
+
+
+class TestFleet:
+    """Cells by name, and gateways in front of them."""
+
+    __test__ = False
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self.cells: dict[str, TestCell] = {}
+        self._listening: list[Listening] = []
+
+    async def add_cell(self, name: str, called: str | None = None) -> TestCell:
+        """A cell that listens; `called` is what its server says it is."""
+        house = await self._stack.enter_async_context(open_house())
+        parts = replace(house.parts, cell=name if called is None else called)
+        app = create_cell_app(parts)
+        house.http._transport = httpx2.ASGITransport(app=app)
+        listening = await self._listen(app)
+        self.cells[name] = TestCell(name, house, listening)
+        return self.cells[name]
+
+    async def _listen(self, app: Any) -> Listening:
+        listening = Listening(app)
+        await listening.start()
+        self._listening.append(listening)
+        return listening
+
+    async def stop(self) -> None:
+        """All at once: each takes its time."""
+        await asyncio.gather(*(one.stop() for one in self._listening))
+
+    def plan(self, pins: Mapping[str, str] | None = None) -> Plan:
+        cells = [(name, cell.listening.url) for name, cell in self.cells.items()]
+        return make_plan(cells, pins=(pins or {}).items())
+
+    async def gateway(self, pins: Mapping[str, str] | None = None) -> Gateway:
+        """Another gateway in front of all cells there are now."""
+        fleet = Fleet(self.plan(pins), Lines())
+        self._stack.push_async_callback(fleet.lines.close)
+        await fleet.start()
+        self._stack.push_async_callback(fleet.stop)
+        desk = Desk(fleet)
+        listening = await self._listen(create_app(desk, ["127.0.0.1"]))
+        self._stack.callback(desk.closing.set)
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        http = httpx2.AsyncClient(
+            base_url=listening.url, headers=headers, timeout=PATIENCE_S, trust_env=False
+        )
+        await self._stack.enter_async_context(http)
+        return Gateway(desk, http)
+
+
+@dataclass
+class Gateway:
+    """A gateway, and who asks it."""
+
+    desk: Desk
+    http: httpx2.AsyncClient
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, expect: int, **more: Any
+    ) -> Any:
+        """One call; the JSON it answers."""
+        answer = await self.http.request(method, path, json=body, **more)
+        assert answer.status_code == expect, answer.text
+        return answer.json() if answer.content else None
+
+    async def submit(self, tenant: str, **fields: Any) -> dict[str, Any]:
+        job = {"name": "j", "task": NOOP, "tenant": tenant, **fields}
+        made: dict[str, Any] = await self.ask("POST", "/jobs", job, expect=201)
+        return made
+
+    def tenant_of(self, cell: str) -> str:
+        """A tenant whose home this is."""
+        ring = self.desk.fleet.ring
+        return next(name for n in range(1000) if ring.home(name := f"tenant-{n}") == cell)
+
+    async def pages(self, path: str, **query: Any) -> AsyncIterator[dict[str, Any]]:
+        """Every page of a list; waits where a cell is down."""
+        cursor: str | None = None
+        while True:
+            params = {**query, **({"cursor": cursor} if cursor else {})}
+            answer = await self.http.get(path, params=params)
+            if answer.status_code == 503:
+                await asyncio.sleep(LOOK_S)
+                continue
+            assert answer.status_code == 200, answer.text
+            page = answer.json()
+            yield page
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+
+@asynccontextmanager
+async def open_fleet(*names: str) -> AsyncIterator[TestFleet]:
+    """Cells of these names."""
+    async with AsyncExitStack() as stack:
+        fleet = TestFleet(stack)
+        stack.push_async_callback(fleet.stop)
+        for name in names:
+            await fleet.add_cell(name)
+        yield fleet

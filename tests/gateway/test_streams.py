@@ -1,0 +1,149 @@
+"""What goes on: the stream of changes of all cells, and followed logs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rota.gateway.problems import ProblemError
+from rota.gateway.stream import Weaver, read_places
+from tests.gateway.fleet import PATIENCE_S, Gateway, TestFleet
+
+
+class Reading:
+    """An answer read as it comes."""
+
+    def __init__(self, pieces: AsyncIterator[str]) -> None:
+        self._pieces = pieces
+        self.text = ""
+
+    async def until(self, wanted: str) -> str:
+        async with asyncio.timeout(PATIENCE_S):
+            while wanted not in self.text:
+                self.text += await anext(self._pieces)
+        return self.text
+
+    async def to_end(self) -> str:
+        async with asyncio.timeout(PATIENCE_S):
+            async for piece in self._pieces:
+                self.text += piece
+        return self.text
+
+    @property
+    def last_id(self) -> str:
+        return re.findall(r"^id: (\S+)$", self.text, re.MULTILINE)[-1]
+
+    def jobs(self) -> list[str]:
+        """Ids of jobs in order, as often as they were told to be queued."""
+        changes = [json.loads(line) for line in re.findall(r"^data: (.*)$", self.text, re.M)]
+        return [one["id"] for one in changes if (one["kind"], one["status"]) == ("job", "queued")]
+
+
+@asynccontextmanager
+async def reading(gateway: Gateway, path: str, **headers: str) -> AsyncIterator[Reading]:
+    async with gateway.http.stream("GET", path, headers=headers) as answer:
+        assert answer.status_code == 200
+        yield Reading(answer.aiter_text())
+
+
+def test_an_event_carries_a_place_in_every_cell() -> None:
+    weaver = Weaver({"a": "1.0"})
+    assert weaver.weave("b", b"id: 7.2\ndata: {}") == b"id: a=1.0,b=7.2\ndata: {}\n\n"
+    assert weaver.weave("a", b"event: reset\nid: 9.0\ndata: x\ndata: y") == (
+        b"id: a=9.0,b=7.2\nevent: reset\ndata: x\ndata: y\n\n"
+    )
+    assert weaver.weave("a", b": still here") == b""
+    assert weaver.weave("a", b"retry: 1000") == b""
+
+
+@pytest.mark.parametrize("text", ["x", "1.0", "a=", "a=1.0,", "a=1.0;b=2", "A=1"])
+def test_a_place_of_another_stream_is_refused(text: str) -> None:
+    with pytest.raises(ProblemError):
+        read_places(text)
+
+
+async def test_changes_of_all_cells_come_in_one_stream_and_go_on_where_it_was_left(
+    gateway: Gateway,
+) -> None:
+    here, there = gateway.tenant_of("north"), gateway.tenant_of("south")
+    async with reading(gateway, "/stream") as first:
+        await first.until("north=")
+        await first.until("south=")
+        one = (await gateway.submit(here))["job_id"]
+        await first.until(one)
+        left = first.last_id
+    missed = [(await gateway.submit(tenant))["job_id"] for tenant in (there, here, there)]
+    async with reading(gateway, "/stream", **{"Last-Event-ID": left}) as second:
+        for job_id in missed:
+            await second.until(job_id)
+    assert sorted(second.jobs()) == sorted(missed)
+
+
+async def test_a_stream_outlives_a_cell_and_goes_on_with_it(
+    fleet: TestFleet, gateway: Gateway
+) -> None:
+    here, there = gateway.tenant_of("north"), gateway.tenant_of("south")
+    south = fleet.cells["south"]
+    async with reading(gateway, "/stream") as stream:
+        await stream.until("south=")
+        await stream.until("north=")
+        await south.listening.stop()
+        await stream.until(": cell south is away")
+        near = (await gateway.submit(here))["job_id"]
+        await stream.until(near)
+        far = (await south.house.submit(tenant=there))["job_id"]
+        assert far not in stream.text
+        await south.listening.start()
+        await stream.until(far)
+    assert sorted(stream.jobs()) == sorted([near, far])
+
+
+async def test_a_closing_gateway_ends_its_streams(gateway: Gateway) -> None:
+    async with reading(gateway, "/stream") as stream:
+        await stream.until("north=")
+        gateway.desk.closing.set()
+        await stream.to_end()
+    assert gateway.desk.seats.taken == 0
+
+
+async def test_only_so_many_streams_are_open(gateway: Gateway) -> None:
+    gateway.desk.seats.taken = 256
+    problem = await gateway.ask("GET", "/stream", expect=429)
+    assert "streams are open" in problem["detail"]
+    head = await gateway.http.head("/stream")
+    assert head.status_code == 200
+
+
+async def test_a_log_is_followed_through_the_gateway(fleet: TestFleet, gateway: Gateway) -> None:
+    house = fleet.cells["north"].house
+    worker = await house.register()
+    await gateway.submit(gateway.tenant_of("north"))
+    (order,) = (await house.lease(worker))["executions"]
+    logs = f"/executions/{order['execution_id']}/logs"
+    async with reading(gateway, f"/jobs/{order['job_id']}/logs?follow=true") as log:
+        for line in ("one\n", "two\n"):
+            await house.http.post(logs, content=line.encode())
+            await log.until(line)
+        await house.finish(order)
+        assert await log.to_end() == "one\ntwo\n"
+
+
+async def test_a_large_answer_and_a_file_pass_whole(fleet: TestFleet, gateway: Gateway) -> None:
+    house = fleet.cells["north"].house
+    worker = await house.register()
+    payload = {"text": "x" * 600_000}
+    made = await gateway.submit(gateway.tenant_of("north"), payload=payload)
+    shown = await gateway.ask("GET", f"/jobs/{made['job_id']}", expect=200)
+    assert shown["payload"] == payload
+    (order,) = (await house.lease(worker))["executions"]
+    content = bytes(range(256)) * 4000
+    path = f"/executions/{order['execution_id']}/artifacts/a%20b.bin"
+    await house.http.put(path, content=content)
+    answer = await gateway.http.get(path)
+    assert answer.content == content
+    assert "a%20b.bin" in answer.headers["content-disposition"]

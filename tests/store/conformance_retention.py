@@ -1,0 +1,149 @@
+"""The store's definition, continued: what is old and over goes, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.core.ids import execution_id
+from rota.core.model import (
+    Dependency,
+    Execution,
+    ExecutionId,
+    ExecutionState,
+    Instant,
+    JobId,
+    JobState,
+    KeyRecord,
+    Life,
+    WorkerId,
+)
+from rota.core.outcome import AnyWrite, PutExecution, PutJob, PutKey
+from rota.store.protocol import Direction, ExecutionQuery, JobQuery, Store
+from tests.store.conformance import Appender, StoreMaker, leading
+from tests.store.conformance_bulk import eventually, stream
+from tests.store.naive import QUEUED, spec
+
+DAY = 24 * 3600 * 1000
+MONDAY = 20_000 * DAY
+TUESDAY, WEDNESDAY = MONDAY + DAY, MONDAY + 2 * DAY
+LABEL = (("team", "billing"),)
+PARENT = JobId(execution_id(JobId("parent"), 0, MONDAY))
+
+
+def job_id(number: int, born: Instant) -> JobId:
+    """As the server mints them: in order of time."""
+    return JobId(execution_id(JobId(f"job-{number}"), 0, born))
+
+
+def run_id(number: int, born: Instant) -> ExecutionId:
+    return execution_id(JobId(f"run-{number}"), 1, born)
+
+
+def work(number: int, born: Instant, ended: Instant | None) -> list[AnyWrite]:
+    """A job and its execution, with a label and a parent."""
+    life = QUEUED if ended is None else Life(JobState.SUCCEEDED, finished_at=ended)
+    job = spec(number, created_at=born, labels=LABEL, dependencies=(Dependency(PARENT),))
+    state = ExecutionState.RUNNING if ended is None else ExecutionState.SUCCEEDED
+    id_, run = job_id(number, born), run_id(number, born)
+    return [
+        PutJob(id_, job, life),
+        PutExecution(Execution(run, id_, WorkerId("worker"), 1, 1, state, born)),
+    ]
+
+
+async def drop_all(store: Store, before: Instant) -> int:
+    jobs = 0
+    while (dropped := await store.drop_before(before)).more:
+        jobs += dropped.jobs
+    return jobs + dropped.jobs
+
+
+class RetentionConformance:
+    """Forgetting by age."""
+
+    async def filled(self, store: Store) -> tuple[Appender, Sequence[JobId]]:
+        """Ended on Monday; begun on Monday and ended on Wednesday; begun then and waiting still;
+        ended on Wednesday."""
+        leader = await leading(store)
+        born_ended = ((MONDAY, MONDAY + 9), (MONDAY, WEDNESDAY), (MONDAY, None),
+                      (WEDNESDAY, WEDNESDAY + 9))  # fmt: skip
+        for number, (born, ended) in enumerate(born_ended):
+            await leader.append(*work(number, born, ended), at=born)
+            await store.logs.append(run_id(number, born), 0, b"text")
+            await store.artifacts.write(run_id(number, born), "out", stream(b"data"), 10)
+        await store.ledger.load()  # what is not in the tables yet is not old either
+        return leader, [job_id(number, born) for number, (born, _) in enumerate(born_ended)]
+
+    async def test_what_ended_before_goes_with_all_that_is_its_own(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            _, ids = await self.filled(store)
+            live = await store.ledger.load()
+            assert await drop_all(store, TUESDAY) >= 1
+            catalog, kept = store.catalog, sorted(ids[1:])
+            assert sorted(job.id for job in await catalog.jobs(ids)) == kept
+            labelled = await catalog.find_jobs(JobQuery(labels=LABEL))
+            assert sorted(job.id for job in labelled) == kept
+            edges = await catalog.edges([PARENT], Direction.DOWNSTREAM)
+            assert sorted(edge.child for edge in edges) == kept
+            runs = await catalog.find_executions(ExecutionQuery())
+            assert sorted(run.job_id for run in runs) == kept
+            assert await store.ledger.load() == live
+
+    async def test_its_log_and_files_go_too_and_those_of_others_stay(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            await self.filled(store)
+            await drop_all(store, TUESDAY)
+
+            async def gone() -> bool:
+                run = run_id(0, MONDAY)
+                log, files = await store.logs.read(run, 0, 9), await store.artifacts.list(run)
+                return not log.size and not files
+
+            await eventually(gone)
+            for number in (1, 2):
+                run = run_id(number, MONDAY)
+                assert (await store.logs.read(run, 0, 9)).data == b"text"
+                assert len(await store.artifacts.list(run)) == 1
+
+    async def test_live_work_stays_however_old_it_is(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            _, ids = await self.filled(store)
+            await drop_all(store, MONDAY + 365 * DAY)
+            assert [job.id for job in await store.catalog.find_jobs(JobQuery())] == [ids[2]]
+            assert [job.id for job in (await store.ledger.load()).jobs] == [ids[2]]
+            assert (await store.logs.read(run_id(2, MONDAY), 0, 9)).data == b"text"
+
+    async def test_a_job_that_was_dropped_between_can_still_be_started_over(
+        self, make_store: StoreMaker
+    ) -> None:
+        """Its record was read before, as a retry does it; the whole job is written again."""
+        async with make_store() as store:
+            leader, ids = await self.filled(store)
+            (record,) = await store.catalog.jobs(ids[:1])
+            await drop_all(store, TUESDAY)
+            assert await store.catalog.jobs(ids[:1]) == []
+            again = Life(JobState.QUEUED, lives=2)
+            await leader.append(PutJob(record.id, record.spec, again), at=WEDNESDAY)
+            assert [job.life for job in await store.catalog.jobs(ids[:1])] == [again]
+            labelled = await store.catalog.find_jobs(JobQuery(labels=LABEL))
+            assert ids[0] in [job.id for job in labelled]
+
+    async def test_what_was_counted_stays_counted(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            leader, _ = await self.filled(store)
+            await leader.append(PutKey(KeyRecord("key", "print", b"", WEDNESDAY)), at=WEDNESDAY)
+            before = (await store.ledger.load()).totals
+            await drop_all(store, WEDNESDAY)
+            assert (await store.ledger.load()).totals == before
+            assert await store.catalog.key("key") is not None
+
+    async def test_nothing_to_drop_is_no_error(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            assert await drop_all(store, TUESDAY) == 0
+            _, ids = await self.filled(store)
+            assert await drop_all(store, MONDAY) == 0
+            assert len(await store.catalog.jobs(ids)) == 4

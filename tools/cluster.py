@@ -1,0 +1,243 @@
+"""A cell on this machine to look at and to break: PostgreSQL, three servers, workers, a balancer.
+
+Everything listens on loopback and lives in a temporary folder. What is killed comes back after some
+seconds, as a service supervisor would have it; Ctrl-C stops all of it and removes the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx2
+
+from tests.chaos.proxy import Proxy
+from tests.postgres.server import PostgresServer
+from tests.process.cell import UP, Daemon, until
+
+PORT = 7070
+SERVERS = 3
+WORKERS = 3
+LOOK_S = 1.0
+BACK_AFTER_S = 5.0
+"""Long enough to see that the others do without it."""
+HAPROXY = """
+global
+    maxconn 4096
+defaults
+    mode http
+    timeout connect 2s
+    timeout client 75s
+    timeout server 75s
+    timeout tunnel 1h
+    option redispatch
+    retries 3
+frontend rota
+    bind 127.0.0.1:{port}
+    default_backend servers
+backend servers
+    balance roundrobin
+    option httpchk GET /readyz
+    default-server check inter 1s fall 2 rise 1
+{servers}
+"""
+
+
+class Part:
+    """One process of the demonstration, started again when it ends."""
+
+    def __init__(self, name: str, args: Sequence[str], stage: Stage) -> None:
+        self.name = name
+        self.args = args
+        self._stage = stage
+        self._gone_at: float | None = None
+        self.daemon = self._start()
+
+    def _start(self) -> Daemon:
+        return Daemon(self.args, self._stage.env, self._stage.folder / f"{self.name}.log")
+
+    def tend(self) -> None:
+        """Says when it is gone, and brings it back."""
+        if not self.daemon.ended():
+            return
+        now = time.monotonic()
+        if self._gone_at is None:
+            self._gone_at = now
+            say(f"{self.name} ({self.daemon.pid}) is gone; back in {BACK_AFTER_S:g} s")
+        elif now > self._gone_at + BACK_AFTER_S:
+            self._gone_at = None
+            self.daemon = self._start()
+            say(f"{self.name} is back as {self.daemon.pid}")
+
+
+class Stage:
+    """All that runs."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="rota-cluster-"))
+        self.env = {**os.environ, "XDG_STATE_HOME": str(self.folder / "state")}
+        self.parts: list[Part] = []
+        self.token = ""
+        self._balancer: Proxy | subprocess.Popen[bytes] | None = None
+        say("starting PostgreSQL ...")
+        self.postgres = PostgresServer({"max_connections": "100"}, quick=False)
+        self.dsn = self.postgres.dsn(self.postgres.new_database())
+
+    @property
+    def ports(self) -> list[int]:
+        """Of the servers."""
+        return [PORT + number for number in range(1, SERVERS + 1)]
+
+    def raise_curtain(self) -> None:
+        """Starts everything, in the order in which an operator would."""
+        self.token = self._first_token()
+        self.env["ROTA_TOKEN"] = self.token
+        say(f"starting {SERVERS} servers ...")
+        for number, port in enumerate(self.ports, start=1):
+            data = str(self.folder / f"n{number}")
+            args = ("--store", self.dsn, "--port", str(port), "--node", f"n{number}")
+            self.parts.append(Part(f"n{number}", ("server", *args, "--data", data), self))
+        for part in self.parts:
+            self._until_up(part)
+        self._balance()
+        urls = [word for port in self.ports for word in ("--server", f"http://127.0.0.1:{port}")]
+        for number in range(1, WORKERS + 1):
+            place = str(self.folder / "work")
+            args = ("--name", f"w{number}", "--cpu", "4", "--work-dir", place)
+            self.parts.append(Part(f"w{number}", ("worker", *urls, *args), self))
+
+    def _first_token(self) -> str:
+        made = subprocess.run(
+            [sys.executable, "-m", "rota", "tokens", "create", "--store", self.dsn,
+             "--role", "admin", "--json"],
+            env=self.env, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if made.returncode:
+            raise SystemExit(made.stderr)
+        return str(json.loads(made.stdout)["token"])
+
+    def _until_up(self, part: Part) -> None:
+        until(lambda: UP in part.daemon.text() or part.daemon.ended(), f"{part.name} that is up")
+        if part.daemon.ended():
+            raise SystemExit(part.daemon.text())
+
+    def _balance(self) -> None:
+        haproxy = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+        if haproxy is None:
+            say("no haproxy here (apt install haproxy): a plain TCP balancer of ours stands in")
+            self._balancer = Proxy(*self.ports, port=PORT)
+            return
+        servers = "\n".join(
+            f"    server n{number} 127.0.0.1:{port}"
+            for number, port in enumerate(self.ports, start=1)
+        )
+        config = self.folder / "haproxy.cfg"
+        config.write_text(HAPROXY.format(port=PORT, servers=servers))
+        with (self.folder / "haproxy.log").open("wb") as said:
+            self._balancer = subprocess.Popen(
+                [haproxy, "-db", "-f", str(config)], stdout=said, stderr=said
+            )
+
+    def show(self) -> None:
+        """What a newcomer needs."""
+        lines = [
+            "",
+            f"The cell is up. Its balancer is at http://127.0.0.1:{PORT}; in another terminal:",
+            "",
+            f"  export ROTA_URL=http://127.0.0.1:{PORT} ROTA_TOKEN={self.token}",
+            "  rota cluster                                who leads",
+            "  rota submit --wait -- echo hello            a job",
+            "  rota submit -- sleep 60                     one to watch while you break things",
+            "  rota top                                    everything, live",
+            "",
+            *(f"  {part.name:3} {part.daemon.pid:7}  {self._place(part)}" for part in self.parts),
+            f"  db  {self.postgres.pid:7}  {self.dsn}",
+            "",
+            "Break it: kill -9 PID of the leader, kill -STOP PID and later -CONT, kill -9 of all",
+            f"three, of a worker, of the database. Logs are in {self.folder}.",
+            "Ctrl-C stops everything and removes that folder.",
+            "",
+        ]
+        print("\n".join(lines), flush=True)
+
+    def _place(self, part: Part) -> str:
+        if part.name.startswith("n"):
+            return f"server  http://127.0.0.1:{PORT + int(part.name[1:])}"
+        return "worker"
+
+    def run(self) -> None:
+        """Tends everything, and tells who leads, until interrupted."""
+        led = ""
+        while True:
+            for part in self.parts:
+                part.tend()
+            now = self._leader()
+            if now != led:
+                say(f"leader: {now}")
+                led = now
+            time.sleep(LOOK_S)
+
+    def _leader(self) -> str:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        for port in self.ports:
+            try:
+                view = httpx2.get(
+                    f"http://127.0.0.1:{port}/cluster", headers=headers, timeout=1.0
+                ).json()
+            except (httpx2.HTTPError, ValueError):
+                continue
+            if view.get("leader"):
+                return f"{view['leader']}, epoch {view['epoch']}"
+        return "nobody"
+
+    def close(self) -> None:
+        """Workers first, so that nothing is cut short; then what they talked to."""
+        for kind in ("w", "n"):
+            for part in self.parts:
+                if part.name.startswith(kind) and not part.daemon.ended():
+                    # Twice means hurry: jobs are given back, not waited for. One may be frozen.
+                    for number in (signal.SIGCONT, signal.SIGTERM, signal.SIGTERM):
+                        part.daemon.signal(number)
+            for part in self.parts:
+                if part.name.startswith(kind):
+                    part.daemon.wait()
+        if isinstance(self._balancer, Proxy):
+            self._balancer.close()
+        elif self._balancer is not None:
+            self._balancer.terminate()
+            self._balancer.wait()
+        self.postgres.remove()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def say(line: str) -> None:
+    """One line, with the time."""
+    print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
+
+
+def main() -> int:
+    """Until Ctrl-C or SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stage = Stage()
+    try:
+        stage.raise_curtain()
+        stage.show()
+        stage.run()
+    except KeyboardInterrupt:
+        say("stopping ...")
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        stage.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
