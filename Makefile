@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS   ?=
 JOBS   ?= 2
 # What a storm leaves behind is in .chaos until the next one: logs, the journal, a merged timeline.
-STORM  := $(PYTEST) -rP --basetemp=.chaos
+STORM  := $(PYTEST) -rP --basetemp=.chaos tests/chaos
 
 # What the everyday suite leaves out has a door of its own below. PostgreSQL comes with the test tools.
 EVERYDAY := not slow and not chaos and not fuzz and not browser
@@ -70,7 +70,7 @@ run: install ## Start a server, its page and a worker here (ARGS="--port 7071")
 
 .PHONY: cluster
 cluster: $(VENV)/.product $(VENV)/.test ## Start PostgreSQL, three servers, workers and a balancer here, to break
-	@$(BIN)/python -m tools.cluster
+	@$(BIN)/python -m tools.cluster $(ARGS)
 
 ## -- Doubt -------------------------------------------------------------------------------------
 

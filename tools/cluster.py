@@ -6,6 +6,7 @@ seconds, as a service supervisor would have it; Ctrl-C stops all of it and remov
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -18,12 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import httpx2
+import psutil
 
 from tests.chaos.proxy import Proxy
 from tests.postgres.server import PostgresServer
 from tests.process.cell import UP, Daemon, until
 
-PORT = 7070
 SERVERS = 3
 WORKERS = 3
 LOOK_S = 1.0
@@ -37,7 +38,6 @@ defaults
     timeout connect 2s
     timeout client 75s
     timeout server 75s
-    timeout tunnel 1h
     option redispatch
     retries 3
 frontend rota
@@ -45,7 +45,8 @@ frontend rota
     default_backend servers
 backend servers
     balance roundrobin
-    option httpchk GET /readyz
+    option httpchk
+    http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host 127.0.0.1
     default-server check inter 1s fall 2 rise 1
 {servers}
 """
@@ -81,7 +82,8 @@ class Part:
 class Stage:
     """All that runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
+        self.port = port
         self.folder = Path(tempfile.mkdtemp(prefix="rota-cluster-"))
         self.env = {**os.environ, "XDG_STATE_HOME": str(self.folder / "state")}
         self.parts: list[Part] = []
@@ -94,7 +96,7 @@ class Stage:
     @property
     def ports(self) -> list[int]:
         """Of the servers."""
-        return [PORT + number for number in range(1, SERVERS + 1)]
+        return [self.port + number for number in range(1, SERVERS + 1)]
 
     def raise_curtain(self) -> None:
         """Starts everything, in the order in which an operator would."""
@@ -133,14 +135,14 @@ class Stage:
         haproxy = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
         if haproxy is None:
             say("no haproxy here (apt install haproxy): a plain TCP balancer of ours stands in")
-            self._balancer = Proxy(*self.ports, port=PORT)
+            self._balancer = Proxy(*self.ports, port=self.port)
             return
         servers = "\n".join(
             f"    server n{number} 127.0.0.1:{port}"
             for number, port in enumerate(self.ports, start=1)
         )
         config = self.folder / "haproxy.cfg"
-        config.write_text(HAPROXY.format(port=PORT, servers=servers))
+        config.write_text(HAPROXY.format(port=self.port, servers=servers))
         with (self.folder / "haproxy.log").open("wb") as said:
             self._balancer = subprocess.Popen(
                 [haproxy, "-db", "-f", str(config)], stdout=said, stderr=said
@@ -148,11 +150,12 @@ class Stage:
 
     def show(self) -> None:
         """What a newcomer needs."""
+        url = f"http://127.0.0.1:{self.port}"
         lines = [
             "",
-            f"The cell is up. Its balancer is at http://127.0.0.1:{PORT}; in another terminal:",
+            f"The cell is up. Its balancer is at {url}; in another terminal:",
             "",
-            f"  export ROTA_URL=http://127.0.0.1:{PORT} ROTA_TOKEN={self.token}",
+            f"  export ROTA_URL={url} ROTA_TOKEN={self.token}",
             "  rota cluster                                who leads",
             "  rota submit --wait -- echo hello            a job",
             "  rota submit -- sleep 60                     one to watch while you break things",
@@ -170,7 +173,7 @@ class Stage:
 
     def _place(self, part: Part) -> str:
         if part.name.startswith("n"):
-            return f"server  http://127.0.0.1:{PORT + int(part.name[1:])}"
+            return f"server  http://127.0.0.1:{self.port + int(part.name[1:])}"
         return "worker"
 
     def run(self) -> None:
@@ -179,11 +182,20 @@ class Stage:
         while True:
             for part in self.parts:
                 part.tend()
+            self._tend_database()
             now = self._leader()
             if now != led:
                 say(f"leader: {now}")
                 led = now
             time.sleep(LOOK_S)
+
+    def _tend_database(self) -> None:
+        if psutil.pid_exists(self.postgres.pid):
+            return
+        say(f"the database is gone; back in {BACK_AFTER_S:g} s")
+        time.sleep(BACK_AFTER_S)
+        self.postgres.start()
+        say(f"the database is back as {self.postgres.pid}")
 
     def _leader(self) -> str:
         headers = {"Authorization": f"Bearer {self.token}"}
@@ -225,8 +237,11 @@ def say(line: str) -> None:
 
 def main() -> int:
     """Until Ctrl-C or SIGTERM."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    stage = Stage()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--port", type=int, default=7070, help="the balancer's; servers follow")
+    stage = Stage(options.parse_args().port)
     try:
         stage.raise_curtain()
         stage.show()
@@ -234,7 +249,7 @@ def main() -> int:
     except KeyboardInterrupt:
         say("stopping ...")
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough: it is stopping
         stage.close()
     return 0
 

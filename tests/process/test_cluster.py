@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def test_a_job_is_accepted_once_while_the_leader_is_frozen_and_after_it_thaws(
     until(lambda: leader.role, "the old leader has found its place")
     for server in (leader, follower):
         # Whoever leads on a machine this slow may have to give up the seat in between.
-        again = until(lambda: _posted(server, headers), "an answer to the same key")
+        again = until(partial(_posted, server, headers), "an answer to the same key")
         assert again == first.json()["job_id"]
         listed = server.ask("GET", "/jobs")["items"]
         assert [job["job_id"] for job in listed] == [first.json()["job_id"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 
@@ -26,7 +27,7 @@ from rota.store.dropping import Dropped
 from rota.store.postgres import PostgresStore
 from rota.store.postgres_partitions import DAY_MS
 from rota.store.postgres_queries import Statement, execution_page, job_page
-from rota.store.protocol import Direction, ExecutionQuery, JobQuery, Seq
+from rota.store.protocol import Catalog, Direction, ExecutionQuery, JobQuery, Seq, StoreError
 from tests.postgres.cell import Cell
 from tests.store.conformance import Appender, leading
 from tests.store.conformance_bulk import stream
@@ -192,6 +193,43 @@ async def test_a_day_is_dropped_with_all_that_was_finished_then_and_nothing_else
             pass
         assert await catalog.find_jobs(JobQuery()) == []
         assert await catalog.find_executions(ExecutionQuery()) == []
+
+
+async def test_readers_meet_the_row_or_nothing_while_days_are_dropped(cell: Cell) -> None:
+    days = 12
+    async with cell.opened() as store, cell.opened() as follower:
+        leader = await leading(store)
+        jobs = [put_at(n, MONDAY + n * DAY_MS, life(MONDAY + n * DAY_MS)) for n in range(days)]
+        for job in jobs:
+            await leader.append(job, run_at(job.spec.order, job.id, job.spec.created_at),
+                                at=job.spec.created_at)  # fmt: skip
+            await store.ledger.load()
+        ids = [job.id for job in jobs]
+        done = asyncio.Event()
+
+        async def read(catalog: Catalog) -> int:
+            reads = 0
+            while not done.is_set():
+                found = await catalog.find_jobs(JobQuery())
+                # The oldest go first, so what is left is always the newest without a gap.
+                assert [job.id for job in found] == ids[days - len(found) :][::-1]
+                assert len(await catalog.jobs(ids)) <= len(found)
+                await catalog.find_executions(ExecutionQuery())
+                reads += 1
+            return reads
+
+        reading = [asyncio.create_task(read(one.catalog)) for one in (store, follower, store)]
+        dropped = 0
+        async with asyncio.timeout(30):
+            while dropped < days - 2:
+                try:
+                    dropped += (await store.drop_before(MONDAY + (days - 2) * DAY_MS)).jobs
+                except StoreError as error:
+                    if "holds a lock" not in str(error):  # else a reader was there: the next time
+                        raise
+        done.set()
+        assert all(await asyncio.gather(*reading))
+        assert len(await store.catalog.find_jobs(JobQuery())) == 2
 
 
 async def test_old_journal_and_keys_leave_by_the_partition_and_the_newest_stays(

@@ -12,6 +12,7 @@ import pytest
 
 from rota.core.model import ExecutionId, JobId
 from rota.core.outcome import AnyWrite
+from rota.store.limits import POSTGRES_READERS
 from rota.store.postgres import PostgresStore, open_postgres
 from rota.store.postgres_connect import connect, parse_address
 from rota.store.postgres_partitions import make_partitions
@@ -148,6 +149,8 @@ async def test_a_database_that_stops_answering_is_given_up_and_found_again(
             await leader.append(put(2))
         with pytest.raises(StoreError, match="no answer"):
             await store.ledger.records_after(Seq(0), 9)
+        with pytest.raises(StoreError, match="no answer"):
+            await store._readers.run(lambda c: c.fetchval("SELECT 1"), 0.5)
         with pytest.raises(StoreError):
             await store.ledger.renew(leader.epoch)
         proxy.heal()
@@ -192,10 +195,10 @@ async def test_a_read_that_is_called_off_ends_although_nobody_answers(
     cell: Cell, proxy: Proxy
 ) -> None:
     async with through(cell, proxy) as store:
-        await store.ledger.take_inbox(9)
+        await store.catalog.head()
         proxy.become(Mode.HOLE)
         before = proxy.swallowed
-        reading = asyncio.create_task(store.ledger.take_inbox(9))
+        reading = asyncio.create_task(store.catalog.head())
 
         async def asked() -> bool:
             return proxy.swallowed > before
@@ -222,6 +225,26 @@ async def test_whoever_waits_for_a_turn_waits_no_longer_than_for_the_work(
         certain = [one for one in outcomes if not isinstance(one, UnknownFateError)]
         assert any("nothing was done" in str(one) for one in certain)
         await leader.append(put(1))
+
+
+async def test_a_crowd_of_readers_keeps_no_server_from_following(cell: Cell) -> None:
+    async with cell.opened() as store, asyncio.timeout(SOON_S):
+        await (await leading(store)).append(put(1))
+        crowd = [
+            asyncio.create_task(store._readers.run(lambda c: c.execute("SELECT pg_sleep(60)")))
+            for _ in range(20)
+        ]
+
+        async def crowded() -> bool:
+            sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'"
+            return await cell.ask(sleeping) == POSTGRES_READERS
+
+        await eventually(crowded)
+        assert len(await store.ledger.records_after(Seq(0), 9)) == 1
+        assert await store.ledger.take_inbox(9) == []
+        for one in crowd:
+            one.cancel()
+        await asyncio.gather(*crowd, return_exceptions=True)
 
 
 async def test_a_host_that_swallows_everything_does_not_hide_the_next_one(
@@ -284,6 +307,46 @@ async def test_a_failover_is_followed_to_the_new_primary_and_not_back_to_the_old
     finally:
         replica.stop()
         server.remove()
+
+
+@pytest.mark.process
+async def test_connections_to_a_former_primary_are_given_up_when_the_new_one_is_known() -> None:
+    """The old one never noticed: it still answers, and takes writes that nobody will keep."""
+    server = PostgresServer()
+    cell = Cell(server)
+    async with cell.opened():
+        pass
+    replica = Replica(server)
+    hosts = f"127.0.0.1:{replica.port},127.0.0.1:{server.port}"
+    try:
+        store = await open_postgres(f"postgresql://rota@{hosts}/{cell.database}")
+        try:
+            await (await leading(store)).append(put(1))
+            await store.catalog.head()
+            await asyncio.to_thread(replica.promote)
+            await cell.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                           " WHERE application_name = 'rota append'")  # fmt: skip
+            await eventually(lambda: _appended(store, put(2)))
+            here = "SELECT inet_server_port()"
+            ports = [await store._readers.run(lambda c: c.fetchval(here))]
+            ports += [await line.read(lambda c: c.fetchval(here))
+                      for line in (store.ledger._leader, store.ledger._follows)]  # fmt: skip
+            assert ports == [replica.port] * 3
+            assert [job.id for job in await store.catalog.find_jobs(JobQuery())] == ["job-0002"]
+        finally:
+            await store.close()
+    finally:
+        replica.stop()
+        server.remove()
+
+
+async def _appended(store: PostgresStore, write: AnyWrite) -> bool:
+    """As an engine does it: whatever fails, everything is read again."""
+    try:
+        await (await leading(store)).append(write)
+    except StoreError:
+        return False
+    return True
 
 
 async def _fail_over(store: PostgresStore, server: PostgresServer, replica: Replica) -> None:

@@ -27,6 +27,7 @@ from tests.engine.rig import Rig, succeeded
 from tests.postgres.cell import Cell
 from tests.postgres.previous import NoHistoryError, PreviousProgram
 from tests.store.conformance import leading, put
+from tests.store.conformance_retention import MONDAY
 
 pytestmark = pytest.mark.postgres
 
@@ -162,6 +163,26 @@ async def test_an_owner_of_the_schema_alone_can_migrate(cell: Cell) -> None:
     async with owned.opened() as store:
         await (await leading(store)).append(put(1))
         assert len(await store.catalog.find_jobs(JobQuery())) == 1
+
+
+async def test_two_members_of_one_owner_share_the_tables(cell: Cell) -> None:
+    """One migrates, the other serves, as the documents advise."""
+    owner, deployer, servant = (f"{name}_{cell.database}" for name in ("o", "d", "s"))
+    await cell.run(
+        f"CREATE ROLE {owner} NOLOGIN; CREATE SCHEMA rota AUTHORIZATION {owner};"
+        f" CREATE ROLE {deployer} LOGIN; GRANT {owner} TO {deployer};"
+        f" CREATE ROLE {servant} LOGIN; GRANT {owner} TO {servant};"
+        f" ALTER ROLE {deployer} SET role = {owner}; ALTER ROLE {servant} SET role = {owner}"
+    )
+    await migrate_postgres(parse_address(cell.dsn.replace("rota@", f"{deployer}@")))
+    store = await open_postgres(cell.dsn.replace("rota@", f"{servant}@"), migrate=False)
+    try:
+        await (await leading(store)).append(put(1), at=MONDAY)
+        assert len(await store.catalog.find_jobs(JobQuery())) == 1
+        owners = "SELECT count(DISTINCT tableowner) FROM pg_tables WHERE schemaname = 'rota'"
+        assert await cell.ask(owners) == 1
+    finally:
+        await store.close()
 
 
 async def test_a_step_that_a_program_cannot_do_without_is_asked_for(cell: Cell) -> None:

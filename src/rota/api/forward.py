@@ -126,6 +126,7 @@ class Forwarder:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=FORWARD_CONNECT_S),
         )
+        self._noted: tuple[str, type[Exception]] | None = None
         self._changed = asyncio.Event()
         self._watching = asyncio.create_task(self._watch(), name="rota-forward")
 
@@ -210,11 +211,20 @@ class Forwarder:
                 allow_redirects=False,
             )
         except _UNSENT as error:
-            raise _UnsentError(f"the leader at {address} cannot be reached: {error}") from error
+            self._note(address, error)
+            raise _UnsentError(f"this server cannot reach it at {address}") from error
         except _TROUBLE as error:
             if parcel.trouble is not None:
                 raise parcel.trouble from error
-            raise _UnansweredError(f"the leader at {address} went away: {error!r}") from error
+            self._note(address, error)
+            raise _UnansweredError(f"the leader at {address} went away") from error
+
+    def _note(self, address: str, error: Exception) -> None:
+        """Says once what keeps this server from the leader: thousands may try at the same time."""
+        trouble = (address, type(error))
+        if trouble != self._noted:
+            log.warning("leader not reached", leader=address, cause=str(error) or repr(error))
+        self._noted = trouble
 
     def _headers(self, scope: Scope, leader: URL) -> list[tuple[str, str]]:
         kept = [

@@ -29,8 +29,6 @@ T = TypeVar("T")
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 _OWN_PREFIX = "rota_"
-
-
 _SYSTEM = "SELECT system_identifier::text FROM pg_control_system()"
 _TIMELINE = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int"
 
@@ -40,7 +38,8 @@ class Identity:
 
     def __init__(self) -> None:
         self._system: str | None = None
-        self._timeline = 0
+        self.timeline = 0
+        """Connections that were made on an older one lead to a former primary."""
 
     async def check(self, connection: Connection, shown: str) -> None:
         """Refuses a connection that has led somewhere else, or back, from those before it."""
@@ -51,13 +50,13 @@ class Identity:
                 " the address back, or restart the servers if it was moved on purpose"
             )
         timeline = await _timeline(connection)
-        if timeline < self._timeline:
+        if timeline < self.timeline:
             # Every promotion counts it up. What is written here would be lost when it rejoins.
             raise StoreError(
-                f"{shown} was the primary once (timeline {timeline}, now it is {self._timeline}):"
+                f"{shown} was the primary once (timeline {timeline}, now it is {self.timeline}):"
                 " stop it, or let it rejoin as a replica"
             )
-        self._system, self._timeline = system, timeline
+        self._system, self.timeline = system, timeline
 
 
 async def _timeline(connection: Connection) -> int:
@@ -169,6 +168,7 @@ class Line:
         limit_ms = int(deadline_s * 2_000)
         self._settings = {"statement_timeout": str(limit_ms)} | dict(settings)
         self._connection: Connection | None = None
+        self._timeline = 0
         self._warnings: list[str] = []
         self._turn = asyncio.Lock()
         self._closed = False
@@ -230,6 +230,9 @@ class Line:
     async def _connected(self) -> Connection:
         if self._closed:
             raise StoreError("the store is closed")
+        now = self.address.identity
+        if self._connection is not None and self._timeline < now.timeline:
+            self._connection.terminate()
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(
                 self.address,
@@ -238,6 +241,7 @@ class Line:
                 within_s=min(CONNECT_S, self._deadline_s),
                 statement_s=self._statement_s,
             )
+            self._timeline = now.timeline
             self._connection.add_log_listener(self._note)
             if self._closed:  # meanwhile
                 self._connection.terminate()

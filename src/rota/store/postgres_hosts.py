@@ -34,7 +34,7 @@ async def first_to_connect(
     """
     waiting = list(dsns)
     trying: dict[asyncio.Future[T], None] = {}
-    failure: Exception | None = None
+    failure: BaseException | None = None
     try:
         while waiting or trying:
             if waiting:
@@ -45,13 +45,11 @@ async def first_to_connect(
             )
             for one in done:
                 del trying[one]
-                found = one.exception()
-                if found is None:
-                    _drop_others([other for other in done if other is not one], drop)
-                    return one.result()
-                if not isinstance(found, Exception):
-                    raise found
-                failure = found
+            connected = [one for one in done if one.exception() is None]
+            if connected:
+                _drop_others(connected[1:], drop)
+                return connected[0].result()
+            failure = next((one.exception() for one in done), failure)
     finally:
         for late in trying:
             late.add_done_callback(lambda ended: _drop_others([ended], drop))

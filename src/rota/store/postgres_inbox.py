@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rota.core.model import JobId
 from rota.store.inbox import InboxEntry, InboxKind
@@ -20,12 +21,19 @@ _BY_JOB = "SELECT id, kind, body FROM rota.inbox WHERE $1 = ANY (job_ids) LIMIT 
 _PUT_PLAIN = "INSERT INTO rota.inbox (kind, body) VALUES ($1, $2) RETURNING id"
 
 
+class InboxLines(NamedTuple):
+    """The connections that the inbox shares with the ledger."""
+
+    writes: Line
+    takes: Line
+
+
 class PostgresInbox:
     """A part of the ledger, which shares its connection for what must be durable."""
 
-    def __init__(self, writes: Line, readers: ReaderPool, *, has_keys: bool) -> None:
+    def __init__(self, lines: InboxLines, readers: ReaderPool, *, has_keys: bool) -> None:
         """`has_keys`: whether the schema has a place for keys and the jobs' ids."""
-        self._writes = writes
+        self._writes, self._takes = lines
         self._readers = readers
         self._has_keys = has_keys
 
@@ -48,7 +56,7 @@ class PostgresInbox:
 
         No mark of how far was read: an entry may become visible after a later one.
         """
-        found = await self._readers.run(
+        found = await self._takes.read(
             lambda c: c.fetch("SELECT id, kind, body FROM rota.inbox ORDER BY id LIMIT $1", limit)
         )
         return [InboxEntry(row[0], InboxKind(row[1]), row[2]) for row in found]

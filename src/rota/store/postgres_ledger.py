@@ -15,7 +15,7 @@ from rota.store.migrate import left_behind
 from rota.store.postgres_connect import Address, Connection, Line
 from rota.store.postgres_durability import read_durability
 from rota.store.postgres_folder import PostgresFolder
-from rota.store.postgres_inbox import PostgresInbox
+from rota.store.postgres_inbox import InboxLines, PostgresInbox
 from rota.store.postgres_migrate import Schema
 from rota.store.postgres_pool import ReaderPool
 from rota.store.protocol import (
@@ -52,11 +52,12 @@ RETURNING epoch
 _SHUT_OUT = "SELECT max(number) FROM rota.migrations WHERE works_from > $1"
 _DURABLY = {"synchronous_commit": "on"}
 """Whatever the database's default is: `on` waits for the disk, and the standby's where named."""
+_READ_ONLY = {"default_transaction_read_only": "on"}
 
 
 class PostgresLedger(PostgresInbox):
-    """The engine's side. Appends and the leader's row have a connection each: a slow append must
-    not keep a leader from saying that it lives."""
+    """The engine's side. Appending, following and the leader's row have a connection each: a slow
+    append must not keep a leader from saying that it lives."""
 
     def __init__(
         self,
@@ -70,8 +71,11 @@ class PostgresLedger(PostgresInbox):
         self._schema = schema
         self._folder = folder
         self._appends = Line(address, "append", APPEND_DEADLINE_S, _DURABLY)
+        # Not one of the readers': a crowd of them must not keep a server from following.
+        self._follows = Line(address, "follow", FOLLOW_DEADLINE_S, _READ_ONLY)
         # A server that puts something into the inbox does not append: that connection is free.
-        super().__init__(self._appends, readers, has_keys=schema.has("followers"))
+        lines = InboxLines(self._appends, self._follows)
+        super().__init__(lines, readers, has_keys=schema.has("followers"))
         self._leader = Line(address, "leader", leader_deadline_s, _DURABLY)
 
     @property
@@ -177,18 +181,18 @@ class PostgresLedger(PostgresInbox):
 
     async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
         """The next records, for a follower's memory."""
-        found = await self._readers.run(
+        found = await self._follows.read(
             lambda c: c.fetch(
                 "SELECT seq, epoch, at, body FROM rota.journal"
                 " WHERE seq > $1 ORDER BY seq LIMIT $2",
                 seq,
                 limit,
-            ),
-            FOLLOW_DEADLINE_S,
+            )
         )
         return [JournalRecord(row[0], row[1], row[2], decode_record(row[3])) for row in found]
 
     async def close(self) -> None:
         """Lets go of the connections."""
+        await self._follows.close()
         await self._appends.close()
         await self._leader.close()

@@ -23,6 +23,7 @@ class ReaderPool:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._timeline = 0
 
     async def open(self) -> None:
         """Connects."""
@@ -66,7 +67,11 @@ class ReaderPool:
     async def _run(self, read: Callable[[Connection], Awaitable[T]], within_s: float) -> T:
         if self._pool is None:
             raise StoreError("the store is closed")
-        pool = self._pool
+        pool, now = self._pool, self._address.identity.timeline
+        if self._timeline != now:
+            # The idle ones may lead to what was the primary before.
+            self._timeline = now
+            await pool.expire_connections()
         connection = await pool.acquire(timeout=within_s)
         try:
             # The server's own limit does not help where the server itself has stopped.
