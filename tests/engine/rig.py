@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rota.core.inputs import Completion, Poll, Recall, Register, Submit, Tick, Timing
+from rota.core.inputs import Completion, Poll, Recall, Register, Submit, Tick, Timing, Window
 from rota.core.model import ExecutionState, Instant, JobId, JobRecord, JobState, WorkerId
-from rota.core.outcome import Answer, AnyReceipt, AnyWrite, Order
+from rota.core.outcome import Answer, AnyReceipt, AnyWrite, Order, Refill
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.ports import Clock
@@ -30,6 +30,10 @@ class SlowLedger:
         """What was appended, or tried to be."""
         self.load_errors: list[Exception] = []
         """What the next loads fail with."""
+        self.refills: list[Refill] = []
+        """What was wanted of the shelf."""
+        self.refill_errors: list[Exception] = []
+        """What the next looks at the shelf fail with."""
         self._open = asyncio.Event()
         self._open.set()
         self._arrived = asyncio.Event()
@@ -56,11 +60,18 @@ class SlowLedger:
         """As the store does."""
         return await self.inner.claim(holder)
 
-    async def load(self) -> Snapshot:
+    async def load(self, kept: int) -> Snapshot:
         """As the store does, unless it is to fail."""
         if self.load_errors:
             raise self.load_errors.pop(0)
-        return await self.inner.load()
+        return await self.inner.load(kept)
+
+    async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
+        """As the store does, unless it is to fail."""
+        self.refills += wanted
+        if self.refill_errors:
+            raise self.refill_errors.pop(0)
+        return await self.inner.shelved(wanted, seen)
 
     async def append(self, epoch: Epoch, seq: Seq, at: Instant, writes: Sequence[AnyWrite]) -> None:
         """As the store does, when the door is open."""
@@ -77,13 +88,14 @@ class SlowLedger:
 class Rig:
     """What a test of the engine holds in its hands."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, window: Window | None = None) -> None:
         self.store = MemoryStore()
         self.ledger = SlowLedger(self.store)
         self.hands = FakeClock()
         self.clock = clock or self.hands
         self.counts = Counts()
-        self.engine = Engine(self.ledger, self.clock, Timing(), self.counts, "node-1")
+        timing = Timing(window=window or Window())
+        self.engine = Engine(self.ledger, self.clock, timing, self.counts, "node-1")
 
     async def submit(self, job_id: str, **asked: Any) -> AnyReceipt:
         """One job."""
@@ -152,9 +164,9 @@ async def settle() -> None:
 
 
 @asynccontextmanager
-async def running(clock: Clock | None = None) -> AsyncIterator[Rig]:
+async def running(clock: Clock | None = None, window: Window | None = None) -> AsyncIterator[Rig]:
     """A rig whose engine runs, and is stopped in the end."""
-    rig = Rig(clock)
+    rig = Rig(clock, window)
     await rig.engine.start()
     try:
         yield rig

@@ -17,6 +17,7 @@ from tests.store.conformance import (
 )
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_shelves import ShelfConformance
 
 
 @asynccontextmanager
@@ -40,6 +41,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestFold(FoldConformance):
+    pass
+
+
+class TestShelves(ShelfConformance):
     pass
 
 

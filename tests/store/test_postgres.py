@@ -18,6 +18,7 @@ from tests.store.conformance import (
 )
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_shelves import ShelfConformance
 
 pytestmark = pytest.mark.postgres
 
@@ -55,6 +56,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestFold(FoldConformance):
+    pass
+
+
+class TestShelves(ShelfConformance):
     pass
 
 

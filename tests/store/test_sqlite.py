@@ -45,6 +45,7 @@ from tests.store.conformance_bulk import (
     eventually,
 )
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_shelves import ShelfConformance
 from tests.store.faulty_disk import FaultyDisk
 
 
@@ -76,6 +77,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestFold(FoldConformance):
+    pass
+
+
+class TestShelves(ShelfConformance):
     pass
 
 

@@ -25,8 +25,8 @@ async def why_job(call: Call[None, NoQuery]) -> WhyView:
     explanation = call.parts.brain.why(job_id)
     job = await find_job(call.parts.catalog, job_id)
     if job.life.state in _WAITING and explanation is None:
-        # It came to be between the two questions, or the scheduler is reloading.
-        explanation = call.parts.brain.why(job_id)
+        # It is on the shelf, or came to be between the two questions.
+        explanation = call.parts.brain.why(job_id, job)
     if job.life.state in _WAITING and explanation is not None:
         return why_view(job, explanation)
     return why_view(job, _from_record(job))

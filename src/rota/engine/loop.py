@@ -16,8 +16,8 @@ import structlog
 
 from rota.core.errors import Refusal
 from rota.core.glance import Explanation, QueueGlance, WorkerGlance
-from rota.core.inputs import AnyInput, ClockJump, ClosePoll, Poll, Submit, Timing
-from rota.core.model import JobId, Millis, PollId, WorkerId
+from rota.core.inputs import AnyInput, ClockJump, ClosePoll, Poll, Refilled, Submit, Timing
+from rota.core.model import JobId, JobRecord, Millis, PollId, WorkerId
 from rota.core.outcome import Answer, AnyReceipt, Outcome
 from rota.core.scheduler import Scheduler
 from rota.engine.feed import Feed
@@ -29,6 +29,7 @@ from rota.engine.limits import (
 )
 from rota.engine.ports import BusyError, Clock, Observer, UnavailableError
 from rota.engine.recovery import load_scheduler
+from rota.engine.refills import Refills
 from rota.store.protocol import Epoch, Ledger, Seq, StoreError, StoreFullError
 
 log = structlog.get_logger("rota.engine")
@@ -61,6 +62,7 @@ class Engine:
         self._clock_offset = 0
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
+        self._refills = Refills(ledger, self._take_refills)
         self._trouble = "starting"
 
     # Life of the loop
@@ -78,6 +80,7 @@ class Engine:
         self._rouse()
         if self._task is not None:
             await self._task
+        await self._refills.close()
         self._fail_everybody(UnavailableError("the server is stopping"))
 
     async def _load(self) -> None:
@@ -179,9 +182,9 @@ class Engine:
             raise UnavailableError(f"not ready: {self._trouble}")
         return self._scheduler
 
-    def why(self, job_id: JobId) -> Explanation | None:
+    def why(self, job_id: JobId, record: JobRecord | None = None) -> Explanation | None:
         """Why a live job does not run."""
-        return self._brain().why(job_id, self.clock.now())
+        return self._brain().why(job_id, self.clock.now(), record)
 
     def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
         """The newest progress of a running job."""
@@ -229,7 +232,7 @@ class Engine:
         while self._inbox and weight < TURN_WEIGHT_MAX:
             pending = self._inbox.popleft()
             batch.append(pending)
-            weight += len(pending[0].jobs) if isinstance(pending[0], Submit) else 1
+            weight += len(pending[0].jobs) if isinstance(pending[0], Submit | Refilled) else 1
         return batch
 
     async def _turn(self, batch: Sequence[Pending]) -> None:
@@ -252,7 +255,14 @@ class Engine:
             self._unfolded.append((seq, self.clock.steady()))
             self._forget_folded()
         self._release(batch, outcome)
+        if outcome.wanted:
+            self._refills.fetch(outcome.wanted, self._seq)
         self._observer.turned(outcome, append_s, self.clock.fine_s() - began)
+
+    def _take_refills(self, answers: Sequence[Refilled]) -> None:
+        # Past the limit of the inbox: without them those that wait in it may find no job to run.
+        self._inbox.extend((answer, None) for answer in answers)
+        self._rouse()
 
     def _release(self, batch: Sequence[Pending], outcome: Outcome) -> None:
         """Only here do decisions leave: they are durable now."""
@@ -288,6 +298,7 @@ class Engine:
         full = isinstance(error, StoreFullError)
         self._trouble = "the data disk is full: free some space" if full else "reading the store"
         self._scheduler = None
+        self._refills.forget()
         log.error("reloading", reason=str(error), exc_info=_is_unexpected(error))
         self._observer.reloaded(type(error).__name__)
         away = UnavailableError(f"not ready: {self._trouble}")

@@ -15,7 +15,7 @@ async def load_scheduler(
     ledger: Ledger, timing: Timing, clock: Clock
 ) -> tuple[Scheduler, Seq, Totals]:
     """A scheduler that knows all that is durable, the journal's end, and the counts so far."""
-    snapshot = await ledger.load()
+    snapshot = await ledger.load(timing.window.line)
     now = clock.now()
     scheduler = Scheduler(timing, now)
     # A million records are made at once and live long: the collector would only look at them.
@@ -28,6 +28,7 @@ async def load_scheduler(
                 workers=snapshot.workers,
                 queues=snapshot.queues,
                 order_next=snapshot.order_next,
+                lines=snapshot.lines,
             ),
             now,
         )

@@ -84,9 +84,9 @@ class PostgresFolder:
             self._rouse()
             await asyncio.wrap_future(waiter)
 
-    async def load(self) -> Snapshot:
+    async def load(self, kept: int) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
-        return await self._in_thread(self._load())
+        return await self._in_thread(self._load(kept))
 
     async def drop_before(self, before: Instant) -> int:
         """Drops the days of finished work that ended before; answers how many."""
@@ -243,12 +243,12 @@ class PostgresFolder:
         self.watermark.set_appended(Seq(newest or folded))
         await self._make_partitions(Seq(newest or folded), None)
 
-    async def _load(self) -> Snapshot:
+    async def _load(self, kept: int) -> Snapshot:
         # After an append of unknown fate only the database knows where the journal ends.
         await self._prepare()
         while await self._fold_next():
             pass
-        return await self._line.read(read_snapshot)
+        return await self._line.read(lambda c: read_snapshot(c, kept))
 
     async def _sweep(self) -> None:
         """Removes what deleted jobs left behind; what fails is found again by the next sweep."""

@@ -137,6 +137,7 @@ async def _drop_day(connection: Connection, day: int, before: Instant) -> None:
     await connection.execute(
         "CREATE TEMP TABLE kept_jobs ON COMMIT DROP AS"
         f" SELECT id FROM rota.jobs_live WHERE id < {end}"
+        f" UNION ALL SELECT id FROM rota.jobs_shelved WHERE id < {end}"
         " UNION ALL SELECT id FROM rota.jobs_done_rest"
         f" UNION ALL SELECT id FROM rota.{JOBS_DONE.partition(day)} WHERE finished_at >= {before:d}"
     )

@@ -24,9 +24,14 @@ from rota.store.protocol import (
 T = TypeVar("T")
 
 _LAG = "SELECT folded_seq, (SELECT max(seq) FROM rota.journal) FROM rota.meta"
-_OF_BOTH = """
-SELECT {columns} FROM rota.{kind}_live WHERE id = ANY ($1)
-UNION ALL SELECT {columns} FROM rota.{kind}_done WHERE id = ANY ($1)
+_EXECUTIONS = """
+SELECT body FROM rota.executions_live WHERE id = ANY ($1)
+UNION ALL SELECT body FROM rota.executions_done WHERE id = ANY ($1)
+"""
+_JOBS = """
+SELECT {columns} FROM rota.jobs_live WHERE id = ANY ($1)
+UNION ALL SELECT {columns} FROM rota.jobs_shelved WHERE id = ANY ($1)
+UNION ALL SELECT {columns} FROM rota.jobs_done WHERE id = ANY ($1)
 """
 
 
@@ -39,7 +44,7 @@ class PostgresCatalog:
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
         """Those that exist."""
-        sql = _OF_BOTH.format(columns="id, life, spec", kind="jobs")
+        sql = _JOBS.format(columns="id, life, spec")
         found = await self._read(lambda c: c.fetch(sql, job_ids))
         return [rows.job(tuple(row)) for row in found]
 
@@ -51,8 +56,7 @@ class PostgresCatalog:
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
         """Those that exist."""
-        sql = _OF_BOTH.format(columns="body", kind="executions")
-        found = await self._read(lambda c: c.fetch(sql, execution_ids))
+        found = await self._read(lambda c: c.fetch(_EXECUTIONS, execution_ids))
         return [rows.execution(tuple(row)) for row in found]
 
     async def find_executions(self, query: ExecutionQuery) -> list[Execution]:
@@ -64,7 +68,7 @@ class PostgresCatalog:
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         """All dependencies that lead into or out of these jobs."""
         if direction is Direction.UPSTREAM:
-            sql = _OF_BOTH.format(columns="id, spec", kind="jobs")
+            sql = _JOBS.format(columns="id, spec")
             found = await self._read(lambda c: c.fetch(sql, job_ids))
             return [
                 edge for id_, data in found for edge in rows.edges_upstream(id_, rows.spec(data))
