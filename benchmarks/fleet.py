@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from rota.core.inputs import AnyInput, Completion, NewJob, Poll, Register, Submit, Timing
+from rota.core.inputs import AnyInput, Completion, NewJob, Poll, Register, Submit, Timing, Window
 from rota.core.model import (
     Execution,
     ExecutionState,
@@ -27,6 +27,8 @@ HOUR_MS = 3_600_000
 SHAPES = [Resources(cpu_milli=1000 * (1 + i % 4), memory=(1 + i // 4) << 28) for i in range(32)]
 PRIORITIES = 5
 SUBMIT_MAX = 10_000
+BUSY_MAX = 1_000_000
+"""More than ever run at once here: there is no store, so all that waits has to fit into memory."""
 TASK = '{"kind":"noop"}'
 
 
@@ -34,7 +36,8 @@ class Fleet:
     """32 shapes of job in 5 priorities, on workers of 8 cpus and 16 GiB."""
 
     def __init__(self, workers: int, waiting: int) -> None:
-        self.scheduler = Scheduler(Timing(lease_ttl_ms=HOUR_MS), START)
+        everything = Window(jobs=waiting + BUSY_MAX)
+        self.scheduler = Scheduler(Timing(lease_ttl_ms=HOUR_MS, window=everything), START)
         self.now = START
         self._jobs = 0
         self._polls = 0

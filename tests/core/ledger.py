@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
+from rota.core.inputs import Refilled
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import (
     Execution,
@@ -26,6 +27,7 @@ from rota.core.outcome import (
     PutKey,
     PutQueue,
     PutWorker,
+    Refill,
 )
 from rota.core.restore import Stored
 from rota.core.tables import Tables
@@ -86,10 +88,30 @@ class NaiveLedger:
         """Executions that have not ended."""
         return [x for x in self.executions.values() if x.state not in EXECUTION_FINAL]
 
-    def stored(self) -> Stored:
-        """What a scheduler is built from."""
+    def shelf(self, line: int) -> list[JobRecord]:
+        """Jobs in this line of the store, in order of arrival."""
+        return [job for job in self.live() if job.life.line == line]
+
+    def lines(self) -> dict[int, int]:
+        """How many jobs are in each line."""
+        found: dict[int, int] = {}
+        for job in self.live():
+            if job.life.line:
+                found[job.life.line] = found.get(job.life.line, 0) + 1
+        return found
+
+    def refill(self, wanted: Refill) -> Refilled:
+        """The next jobs of a line."""
+        behind = [job for job in self.shelf(wanted.line) if job.spec.order > wanted.after]
+        return Refilled(refill=wanted, jobs=tuple(behind[: wanted.limit]))
+
+    def stored(self, kept: int) -> Stored:
+        """What a scheduler is built from, with the first `kept` jobs of each line."""
+        lines = self.lines()
+        heads = {job.id: None for line in lines for job in self.shelf(line)[:kept]}
         return Stored(
-            jobs=self.live(),
+            jobs=[job for job in self.live() if not job.life.line or job.id in heads],
+            lines=list(lines.items()),
             executions=self.running(),
             workers=list(self.workers.values()),
             queues=list(self.queues.values()),
@@ -97,10 +119,19 @@ class NaiveLedger:
         )
 
     def check_against(self, tables: Tables) -> None:
-        """Memory and what was written must tell the same story, record by record."""
-        assert {cell.id: cell.record() for cell in tables.jobs.values()} == {
-            job.id: job for job in self.live()
-        }
+        """Memory and what was written must tell the same story, record by record.
+
+        What is on the shelf need not be in memory, but is counted there.
+        """
+        live = {job.id: job for job in self.live()}
+        for cell in tables.jobs.values():
+            assert cell.record() == live.pop(cell.id)
+        away: dict[int, int] = {}
+        for job in live.values():
+            assert job.life.line, f"{job.id} is neither in memory nor on the shelf"
+            away[job.life.line] = away.get(job.life.line, 0) + 1
+        lanes = tables.lines.numbered.items()
+        assert {number: lane.shelved for number, lane in lanes if lane.shelved} == away
         assert {i: cell.execution for i, cell in tables.executions.items()} == {
             x.id: x for x in self.running()
         }

@@ -20,12 +20,16 @@ from rota.core.inputs import (
     PutQueueSettings,
     Submit,
     Tick,
+    Timing,
+    Window,
 )
 from rota.core.model import JobId, PollId, RateLimit, WorkerId
 from rota.core.outcome import Outcome
 from tests.core.asking import job, retries
 from tests.core.world import World
 
+NARROW = Window(jobs=20, line=3, piece=4)
+"""So that much of what waits is on the shelf."""
 WORKERS = 12
 TURNS = 250
 
@@ -35,7 +39,7 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        self.world = World(checked=False)
+        self.world = World(checked=False, timing=Timing(window=NARROW))
         self.told = hashlib.sha256()
         self.jobs = 0
         self.polls = 0
@@ -84,7 +88,9 @@ class Story:
         batch = []
         for _ in range(self.dice.randrange(1, 5)):
             self.jobs += 1
-            batch.append(job(f"j{self.jobs}", **self.terms()))
+            plain = {"queue": f"q{self.jobs % 2}"}
+            asked = plain if self.dice.random() < 0.4 else self.terms()
+            batch.append(job(f"j{self.jobs}", **asked))
         recall = msgspec.structs.replace(self.world.recall(), at=self.world.now)
         key = Key(key=f"k{self.jobs}", fingerprint="f") if self.dice.random() < 0.2 else None
         return Submit(jobs=tuple(batch), recall=recall, key=key)

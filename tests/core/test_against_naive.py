@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 )
 
 from rota.core import ordering, placement
+from rota.core.inputs import Window
 from tests.core.naive_nouns import Job, Worker
 from tests.core.together import ENDS, Together
 
@@ -56,13 +57,16 @@ class Stories(RuleBasedStateMachine):
 
     few_classes = 256
     few_open = 8
+    workers_max = 13
+    orders_max = 10
+    window: Window | None = None
 
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(ordering, "CLASSES_KEPT", self.few_classes)
         self.patch.setattr(placement, "FRESH_MAX", self.few_open)
-        self.both = Together()
+        self.both = Together(self.window)
 
     def teardown(self) -> None:
         self.patch.undo()
@@ -83,10 +87,11 @@ class Stories(RuleBasedStateMachine):
 
     @initialize(count=st.integers(1, 4), waiting=st.booleans())
     def some_workers(self, count: int, *, waiting: bool) -> None:
-        for number in range(count):
+        for number in range(min(count, self.workers_max)):
             self.both.register(f"w{number}", **SHAPES[number])
             if waiting:
-                self.both.poll(self.workers()[-1], None, max_orders=3, wait_ms=5_000)
+                most = min(3, self.orders_max)
+                self.both.poll(self.workers()[-1], None, max_orders=most, wait_ms=5_000)
 
     @rule(
         asked=terms,
@@ -140,6 +145,7 @@ class Stories(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 12))
     def register(self, number: int) -> None:
+        number %= self.workers_max
         self.both.register(f"w{number}", **SHAPES[number % len(SHAPES)])
 
     @rule(
@@ -151,6 +157,7 @@ class Stories(RuleBasedStateMachine):
         reports=st.lists(st.sampled_from(sorted(ENDS)), max_size=2),
     )
     def poll(self, number: int, said: str, reports: list[str], **more: Any) -> None:
+        more["max_orders"] = min(more["max_orders"], self.orders_max)
         worker = one_of(self.workers(), number)
         held = [one.job for one in self.both.model.held(worker)]
         done = list(zip(held, reports, strict=False))
@@ -158,6 +165,7 @@ class Stories(RuleBasedStateMachine):
 
     @rule(max_orders=st.sampled_from((1, 4)))
     def everybody_polls(self, max_orders: int) -> None:
+        max_orders = min(max_orders, self.orders_max)
         for worker in self.workers():
             names = self.names(worker, "all")
             self.both.poll(worker, names, max_orders=max_orders, wait_ms=5_000)
@@ -206,17 +214,42 @@ class CrampedStories(Stories):
     few_open = 0
 
 
+class ShelvedStories(Stories):
+    """The same with nearly everything on the shelf.
+
+    As many jobs of each line are in memory as a turn can start: a poll is answered with what there
+    is, so a line that runs dry in the middle of a turn shares the jobs out over more polls.
+    """
+
+    workers_max = 3
+    orders_max = 1
+    window = Window(jobs=2, line=4, piece=3)
+
+    @rule(asked=terms, count=st.integers(6, 14), number=pick)
+    def submit_a_long_line(self, asked: dict[str, Any], count: int, number: int) -> None:
+        asked["key"] = None
+        for place in range(count):
+            asked["priority"] = (0, 1, 0, -1)[number >> place & 3]
+            self.both.submit(**asked, limit=1)
+
+    @rule(rounds=st.integers(2, 8))
+    def workers_are_busy(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self.everybody_polls(max_orders=1)
+            self.everything_ends(how="succeeded")
+
+
 EVERYDAY = settings(max_examples=120, stateful_step_count=50)
 LONG = settings(max_examples=1_000, stateful_step_count=80)
 
 
-@pytest.mark.parametrize("stories", [Stories, CrampedStories])
+@pytest.mark.parametrize("stories", [Stories, CrampedStories, ShelvedStories])
 def test_the_scheduler_decides_what_the_naive_model_decides(stories: type[Stories]) -> None:
     run_state_machine_as_test(stories, settings=EVERYDAY)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stories", [Stories, CrampedStories])
+@pytest.mark.parametrize("stories", [Stories, CrampedStories, ShelvedStories])
 def test_the_scheduler_decides_what_the_naive_model_decides_for_long(
     stories: type[Stories],
 ) -> None:

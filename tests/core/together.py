@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from rota.core.errors import StaleRecall
-from rota.core.inputs import Drain, Leave, Tick
+from rota.core.inputs import Drain, Leave, Tick, Timing, Window
 from rota.core.lifecycle import EXECUTION_FINAL
 from rota.core.model import JobId, RateLimit, Semantics, WorkerId
 from tests.core.asking import NOON, retries
@@ -30,8 +30,8 @@ SEMANTICS = {True: Semantics.AT_MOST_ONCE, False: Semantics.AT_LEAST_ONCE}
 class Together:
     """Both of them. Every method does one thing to each, then compares all there is."""
 
-    def __init__(self) -> None:
-        self.world = World()
+    def __init__(self, window: Window | None = None) -> None:
+        self.world = World(timing=Timing(window=window or Window()))
         self.model = Naive()
         self.model.now = NOON
         self._number = 0
@@ -78,7 +78,8 @@ class Together:
     def check_why(self) -> None:
         """A job that waits always has a reason to, for those who decide explain."""
         for job in self.model.jobs.values():
-            explanation = self.world.scheduler.why(JobId(job.id), self.world.now)
+            record = self.world.ledger.jobs.get(JobId(job.id))
+            explanation = self.world.scheduler.why(JobId(job.id), self.world.now, record)
             if job.state in FINAL:
                 assert explanation is None
             else:

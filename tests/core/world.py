@@ -73,7 +73,16 @@ class World:
     # Stepping
 
     def turn(self, events: Sequence[AnyInput]) -> Outcome:
-        """One turn with these inputs; refusals are in the replies."""
+        """A turn with these inputs, and those that the store answers in; refusals are replies."""
+        outcome = self.bare_turn(events)
+        wanted = outcome.wanted
+        while wanted:
+            wanted = self.bare_turn([self.ledger.refill(one) for one in wanted]).wanted
+        self.last = outcome
+        return outcome
+
+    def bare_turn(self, events: Sequence[AnyInput]) -> Outcome:
+        """One turn; what it wants of the store is the caller's to bring."""
         outcome = self.scheduler.turn(events, self.now)
         self.ledger.append(outcome.writes)
         for answer in outcome.answers:
@@ -113,7 +122,7 @@ class World:
     def restart(self) -> None:
         """The scheduler is thrown away and built again from what was written."""
         self.scheduler = Scheduler(self.timing, self.now)
-        self.scheduler.restore(self.ledger.stored(), self.now)
+        self.scheduler.restore(self.ledger.stored(self.timing.window.line), self.now)
         self.check()
 
     # Callers
@@ -135,8 +144,8 @@ class World:
     def recall(self) -> Recall:
         """What the tables say now; a moment later than all that has happened."""
         self.now += 1
-        ended = tuple(self.ledger.ended())
-        return Recall(at=self.now, jobs=ended)
+        found = [*self.ledger.ended(), *(job for job in self.ledger.live() if job.life.line)]
+        return Recall(at=self.now, jobs=tuple(found))
 
     def update(self, job_id: str, **asked: Any) -> AnyReceipt:
         """Another spec for a job, as of the revision it has now."""
@@ -176,11 +185,16 @@ class World:
 
     def poll(self, worker_id: str = "w1", **said: Any) -> PollId:
         """Opens a poll for 5 seconds; names nothing unless `names` says what runs."""
+        event = self.asking(worker_id, **said)
+        self.step(event)
+        return event.poll_id
+
+    def asking(self, worker_id: str = "w1", **said: Any) -> Poll:
+        """The same, to be sent."""
         self._poll_ids += 1
-        poll_id = PollId(self._poll_ids)
         names = said.pop("names", None)
         event = Poll(
-            poll_id=poll_id,
+            poll_id=PollId(self._poll_ids),
             worker_id=WorkerId(worker_id),
             session=said.pop("session", None),
             max_orders=said.pop("max_orders", 50),
@@ -189,8 +203,7 @@ class World:
             executions=None if names is None else tuple(self.running(one) for one in names),
         )
         assert not said, f"a poll says no {list(said)}"
-        self.step(event)
-        return poll_id
+        return event
 
     def take(self, worker_id: str = "w1", **said: Any) -> list[JobId]:
         """Polls, and answers the jobs of the orders that came at once."""
@@ -250,7 +263,8 @@ class World:
 
     def why(self, job_id: str) -> Explanation:
         """What keeps the job from running."""
-        explanation = self.scheduler.why(JobId(job_id), self.now)
+        record = self.ledger.jobs.get(JobId(job_id))
+        explanation = self.scheduler.why(JobId(job_id), self.now, record)
         assert explanation is not None
         return explanation
 

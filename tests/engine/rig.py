@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rota.core.inputs import Completion, Poll, Recall, Register, Submit, Tick, Timing
+from rota.core.inputs import Completion, Poll, Recall, Register, Submit, Tick, Timing, Window
 from rota.core.model import ExecutionState, Instant, JobId, JobRecord, JobState, WorkerId
-from rota.core.outcome import Answer, AnyReceipt, AnyWrite, Order
+from rota.core.outcome import Answer, AnyReceipt, AnyWrite, Order, Refill
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.ports import Clock
@@ -46,6 +46,10 @@ class SlowLedger:
         """Whether calls fail."""
         self.may_claim = True
         """Whether the seat can be had."""
+        self.refills: list[Refill] = []
+        """What was wanted of the shelf."""
+        self.refill_errors: list[Exception] = []
+        """What the next looks at the shelf fail with."""
         self._open = asyncio.Event()
         self._open.set()
         self._arrived = asyncio.Event()
@@ -125,13 +129,20 @@ class SlowLedger:
         if self.is_away:
             raise StoreError("the store is away, as the test asked")
 
-    async def load(self) -> Snapshot:
+    async def load(self, kept: int) -> Snapshot:
         """As the store does, unless it is to fail."""
         if self.load_errors:
             raise self.load_errors.pop(0)
         self._refuse_if_away()
         self.loads += 1
-        return await self.inner.load()
+        return await self.inner.load(kept)
+
+    async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
+        """As the store does, unless it is to fail."""
+        self.refills += wanted
+        if self.refill_errors:
+            raise self.refill_errors.pop(0)
+        return await self.inner.shelved(wanted, seen)
 
     async def append(
         self,
@@ -177,6 +188,7 @@ class Rig:
         clock: Clock | None = None,
         store: MemoryStore | None = None,
         member: Member | None = None,
+        window: Window | None = None,
     ) -> None:
         self.store = store or MemoryStore()
         self.slow = SlowStore(self.store)
@@ -184,8 +196,9 @@ class Rig:
         self.hands = FakeClock()
         self.clock = clock or self.hands
         self.counts = Counts()
+        timing = Timing(window=window or Window())
         self.engine = Engine(
-            self.slow, self.clock, Timing(), self.counts, member or Member(node="node-1")
+            self.slow, self.clock, timing, self.counts, member or Member(node="node-1")
         )
 
     async def submit(self, job_id: str, **asked: Any) -> AnyReceipt:
@@ -209,7 +222,7 @@ class Rig:
         event = Poll(
             poll_id=self.engine.next_poll_id(),
             worker_id=WorkerId(worker_id),
-            max_orders=10,
+            max_orders=said.pop("max_orders", 10),
             until=self.clock.now() + said.pop("wait_ms", 5_000),
             **said,
         )
@@ -261,9 +274,9 @@ async def settle() -> None:
 
 
 @asynccontextmanager
-async def running(clock: Clock | None = None) -> AsyncIterator[Rig]:
+async def running(clock: Clock | None = None, window: Window | None = None) -> AsyncIterator[Rig]:
     """A rig whose engine runs, and is stopped in the end."""
-    rig = Rig(clock)
+    rig = Rig(clock, window=window)
     await rig.engine.start()
     try:
         yield rig

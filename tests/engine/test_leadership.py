@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rota.core.inputs import Key, NewJob, Recall, Reject, Submit
+from rota.core.inputs import Key, NewJob, Recall, Reject, Submit, Window
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import PutJob
+from rota.engine import standby
 from rota.engine.pickup import encode_submission
 from rota.engine.ports import UnavailableError
 from rota.engine.seat import Member
@@ -36,10 +37,10 @@ class Cell:
         self.clock = FakeClock()
         self.rigs: list[Rig] = []
 
-    async def join(self, node: str) -> Rig:
+    async def join(self, node: str, window: Window | None = None) -> Rig:
         """One more server."""
         member = Member(node=node, address=f"http://{node}", ttl_ms=TTL_MS)
-        rig = Rig(self.clock, self.store, member)
+        rig = Rig(self.clock, self.store, member, window)
         rig.hands = self.clock
         self.rigs.append(rig)
         await rig.engine.start(no_specs)
@@ -67,6 +68,17 @@ async def cell() -> AsyncIterator[Cell]:
 async def leading(rig: Rig) -> Rig:
     await until(lambda: rig.engine.ready)
     return rig
+
+
+async def drain(rig: Rig, count: int) -> list[str]:
+    """A worker does so many jobs; their names in the order in which they started."""
+    started: list[str] = []
+    while len(started) < count:
+        orders = (await rig.poll(executions=())).orders
+        started += [order.execution.job_id for order in orders]
+        done = tuple(succeeded(order) for order in orders)
+        await rig.poll(completed=done, wait_ms=0, executions=(), max_orders=0)
+    return started
 
 
 async def test_the_first_server_leads_and_the_next_stands_by() -> None:
@@ -201,6 +213,46 @@ async def test_on_a_clean_stop_the_next_server_leads_without_waiting() -> None:
         loads = second.ledger.loads
         await first.engine.stop()
         await leading(second)  # the clock has not moved
+        assert second.ledger.loads == loads
+        assert second.engine.why(JobId("x")) is not None
+
+
+async def test_a_backlog_on_the_shelf_is_taken_over_in_its_order() -> None:
+    async with cell() as it:
+        small = Window(jobs=5, line=2, piece=3)
+        first = await leading(await it.join("a", small))
+        names = [f"j{number:02}" for number in range(20)]
+        for name in names[:10]:
+            await first.submit(name)
+        second = await it.join("b", small)
+        for name in names[10:]:
+            await first.submit(name)
+        await until(lambda: second.engine.standing().seq == first.engine.standing().seq)
+        first.ledger.is_away = True
+        await it.silence()
+        await leading(second)
+        await second.register()
+        assert await drain(second, len(names)) == names
+        assert second.counts.submitted() == len(names)
+
+
+async def test_a_follower_keeps_a_copy_again_when_the_shelf_is_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(standby, "COLD_MS", 0)
+    async with cell() as it:
+        small = Window(jobs=2, line=1, piece=2)
+        first = await leading(await it.join("a", small))
+        for number in range(6):
+            await first.submit(f"j{number}")
+        second = await it.join("b", small)
+        await first.register()
+        await drain(first, 6)
+        await first.submit("x")
+        await until(lambda: second.engine.standing().seq == first.engine.standing().seq)
+        loads = second.ledger.loads
+        await first.engine.stop()
+        await leading(second)
         assert second.ledger.loads == loads
         assert second.engine.why(JobId("x")) is not None
 

@@ -12,6 +12,7 @@ pytest.register_assert_rewrite(
     "tests.store.conformance_bulk",
     "tests.store.conformance_leadership",
     "tests.store.conformance_retention",
+    "tests.store.conformance_shelves",
     "tests.store.naive",
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+import msgspec
 from hypothesis import strategies as st
 
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
@@ -105,6 +106,7 @@ class NaiveStore:
 
     def _move(self, job_id: JobId, life: Life) -> None:
         if job_id in self.jobs:
+            life = msgspec.structs.replace(life, line=0)
             self._set(JobRecord(job_id, self.jobs[job_id].spec, life))
 
     def _drop(self, job_id: JobId) -> None:
@@ -122,6 +124,14 @@ class NaiveStore:
         if job.life.state in JOB_FINAL and new_end:
             self.finished[job.spec.terms.queue, job.life.state.value] += 1
         self.jobs[job.id] = job
+
+    def shelves(self) -> dict[int, list[JobRecord]]:
+        """Jobs on the shelf by line, in order of arrival."""
+        found: dict[int, list[JobRecord]] = {}
+        for job in sorted(self.jobs.values(), key=lambda job: job.spec.order):
+            if job.life.line and job.life.state is JobState.QUEUED:
+                found.setdefault(job.life.line, []).append(job)
+        return found
 
     def find_jobs(self, query: JobQuery) -> list[JobRecord]:
         found = []
@@ -182,6 +192,8 @@ async def assert_same(store: Store, naive: NaiveStore) -> None:
 
 async def _assert_same_snapshot(store: Store, naive: NaiveStore) -> None:
     snapshot = await store.ledger.load()
+    shelves = naive.shelves()
+    assert dict(snapshot.lines) == {line: len(jobs) for line, jobs in shelves.items()}
     live = [job for job in naive.jobs.values() if job.life.state not in JOB_FINAL]
     assert sorted(snapshot.jobs, key=lambda job: job.id) == sorted(live, key=lambda job: job.id)
     orders = [job.spec.order for job in snapshot.jobs]
@@ -205,6 +217,7 @@ _lives = st.builds(
     state=st.sampled_from(JobState),
     reason=st.sampled_from(["", "because"]),
     lives=st.integers(1, 3),
+    line=st.sampled_from([0, 0, 0, 7, 1 << 62]),
     finished_at=st.none() | st.integers(0, 9),
     result=st.none() | st.binary(max_size=4),
 )

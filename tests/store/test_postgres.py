@@ -20,6 +20,7 @@ from tests.store.conformance_access import AccessConformance
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_retention import RetentionConformance
+from tests.store.conformance_shelves import ShelfConformance
 
 pytestmark = pytest.mark.postgres
 
@@ -57,6 +58,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestFold(FoldConformance):
+    pass
+
+
+class TestShelves(ShelfConformance):
     pass
 
 

@@ -163,6 +163,21 @@ async def monday_of_all_kinds(leader: Appender, store: PostgresStore) -> Sequenc
     return ended, late, waiting
 
 
+async def test_what_is_on_the_shelf_stays_when_its_day_is_dropped(cell: Cell) -> None:
+    labels = (("team", "billing"),)
+    async with cell.opened() as store:
+        leader = await leading(store)
+        ended, waiting = (put_at(number, MONDAY, labels=labels) for number in (1, 2))
+        shelved = PutJob(waiting.id, waiting.spec, Life(JobState.QUEUED, line=7))
+        await leader.append(ended, shelved, at=MONDAY)
+        await store.ledger.load()
+        await leader.append(MoveJob(ended.id, life(MONDAY + 9)), at=MONDAY + 9)
+        await store.ledger.load()
+        assert (await store.drop_before(TUESDAY)).jobs == 1
+        (left,) = await store.catalog.find_jobs(JobQuery(labels=labels))
+        assert left.id == waiting.id
+
+
 async def test_a_day_is_dropped_with_all_that_was_finished_then_and_nothing_else(
     cell: Cell,
 ) -> None:

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rota.core.inputs import NewJob, Submit, Timing
-from rota.core.model import Instant, JobId, JobState
+from rota.core.model import Instant, JobId, JobState, Life
 from rota.core.outcome import Order
 from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
@@ -208,6 +209,24 @@ async def test_a_program_that_the_schema_left_behind_while_it_slept_does_not_lea
             await store.ledger.claim("thawed")
         assert (await store.ledger.observe()) is not None
         assert len(await store.catalog.find_jobs(JobQuery())) == 1
+
+
+async def test_the_first_job_on_the_shelf_shuts_out_programs_that_do_not_know_of_it(
+    cell: Cell,
+) -> None:
+    lines = next(step for step in KNOWN if step.name.endswith("_lines.sql"))
+    older = [step for step in KNOWN if step.number < lines.number]
+    async with cell.opened() as store:
+        leader = await leading(store)
+        await leader.append(put(1))
+        await store.ledger.load()
+        assert await migrate_postgres(parse_address(cell.dsn), older) == 0
+        new = put(2)
+        shelved = msgspec.structs.replace(new, life=Life(JobState.QUEUED, line=7))
+        await leader.append(shelved)
+        await store.ledger.load()
+    with pytest.raises(SchemaError):
+        await migrate_postgres(parse_address(cell.dsn), older)
 
 
 async def test_a_busy_table_holds_a_migration_up_and_not_everybody_behind_it(

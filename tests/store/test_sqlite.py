@@ -47,6 +47,7 @@ from tests.store.conformance_bulk import (
 )
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_retention import RetentionConformance
+from tests.store.conformance_shelves import ShelfConformance
 from tests.store.faulty_disk import FaultyDisk
 
 
@@ -78,6 +79,10 @@ class TestLeadership(LeadershipConformance):
 
 
 class TestFold(FoldConformance):
+    pass
+
+
+class TestShelves(ShelfConformance):
     pass
 
 

@@ -32,8 +32,8 @@ async def why_job(call: Call[None, NoQuery]) -> WhyView:
         return why_view(job, _from_record(job))
     if job.life.reason == LEADERLESS or _nobody_leads(call.parts):
         return why_view(job, _LEADERLESS)
-    # It came to be between the two questions, or the scheduler is reloading.
-    return why_view(job, explanation or brain.why(job_id) or _from_record(job))
+    # It is on the shelf, came to be between the two questions, or the scheduler is reloading.
+    return why_view(job, explanation or brain.why(job_id, job) or _from_record(job))
 
 
 def _nobody_leads(parts: Parts) -> bool:

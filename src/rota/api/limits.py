@@ -44,6 +44,8 @@ READ_AT_ONCE = 100
 """Jobs in one question to the catalog: each may carry megabytes."""
 BULK_PAGE = 100
 """Jobs read at a time by a bulk action, for the same reason."""
+PURGE_PAGE = 500
+"""Jobs of a long backlog that a purge reads and cancels at a time."""
 BODY_READ_S = 60.0
 """A body, or the next piece of a long one, that has not come by then is not waited for."""
 BULK_AT_ONCE = 100

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from rota.api.limits import PURGE_PAGE
 from rota.api.paging import PageQuery, page_of
 from rota.api.problems import invalid, not_found
-from rota.api.recall import expect, post
+from rota.api.recall import expect, post, post_recalling
 from rota.api.routes import Call, NoQuery
 from rota.api.translate import settings_of
 from rota.api.views import queue_view
 from rota.core.glance import QueueGlance
-from rota.core.inputs import AnyInput, Purge, PutQueueSettings, Recall
+from rota.core.inputs import AnyInput, Purge, PutQueueSettings, Recall, Tick
+from rota.core.model import JobRecord, JobState
 from rota.core.outcome import Counted, QueueAnswer
+from rota.engine.ports import UnavailableError
+from rota.store.protocol import JobQuery
 from rota.wire.jobs import QueueName
 from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
 
@@ -55,10 +61,46 @@ async def resume_queue(call: Call[None, NoQuery]) -> QueueView:
 
 
 async def purge_queue(call: Call[None, NoQuery]) -> CountAnswer:
-    """Cancels all that waits in it."""
-    name = _existing(call).queue.name
-    receipt = await post(call, lambda recall: Purge(name=name, key=call.key, recall=recall))
+    """Cancels all that waits in it; of a long backlog first what memory has not, page by page."""
+    await call.parts.brain.settled()
+    glance, key = _existing(call), call.key
+    name = glance.queue.name
+    repeated = key is not None and await call.parts.catalog.key(key.key) is not None
+    before = await _purge_shelf(call, name) if glance.shelved and not repeated else 0
+    receipt = await post(
+        call, lambda recall: Purge(name=name, key=key, recall=recall, before=before)
+    )
     return CountAnswer(expect(receipt, Counted).count)
+
+
+async def _purge_shelf(call: Call[None, NoQuery], name: str) -> int:
+    """The newest first, so that jobs submitted meanwhile are not among them."""
+    # Each piece is an input of its own: the key is for the purge as a whole.
+    single = dataclasses.replace(call, key=None)
+    count, last = 0, None
+    while True:
+        query = JobQuery(queue=name, states=(JobState.QUEUED,), before=last, limit=PURGE_PAGE)
+        page: list[JobRecord] = []
+        piece = partial(_purge_page, call, query, page)
+        receipt = await post_recalling(single, piece, partial(_purging, name))
+        count += expect(receipt, Counted).count
+        if len(page) < PURGE_PAGE:
+            return count
+        if call.parts.closing.is_set():
+            raise UnavailableError("the server is stopping; part of the jobs were cancelled")
+        last = page[-1].id
+
+
+async def _purge_page(
+    call: Call[None, NoQuery], query: JobQuery, page: list[JobRecord]
+) -> list[JobRecord]:
+    page[:] = await call.parts.catalog.find_jobs(query)
+    return [job for job in page if job.life.line]
+
+
+def _purging(name: str, recall: Recall | None) -> AnyInput:
+    # Nothing on the page that memory has not: a purge without jobs would be of all in memory.
+    return Purge(name=name, recall=recall) if recall is not None and recall.jobs else Tick()
 
 
 async def _set(call: Call[QueueSpec, NoQuery], *, replace: bool) -> QueueView:

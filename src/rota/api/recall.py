@@ -97,7 +97,10 @@ async def read_jobs(catalog: Catalog, job_ids: Sequence[JobId]) -> list[JobRecor
 
 
 async def read_upstream(catalog: Catalog, job_ids: Sequence[JobId]) -> list[JobRecord]:
-    """Jobs of which only the state matters, so what they carry is left behind."""
+    """Jobs of which only the state matters, so what they carry is left behind.
+
+    Not that of one on the shelf: whoever is waited for comes into memory, and whole.
+    """
     found: list[JobRecord] = []
     for part in _parts(job_ids):
         found += [_bare(job) for job in await catalog.jobs(part)]
@@ -113,6 +116,8 @@ def _parts(job_ids: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
 
 
 def _bare(job: JobRecord) -> JobRecord:
+    if job.life.line:
+        return job
     spec = replace(job.spec, task=b"", payload=b"", dependencies=())
     return JobRecord(job.id, spec, replace(job.life, result=None, error=None))
 

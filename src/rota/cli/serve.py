@@ -126,7 +126,7 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     cell = await store.name_cell(options.cell)
     clock = SystemClock()
     counts = Counts()
-    engine = Engine(store, clock, timing_of(options), counts, member)
+    engine = Engine(store, clock, timing_of(options, store), counts, member)
     await engine.start(SubmittedSpecs(clock))
     admission = await open_admission(options, store, clock)
     await admission.start()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 
 import click
 
 from rota.cli.listening import is_everywhere
 from rota.cli.up import ServerOptions, UpOptions
-from rota.core.inputs import Timing
+from rota.core.inputs import Timing, Window
 from rota.engine.seat import Member
 from rota.store.postgres import PostgresStore, open_postgres
 from rota.store.sqlite import SqliteStore, open_sqlite
@@ -49,7 +50,9 @@ def member_of(options: UpOptions | ServerOptions, url: str) -> Member:
     )
 
 
-def timing_of(options: UpOptions | ServerOptions) -> Timing:
+def timing_of(options: UpOptions | ServerOptions, store: SqliteStore | PostgresStore) -> Timing:
     """A new leader waits for as long as the one before it may have gone on."""
     handover_ms = 0 if options.store is None else options.leader_ttl_ms
-    return Timing(lease_ttl_ms=options.lease_ttl_ms, handover_ms=handover_ms)
+    # An older schema has no shelf to put jobs on.
+    window = Window() if store.shelves else Window(jobs=sys.maxsize)
+    return Timing(lease_ttl_ms=options.lease_ttl_ms, handover_ms=handover_ms, window=window)

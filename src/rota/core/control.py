@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from rota.core.cells import JobCell, QueueCell, WorkerCell
 from rota.core.dispatch import hand_over
 from rota.core.ending import conclude
-from rota.core.errors import Conflict, IllegalTransition, NoRoom, NotFound
+from rota.core.errors import Conflict, IllegalTransition, NoRoom, NotFound, StaleRecall
 from rota.core.executions import ask_to_stop, claim, lose
 from rota.core.gates import full
 from rota.core.inputs import Cancel, Delete, Execute, Purge, PutQueueSettings
@@ -22,9 +22,10 @@ from rota.core.tables import Tables
 
 def cancel(t: Tables, event: Cancel, now: Instant) -> JobAnswer:
     """A waiting job ends at once; a running one when its worker has stopped it."""
-    cell = t.jobs.get(event.job_id)
+    memory = Memory(t, event.recall, now)
+    cell = memory.live(event.job_id)
     if cell is None:
-        record = Memory(t, event.recall, now).must_have_ended(event.job_id)
+        record = memory.must_have_ended(event.job_id)
         raise IllegalTransition("job", record.id, record.life.state, JobVerb.CANCEL)
     call_off(t, cell, now)
     return JobAnswer(cell.record())
@@ -48,9 +49,10 @@ def call_off(t: Tables, cell: JobCell, now: Instant) -> None:
 
 def delete(t: Tables, event: Delete, now: Instant) -> JobGone | JobAnswer:
     """An ended job is removed; a live one only by force, which cancels it first."""
-    cell = t.jobs.get(event.job_id)
+    memory = Memory(t, event.recall, now)
+    cell = memory.live(event.job_id)
     if cell is None:
-        record = Memory(t, event.recall, now).must_have_ended(event.job_id)
+        record = memory.must_have_ended(event.job_id)
         t.draft.dropped[record.id] = None
         t.recent.depart(record.id, now)
         return JobGone(record.id)
@@ -68,9 +70,10 @@ def delete(t: Tables, event: Delete, now: Instant) -> JobGone | JobAnswer:
 
 def execute(t: Tables, event: Execute, now: Instant) -> ExecutionAnswer:
     """This job on that worker now: past time, order and pause, but not past limits or room."""
-    job = t.jobs.get(event.job_id)
+    memory = Memory(t, event.recall, now)
+    job = memory.live(event.job_id)
     if job is None:
-        record = Memory(t, event.recall, now).must_have_ended(event.job_id)
+        record = memory.must_have_ended(event.job_id)
         raise IllegalTransition("job", record.id, record.life.state, "run")
     if job.life.state not in JOB_WAITING:
         raise IllegalTransition("job", job.id, job.life.state, "run")
@@ -117,18 +120,25 @@ def _text(reason: str | Lack) -> str:
 
 
 def purge(t: Tables, event: Purge, now: Instant) -> Counted:
-    """All that waits in the queue is cancelled. Costs the number of live jobs; it is rare."""
+    """All that waits in the queue, or the jobs brought along, are cancelled.
+
+    Without any brought along it costs the number of live jobs; it is rare.
+    """
     if event.name not in t.queues:
         raise NotFound("queue", event.name)
-    waiting = [
-        cell.id
-        for cell in t.jobs.values()
-        if cell.spec.terms.queue == event.name and cell.life.state in JOB_WAITING
-    ]
-    count = 0
-    for job_id in waiting:
-        cell = t.jobs.get(job_id)
-        if cell is not None:
+    brought = () if event.recall is None else event.recall.jobs
+    memory = Memory(t, event.recall, now)
+    count = event.before
+    for job_id in [record.id for record in brought] or list(t.jobs):
+        try:
+            cell = memory.live(job_id)
+        except StaleRecall:
+            continue  # it has moved on: one of those in memory, or ended
+        if (
+            cell is not None
+            and cell.spec.terms.queue == event.name
+            and cell.life.state in JOB_WAITING
+        ):
             call_off(t, cell, now)
             count += 1
     return Counted(count)

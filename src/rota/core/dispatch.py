@@ -5,6 +5,7 @@ from __future__ import annotations
 from rota.core.cells import ExecutionCell, WorkerCell
 from rota.core.executions import claim, lease_until
 from rota.core.model import ExecutionId, Instant
+from rota.core.ordering import ON_SHELF
 from rota.core.outcome import Answer, Order
 from rota.core.tables import Tables
 from rota.core.timers import Alarm
@@ -23,7 +24,14 @@ def dispatch(t: Tables, now: Instant) -> None:
             fleet.give_up(job_class)
             in_vain |= job_class.bit
             continue
-        job = t.jobs[lines.head(job_class)[2]]
+        priority, _, job_id = lines.head(job_class)
+        if job_id == ON_SHELF:
+            # It goes first, and the store is asked for it: whoever else went now went before it.
+            lane = job_class.lanes[-priority]
+            lane.dry = True
+            lines.touched[lane.number] = lane
+            return
+        job = t.jobs[job_id]
         hand_over(t, worker, claim(t, job, worker, now))
 
 

@@ -26,6 +26,8 @@ class QueueGlance(msgspec.Struct, frozen=True):
 
     queue: Queue
     depth: Mapping[JobState, int]
+    shelved: int = 0
+    """How many of the queued ones memory has left to the store."""
 
 
 class Cause(msgspec.Struct, frozen=True):

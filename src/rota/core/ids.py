@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from rota.core.model import ExecutionId, Instant, JobId
+import msgspec
+
+from rota.core.model import ExecutionId, Instant, JobId, Needs
 
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 """A UUID's variant takes two bits of one digit."""
@@ -17,6 +19,12 @@ def execution_id(job_id: JobId, fence: int, now: Instant) -> ExecutionId:
     variant = _VARIANT[dice[0]]
     cell = f"{job_id[15:18]:0>3}"
     return ExecutionId(f"{time[:8]}-{time[8:]}-7{cell}-{variant}{dice[1:4]}-{dice[4:16]}")
+
+
+def line_number(queue: str, needs: Needs, priority: int) -> int:
+    """The number of a line of alike jobs in the store: 63 bits, never 0, the same for ever."""
+    alike = msgspec.msgpack.encode((queue, needs, priority))
+    return (int.from_bytes(blake2b(alike, digest_size=8).digest(), "big") >> 1) or 1
 
 
 def fraction(*parts: str | int) -> float:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from rota.core.limits import LINE_KEPT, REFILL_JOBS, WINDOW_JOBS
 from rota.core.model import (
     ExecutionId,
     ExecutionState,
@@ -24,6 +25,7 @@ from rota.core.model import (
     Spec,
     WorkerId,
 )
+from rota.core.outcome import Refill
 
 
 class Input(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -211,9 +213,21 @@ class PutQueueSettings(Keyed, frozen=True, kw_only=True):
 
 
 class Purge(Keyed, frozen=True, kw_only=True):
-    """Cancels all jobs that wait in a queue."""
+    """Cancels all jobs that wait in a queue, or only those of them that `recall` brings.
+
+    Memory has not all of them: whoever purges first brings the others, piece by piece.
+    """
 
     name: str
+    before: int = 0
+    """How many the pieces before this one have cancelled; the receipt counts them too."""
+
+
+class Refilled(Input, frozen=True, kw_only=True):
+    """The store's answer to a `Refill` of this scheduler, read when its turn was durable."""
+
+    refill: Refill
+    jobs: tuple[JobRecord, ...]
 
 
 class ClockJump(Input, frozen=True, kw_only=True):
@@ -232,6 +246,9 @@ class Tick(Input, frozen=True, kw_only=True):
     """Time has passed; whatever is due happens."""
 
 
+FromWorker: TypeAlias = (
+    Register | Heartbeat | Poll | ClosePoll | Complete | Progress | Drain | Leave
+)
 AnyInput: TypeAlias = (
     Submit
     | Reject
@@ -240,30 +257,33 @@ AnyInput: TypeAlias = (
     | Retry
     | Delete
     | Execute
-    | Register
-    | Heartbeat
-    | Poll
-    | ClosePoll
-    | Complete
-    | Progress
-    | Drain
-    | Leave
+    | FromWorker
     | PutQueueSettings
     | Purge
+    | Refilled
     | ClockJump
     | Absence
     | Tick
 )
 
 
+class Window(Input, frozen=True, kw_only=True):
+    """How much of what waits is kept in memory; the rest is on the shelf (core/shelving.py)."""
+
+    jobs: int = WINDOW_JOBS
+    line: int = LINE_KEPT
+    piece: int = REFILL_JOBS
+
+
 class Timing(Input, frozen=True, kw_only=True):
-    """The lengths of time that leases are made of."""
+    """What a scheduler is told once: the lengths that leases are made of, and its window."""
 
     lease_ttl_ms: Millis = 15_000
     lease_grace_ms: Millis = 2_000
     """A holder's clock may be late by this before its work is given to another."""
     handover_ms: Millis = 0
     """The leader before may have renewed leases until so long after it was last heard of."""
+    window: Window = Window()
 
     @property
     def heartbeat_ms(self) -> Millis:

@@ -15,6 +15,7 @@ from rota.core.lifecycle import JobVerb, move_job
 from rota.core.model import Dependency, Instant, JobId, JobRecord, JobState, Life
 from rota.core.outcome import JobAnswer, JobsAccepted
 from rota.core.recall import Memory
+from rota.core.shelving import take_in, waits_only
 from rota.core.tables import FRESH, Tables
 from rota.core.timers import Alarm
 from rota.core.waiting import leave_lines, settle
@@ -31,10 +32,12 @@ def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
     ended = _check_dependencies(event.jobs, batch, memory)
     for new in event.jobs:
         t.queue(new.spec.terms.queue, now)
-    cells = [_accept(t, new) for new in event.jobs]
-    for cell in cells:
+    named = {d.job_id: None for new in event.jobs for d in new.spec.dependencies}
+    cells = [_accept(t, new, now, named=new.id in named) for new in event.jobs]
+    entangled = [cell for cell in cells if cell.life is FRESH]
+    for cell in entangled:
         _wait_for_live(t, cell)
-    for cell in cells:
+    for cell in entangled:
         _begin(t, cell, ended, now)
     t.draft.submitted += len(cells)
     ids = tuple(cell.id for cell in cells)
@@ -46,7 +49,8 @@ def reject(t: Tables, event: Reject, now: Instant) -> JobsAccepted:
     _refuse_known_ids(t, event.jobs, {new.id: new for new in event.jobs})
     for new in event.jobs:
         t.queue(new.spec.terms.queue, now)
-        cell = _accept(t, new)
+        # As one that others depend on: it must not be in any line, for it ends here.
+        cell = _accept(t, new, now, named=True)
         life = replace(cell.life, reason=INVALID, error=said(event.why))
         conclude(t, cell, JobVerb.REJECT, life, now)
     t.draft.submitted += len(event.jobs)
@@ -86,9 +90,12 @@ def _known(memory: Memory, job_id: JobId, index: int, count: int) -> JobState:
     return state
 
 
-def _accept(t: Tables, new: NewJob) -> JobCell:
+def _accept(t: Tables, new: NewJob, now: Instant, *, named: bool) -> JobCell:
+    """The job has its place in the order; one that only waits for a worker has begun to."""
     spec = replace(new.spec, order=t.order_next)
     t.order_next += 1
+    if not named and waits_only(spec, now):
+        return take_in(t, new.id, spec, now)
     cell = t.add_job(new.id, spec, FRESH)
     t.put_job(cell)
     return cell
@@ -97,7 +104,10 @@ def _accept(t: Tables, new: NewJob) -> JobCell:
 def _wait_for_live(t: Tables, cell: JobCell) -> None:
     """Counts the upstream jobs that have yet to end."""
     for dependency in cell.spec.dependencies:
-        if dependency.job_id in t.jobs:
+        upstream = t.jobs.get(dependency.job_id)
+        if upstream is not None:
+            if upstream.life.line:
+                t.set_life(upstream, upstream.life)  # off the shelf: a load must find it
             cell.unmet += 1
             t.graph.add(dependency.job_id, cell.id, cell.life.lives, dependency.when)
 
@@ -143,7 +153,7 @@ def skip_because(t: Tables, cell: JobCell, upstream: JobId, state: JobState, now
 def update(t: Tables, event: Update, now: Instant) -> JobAnswer:
     """Another spec for a job that waits; it goes to the place it would have had with it."""
     memory = Memory(t, event.recall, now)
-    cell = t.jobs.get(event.job_id)
+    cell = memory.live(event.job_id)
     if cell is None:
         record = memory.must_have_ended(event.job_id)
         move_job(event.job_id, record.life.state, JobVerb.UPDATE)
@@ -200,7 +210,7 @@ def retry(t: Tables, event: Retry, now: Instant) -> JobAnswer:
     Its own upstream jobs that have ended count as settled: a person has said to go on.
     """
     memory = Memory(t, event.recall, now)
-    live = t.jobs.get(event.job_id)
+    live = memory.live(event.job_id)
     if live is not None:
         move_job(live.id, live.life.state, JobVerb.REVIVE)
     record = memory.must_have_ended(event.job_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rota.core.cells import NO_CLASS
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import ExecutionState, JobState
+from rota.core.ordering import ON_SHELF
 from rota.core.resources import fits, minus, total
 from rota.core.tables import Tables
 
@@ -19,6 +20,7 @@ def check(t: Tables) -> None:
     _check_queues(t)
     _check_keys(t)
     _check_lines(t)
+    _check_shelves(t)
     _check_depth(t)
 
 
@@ -105,7 +107,29 @@ def _check_lines(t: Tables) -> None:
             assert job_id in group.waiting, f"queued job {job_id} is in no line"
     for job_class in t.lines.classes:
         assert job_class.waiting == waiting.get(job_class.index, 0), "a line's length drifted"
-        assert bool(t.lines.ready & job_class.bit) == bool(job_class.waiting)
+        stands = bool(job_class.waiting or job_class.shelved)
+        assert bool(t.lines.ready & job_class.bit) == stands
+        lanes = job_class.lanes.values()
+        assert job_class.waiting == sum(lane.kept for lane in lanes), "a lane's length drifted"
+        assert job_class.shelved == sum(lane.shelved for lane in lanes), "a shelf's length drifted"
+
+
+def _check_shelves(t: Tables) -> None:
+    shelves = 0
+    for job_class in t.lines.classes:
+        for priority, lane in job_class.lanes.items():
+            assert lane.kept or lane.shelved, f"empty lane of priority {priority}"
+            assert (lane.class_index, lane.priority) == (job_class.index, priority)
+            if lane.shelved:
+                shelves += 1
+                assert t.lines.numbered.get(lane.number) is lane, "a shelf that nobody finds"
+                mark = (-priority, lane.edge, ON_SHELF)
+                assert mark in job_class.heap, "a shelf without a mark in its line"
+    assert t.lines.shelves == shelves, "the number of shelves drifted"
+    for cell in t.jobs.values():
+        if cell.life.line:
+            assert cell.life.state is JobState.QUEUED, f"{cell.id} moved and is on the shelf"
+            assert cell.life.line in t.lines.numbered, f"{cell.id} is on no shelf"
 
 
 def _check_depth(t: Tables) -> None:
@@ -113,6 +137,9 @@ def _check_depth(t: Tables) -> None:
     for cell in t.jobs.values():
         key = (cell.spec.terms.queue, cell.life.state)
         depth[key] = depth.get(key, 0) + 1
+    for job_class in t.lines.classes:
+        key = (job_class.queue.queue.name, JobState.QUEUED)
+        depth[key] = depth.get(key, 0) + job_class.shelved
     for queue, states in t.depth.items():
         for state, count in states.items():
             assert count == depth.get((queue, state), 0), f"depth of {queue} {state} drifted"

@@ -24,6 +24,14 @@ FIT_CACHE_MAX = 50_000
 """Remembered answers to "which classes fit this much room"; past it they are computed again."""
 EXPLAINED_MAX = 20
 """Upstream jobs, key holders and the like that one explanation names."""
+WINDOW_JOBS = 200_000
+"""Jobs in memory beyond which those that only wait for a worker are left to the store: some 100 MB,
+and many times what starts while the store is asked for the next ones."""
+LINE_KEPT = 200
+"""Jobs of one line that are in memory whatever waits before them, so that none of the lines runs
+dry before the store has answered."""
+REFILL_JOBS = 5_000
+"""Jobs brought back from the store in one go: a turn with them takes some tens of milliseconds."""
 CLASSES_KEPT = 256
 """Places for classes of alike jobs before those of empty classes are used again."""
 FRESH_MAX = 8

@@ -202,6 +202,8 @@ class Life(Record, frozen=True):
     """To be removed as soon as it has ended."""
     ready_at: Instant | None = None
     """When it last began to wait for nothing but a worker."""
+    line: int = 0
+    """The line of the store in which it waits, if its row is on the shelf (core/shelving.py)."""
 
 
 class Execution(Record, frozen=True):

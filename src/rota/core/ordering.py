@@ -3,6 +3,10 @@
 Jobs with the same queue and needs form a class. A worker has room for the first of a class or for
 none of it, so a decision looks at the heads only, and its cost does not depend on what waits.
 Classes are numbered, and a set of classes is the bits of one integer.
+
+The jobs of a class with one priority are a lane, which goes by arrival alone. The rear of a long
+lane may be on the shelf (shelving.py); a mark stands in its place in line, so that nobody who
+comes after what is on the shelf goes before it.
 """
 
 from __future__ import annotations
@@ -11,8 +15,55 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 from rota.core.cells import NO_CLASS, JobCell, LineKey, QueueCell
+from rota.core.ids import line_number
 from rota.core.limits import CLASSES_KEPT
-from rota.core.model import JobId, Needs
+from rota.core.model import JobId, Life, Needs
+
+ON_SHELF = JobId("")
+"""Stands in a line for the first job of a lane that is on the shelf: it comes before every id."""
+
+
+class Lane:
+    """The jobs of one class and one priority."""
+
+    __slots__ = (
+        "arrived",
+        "asked",
+        "class_index",
+        "dry",
+        "edge",
+        "gone",
+        "hurried",
+        "kept",
+        "life",
+        "number",
+        "priority",
+        "shelved",
+    )
+
+    def __init__(self, class_index: int, priority: int) -> None:
+        self.class_index = class_index
+        self.priority = priority
+        self.kept = 0
+        """Jobs in memory that stand in line."""
+        self.shelved = 0
+        """Jobs on the shelf."""
+        self.number = 0
+        """The line of the store; 0 as long as none was needed."""
+        self.edge = 0
+        """No job on the shelf arrived before this."""
+        self.asked = 0
+        """The ticket of the question to the store that is under way; 0: none is."""
+        self.dry = False
+        """Whether a worker had room for a job that is on the shelf."""
+        self.hurried = False
+        """Whether the question under way says so."""
+        self.arrived = 0
+        """Jobs put on the shelf since the store was asked."""
+        self.gone: dict[JobId, None] = {}
+        """Jobs from behind the edge that left the store's line since it was asked."""
+        self.life: Life | None = None
+        """The life of the jobs put on the shelf in this turn: one for all of them."""
 
 
 class JobClass:
@@ -24,9 +75,11 @@ class JobClass:
         "first",
         "heap",
         "index",
+        "lanes",
         "needs",
         "offers",
         "queue",
+        "shelved",
         "waiting",
     )
 
@@ -40,6 +93,10 @@ class JobClass:
         """The head of the line; None: to be looked up again."""
         self.waiting = 0
         """Jobs in line; the heap may hold more entries than that, stale ones."""
+        self.shelved = 0
+        """Jobs that are on the shelf."""
+        self.lanes: dict[int, Lane] = {}
+        """By priority; those with jobs in line or on the shelf."""
         self.offers: list[tuple[int, int, int, str, int]] = []
         """Workers that may fit, best first; kept by placement.py."""
         self.cursor = -1
@@ -54,8 +111,14 @@ class Lines:
         self.classes: list[JobClass] = []
         self._by_key: dict[tuple[str, Needs], JobClass] = {}
         self._empty: dict[int, None] = {}
+        self.numbered: dict[int, Lane] = {}
+        """Lanes with a line in the store, by its number."""
+        self.shelves = 0
+        """How many lanes have jobs on the shelf."""
+        self.touched: dict[int, Lane] = {}
+        """Lanes with jobs on the shelf that may want some of them back."""
         self.ready = 0
-        """Bits of the classes with jobs in line."""
+        """Bits of the classes with jobs in line or on the shelf."""
         self.fresh = 0
         """Bits of classes made since placement.py last looked."""
         self.reused = 0
@@ -67,14 +130,22 @@ class Lines:
         job_class = self._class_of(queue, cell.spec.terms.needs)
         key = cell.line_key()
         heappush(job_class.heap, key)
+        self._lane_of(job_class, -key[0]).kept += 1
         job_class.waiting += 1
-        if job_class.waiting == 1 or (job_class.first is not None and key < job_class.first):
+        if job_class.first is not None and key < job_class.first:
             job_class.first = key
         cell.class_index = job_class.index
-        if job_class.waiting == 1:
+        if not self.ready & job_class.bit:
+            job_class.first = key
             self._empty.pop(job_class.index, None)
             self.ready |= job_class.bit
         return job_class
+
+    def _lane_of(self, job_class: JobClass, priority: int) -> Lane:
+        lane = job_class.lanes.get(priority)
+        if lane is None:
+            lane = job_class.lanes[priority] = Lane(job_class.index, priority)
+        return lane
 
     def leave(self, cell: JobCell) -> None:
         """The job stands in line no longer, if it did; its entry is passed over later."""
@@ -85,7 +156,14 @@ class Lines:
         job_class.waiting -= 1
         if job_class.first is not None and job_class.first[2] == cell.id:
             job_class.first = None
-        if not job_class.waiting:
+        lane = job_class.lanes[cell.spec.terms.priority]
+        lane.kept -= 1
+        if lane.shelved:
+            self.touched[lane.number] = lane
+        elif not lane.kept:
+            del job_class.lanes[lane.priority]
+            self.numbered.pop(lane.number, None)
+        if not job_class.waiting and not job_class.shelved:
             job_class.heap.clear()
             self.ready &= ~job_class.bit
             self._empty[job_class.index] = None
@@ -93,8 +171,56 @@ class Lines:
             job_class.heap = [entry for entry in job_class.heap if self._stands(entry, job_class)]
             heapify(job_class.heap)
 
+    # The shelf
+
+    def lane(self, queue: str, needs: Needs, priority: int) -> Lane | None:
+        """The lane of jobs like this, if there are any."""
+        job_class = self._by_key.get((queue, needs))
+        return None if job_class is None else job_class.lanes.get(priority)
+
+    def shelved_of(self, queue: QueueCell) -> int:
+        """How many jobs of the queue are on the shelf."""
+        if not self.shelves:
+            return 0
+        classes = (one for one in self.classes if one.bit & queue.class_mask)
+        return sum(job_class.shelved for job_class in classes)
+
+    def shelve(self, lane: Lane, order: int, count: int = 1) -> None:
+        """So many jobs of the lane, the first of which arrived as number `order`, are put away."""
+        job_class = self.classes[lane.class_index]
+        if not lane.number:
+            lane.number = line_number(job_class.queue.queue.name, job_class.needs, lane.priority)
+        self.numbered[lane.number] = lane
+        if not lane.shelved:
+            self.shelves += 1
+            self.move_edge(lane, order)
+        lane.shelved += count
+        job_class.shelved += count
+
+    def unshelve(self, lane: Lane) -> None:
+        """A job of the lane is back: it stands in line already, so the class is not empty."""
+        job_class = self.classes[lane.class_index]
+        lane.shelved -= 1
+        job_class.shelved -= 1
+        if not lane.shelved:
+            self.shelves -= 1
+            self._forget_mark(job_class)
+
+    def move_edge(self, lane: Lane, edge: int) -> None:
+        """No job of the lane that is on the shelf arrived before `edge`: the mark goes there."""
+        job_class = self.classes[lane.class_index]
+        lane.edge = edge
+        heappush(job_class.heap, (-lane.priority, edge, ON_SHELF))
+        self._forget_mark(job_class)
+
+    def _forget_mark(self, job_class: JobClass) -> None:
+        if job_class.first is not None and job_class.first[2] == ON_SHELF:
+            job_class.first = None
+
+    # Choosing
+
     def head(self, job_class: JobClass) -> LineKey:
-        """The first entry of a class that has jobs in line."""
+        """The first entry of a class that is ready: a job's, or the mark of a shelf."""
         if job_class.first is None:
             heap = job_class.heap
             while not self._stands(heap[0], job_class):
@@ -104,6 +230,9 @@ class Lines:
 
     def _stands(self, entry: LineKey, job_class: JobClass) -> bool:
         cell = self._jobs.get(entry[2])
+        if entry[2] == ON_SHELF:
+            lane = job_class.lanes.get(-entry[0])
+            return lane is not None and lane.shelved > 0 and lane.edge == entry[1]
         return (
             cell is not None
             and cell.class_index == job_class.index

@@ -187,6 +187,21 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     ran_ms: Millis | None
 
 
+class Refill(msgspec.Struct, frozen=True, gc=False):
+    """Asks for the next jobs of a line of the store, those behind `after`, in order of arrival.
+
+    To be read once the turn that asks is durable; the answer is the input `Refilled`.
+    """
+
+    line: int
+    after: int
+    limit: int
+    ticket: int
+    """Tells the answer from one to an earlier question."""
+    urgent: bool = False
+    """Whether a worker waits for them; else memory has enough for a while."""
+
+
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """All that one turn comes to. Replies are in the order of the inputs."""
 
@@ -197,6 +212,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     waits: Sequence[Millis] = ()
     """How long each job that was started had been ready."""
     ends: Sequence[Ended] = ()
+    wanted: Sequence[Refill] = ()
+    """What memory wants of the store, as soon as this turn is durable."""
 
 
 _receipt_encoder = msgspec.msgpack.Encoder()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from rota.core.cells import JobCell
 from rota.core.errors import NotFound, StaleRecall
 from rota.core.inputs import Recall
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Instant, JobId, JobRecord, JobState
+from rota.core.shelving import bring_back
 from rota.core.tables import Tables
 
 
@@ -19,9 +21,19 @@ class Memory:
         brought = () if recall is None else (*recall.upstream, *recall.jobs)
         self._records = {job.id: job for job in brought}
 
+    def live(self, job_id: JobId) -> JobCell | None:
+        """The job in memory; one on the shelf is brought back. None: it is not live."""
+        cell = self._t.jobs.get(job_id)
+        record = self._records.get(job_id)
+        if cell is not None or record is None or not record.life.line:
+            return cell
+        if self._t.recent.is_stale(self._at, self._now):
+            raise StaleRecall(f"it was too long ago that job {job_id} was read")
+        return bring_back(self._t, record, self._now)
+
     def state(self, job_id: JobId) -> JobState | None:
         """The state of a job wherever it is; None if there is no such job."""
-        cell = self._t.jobs.get(job_id)
+        cell = self.live(job_id)
         if cell is not None:
             return cell.life.state
         record = self.ended(job_id)

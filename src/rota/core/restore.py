@@ -11,6 +11,7 @@ from rota.core.cells import ExecutionCell, JobCell, QueueCell
 from rota.core.executions import first_lease_until
 from rota.core.limits import STOP_WINDOW_MS
 from rota.core.model import Execution, Instant, JobRecord, JobState, Queue, Worker
+from rota.core.shelving import restore_shelves
 from rota.core.tables import Tables
 from rota.core.timers import Alarm
 from rota.core.waiting import FOR_JOBS, due_at, stand_in_line
@@ -25,6 +26,8 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     workers: Sequence[Worker] = ()
     queues: Sequence[Queue] = ()
     order_next: int = 1
+    lines: Sequence[tuple[int, int]] = ()
+    """(line, how many jobs are in it); the first of each are among `jobs`."""
 
 
 def restore(t: Tables, stored: Stored, now: Instant) -> None:
@@ -39,6 +42,7 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
         _resume(t, execution, now)
     for cell in cells:
         _rejoin(t, cell, now)
+    restore_shelves(t, dict(stored.lines))
     for queue_cell in t.queues.values():
         t.check_gates(queue_cell, now)
     watch_all(t, now)

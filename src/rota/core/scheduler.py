@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from rota.core import attendance, control, intake, progress, waiting
+from rota.core import attendance, control, intake, progress, shelving, waiting
 from rota.core.dispatch import answer_polls, dispatch
 from rota.core.draft import Draft
 from rota.core.ending import expire
@@ -26,6 +26,7 @@ from rota.core.inputs import (
     Delete,
     Drain,
     Execute,
+    FromWorker,
     Heartbeat,
     Keyed,
     Leave,
@@ -33,6 +34,7 @@ from rota.core.inputs import (
     Progress,
     Purge,
     PutQueueSettings,
+    Refilled,
     Register,
     Reject,
     Retry,
@@ -46,6 +48,7 @@ from rota.core.model import (
     ExecutionId,
     Instant,
     JobId,
+    JobRecord,
     KeyRecord,
     WorkerId,
 )
@@ -95,11 +98,19 @@ class Scheduler:
         self._ring(now)
         replies = [self._take(event, now) for event in events]
         dispatch(t, now)
+        if t.visitors:
+            shelving.see_off(t)
         answer_polls(t, now)
         t.recent.forget(now)
         draft = t.draft
         return Outcome(
-            replies, draft.writes(), draft.answers, draft.submitted, draft.waits, draft.ends
+            replies,
+            draft.writes(),
+            draft.answers,
+            draft.submitted,
+            draft.waits,
+            draft.ends,
+            shelving.ask(t),
         )
 
     def next_due(self) -> Instant | None:
@@ -135,16 +146,8 @@ class Scheduler:
     def _handle(self, event: AnyInput, now: Instant) -> AnyReceipt:  # noqa: C901  (one line a case)
         t = self._t
         match event:
-            case Poll():
-                return attendance.poll(t, event, now)
             case Submit():
                 return intake.submit(t, event, now)
-            case Heartbeat():
-                return attendance.heartbeat(t, event, now)
-            case Complete():
-                return ExecutionAnswer(complete(t, event.completion, now))
-            case Progress():
-                return progress.progress(t, event.running, now)
             case Reject():
                 return intake.reject(t, event, now)
             case Update():
@@ -157,21 +160,38 @@ class Scheduler:
                 return control.delete(t, event, now)
             case Execute():
                 return control.execute(t, event, now)
+            case PutQueueSettings():
+                return control.set_queue(t, event, now)
+            case Purge():
+                return control.purge(t, event, now)
+            case Refilled():
+                return shelving.refill(t, event, now)
+            case ClockJump() | Absence() | Tick():
+                return Counted(0)
+            case _:
+                return self._attend(event, now)
+
+    def _attend(self, event: FromWorker, now: Instant) -> AnyReceipt:
+        """What workers say."""
+        t = self._t
+        match event:
+            case Poll():
+                return attendance.poll(t, event, now)
+            case Heartbeat():
+                return attendance.heartbeat(t, event, now)
+            case Complete():
+                return ExecutionAnswer(complete(t, event.completion, now))
+            case Progress():
+                return progress.progress(t, event.running, now)
             case Register():
                 return attendance.register(t, event, now)
             case Drain():
                 return attendance.drain(t, event, now)
             case Leave():
                 return attendance.leave(t, event, now)
-            case PutQueueSettings():
-                return control.set_queue(t, event, now)
-            case Purge():
-                return control.purge(t, event, now)
             case ClosePoll():
                 attendance.close(t, event)
                 return Counted(1)
-            case ClockJump() | Absence() | Tick():
-                return Counted(0)
             case _:
                 assert_never(event)
 
@@ -220,9 +240,11 @@ class Scheduler:
 
     # Looking
 
-    def why(self, job_id: JobId, now: Instant) -> Explanation | None:
-        """Why a live job does not run; None if it is not live."""
-        return explain(self._t, job_id, now)
+    def why(
+        self, job_id: JobId, now: Instant, record: JobRecord | None = None
+    ) -> Explanation | None:
+        """Why a live job does not run; on the shelf it is known by `record`. None: not live."""
+        return explain(self._t, job_id, now, record)
 
     def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
         """The newest progress of a running job, written or not."""

@@ -57,8 +57,12 @@ class Tables:
         self.parked = 0
         """Bits of the classes whose queue is held back by a gate."""
         self.depth: dict[str, dict[JobState, int]] = {}
-        """Live jobs by queue and state."""
+        """Live jobs by queue and state, those on the shelf among them."""
         self.order_next = 1
+        self.tickets = 0
+        """Questions asked of the store so far."""
+        self.visitors: dict[JobId, None] = {}
+        """Jobs that were brought back from the shelf by name in this turn."""
         self.draft = Draft()
         self.opened_now: dict[WorkerId, None] = {}
         """Workers that opened a poll in this turn."""
@@ -122,6 +126,11 @@ class Tables:
             self._ready = Life(JobState.QUEUED, reason="ready", ready_at=now)
         return self._ready
 
+    def forget_job(self, cell: JobCell) -> None:
+        """The job is no longer in memory; it must not stand in any line."""
+        self._count(cell, cell.life.state, -1)
+        del self.jobs[cell.id]
+
     def put_job(self, cell: JobCell) -> None:
         """The job is to be written as a whole."""
         self.draft.put[cell.id] = cell
@@ -129,12 +138,19 @@ class Tables:
     def set_spec(self, cell: JobCell, spec: Spec) -> None:
         """The job is asked for in another way; it must not stand in any line."""
         self._count(cell, cell.life.state, -1)
+        if cell.life.line:
+            self._leave_shelf(cell)
+            cell.life = replace(cell.life, line=0)
         cell.spec = self._shared(spec)
         self._count(cell, cell.life.state, 1)
         self.put_job(cell)
 
     def set_life(self, cell: JobCell, life: Life) -> None:
         """The job is where `life` says. Whoever calls has asked the lifecycle before."""
+        if cell.life.line:
+            self._leave_shelf(cell)
+        if life.line:
+            life = replace(life, line=0)
         before, after = cell.life.state, life.state
         if after is not before:
             depth = self.depth[cell.spec.terms.queue]
@@ -143,13 +159,18 @@ class Tables:
         cell.life = life
         self.draft.moved[cell.id] = cell
 
+    def _leave_shelf(self, cell: JobCell) -> None:
+        """Its row is about to say that it waits in no line of the store any more."""
+        lane = self.lines.numbered.get(cell.life.line)
+        if lane is not None and lane.asked and cell.spec.order >= lane.edge:
+            lane.gone[cell.id] = None  # the store may be read before it has that row
+
     def finish(self, cell: JobCell, verb: JobVerb, life: Life, now: Instant) -> None:
         """The job has ended and leaves memory. Its dependents are the caller's to tell."""
         state = move_job(cell.id, cell.life.state, verb)
         assert state in JOB_FINAL
         self.set_life(cell, replace(life, state=state, finished_at=now, due_at=None))
-        self._count(cell, state, -1)
-        del self.jobs[cell.id]
+        self.forget_job(cell)
         self.recent.depart(cell.id, now)
         ran = None if life.started_at is None else now - life.started_at
         self.draft.ends.append(Ended(cell.spec.terms.queue, state, ran))
@@ -157,7 +178,13 @@ class Tables:
             self.draft.dropped[cell.id] = None
 
     def _count(self, cell: JobCell, state: JobState, step: int) -> None:
-        queue = cell.spec.terms.queue
+        self._count_in(cell.spec.terms.queue, state, step)
+
+    def count_shelved(self, queue: str, step: int) -> None:
+        """So many more jobs of the queue are on the shelf, where they are queued like others."""
+        self._count_in(queue, JobState.QUEUED, step)
+
+    def _count_in(self, queue: str, state: JobState, step: int) -> None:
         depth = self.depth.get(queue)
         if depth is None:
             depth = self.depth[queue] = {}

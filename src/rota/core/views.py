@@ -22,4 +22,5 @@ def glance_worker(t: Tables, cell: WorkerCell, now: Instant) -> WorkerGlance:
 
 def glance_queue(t: Tables, cell: QueueCell) -> QueueGlance:
     """A queue as it is now."""
-    return QueueGlance(cell.queue, dict(t.depth.get(cell.queue.name, {})))
+    depth = dict(t.depth.get(cell.queue.name, {}))
+    return QueueGlance(cell.queue, depth, t.lines.shelved_of(cell))

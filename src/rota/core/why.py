@@ -8,7 +8,7 @@ from rota.core.cells import JobCell, WorkerCell
 from rota.core.gates import closed
 from rota.core.glance import Cause, Explanation
 from rota.core.limits import EXPLAINED_MAX
-from rota.core.model import Instant, JobId, JobState, WorkerState
+from rota.core.model import Instant, JobId, JobRecord, JobState, WorkerState
 from rota.core.placement import unable
 from rota.core.resources import Lack, amounts, lacks
 from rota.core.tables import Tables
@@ -18,9 +18,16 @@ _FUNCTION = "capability fn:"
 """How the filter names a function that a worker does not have."""
 
 
-def explain(t: Tables, job_id: JobId, now: Instant) -> Explanation | None:
-    """All causes, in the order in which they would have to be lifted."""
+def explain(
+    t: Tables, job_id: JobId, now: Instant, record: JobRecord | None = None
+) -> Explanation | None:
+    """All causes, in the order in which they would have to be lifted.
+
+    `record` is the job as the store has it: one that is on the shelf is explained from that.
+    """
     cell = t.jobs.get(job_id)
+    if cell is None and record is not None and record.life.line in t.lines.numbered:
+        cell = JobCell(record.id, record.spec, record.life)
     if cell is None:
         return None
     if cell.life.state in (JobState.RUNNING, JobState.CANCELLING):
@@ -240,11 +247,12 @@ def _busy(cell: JobCell, online: list[WorkerCell]) -> Cause:
 def _line(t: Tables, cell: JobCell) -> Iterator[Cause]:
     """Who goes before it: the line of its own class, as far as one explanation counts."""
     job_class = t.lines.of_job(cell)
+    shelf = t.lines.numbered.get(cell.life.line)
+    if job_class is None and shelf is not None:
+        job_class = t.lines.classes[shelf.class_index]
     if job_class is None or t.lines.head(job_class)[2] == cell.id:
         return
-    yield Cause(
-        "order",
-        f"{_many(job_class.waiting - 1, 'other job')} like it in queue {cell.spec.terms.queue},"
-        " some of them before it",
-        {"alike": job_class.waiting - 1, "priority": cell.spec.terms.priority},
-    )
+    alike = job_class.waiting + job_class.shelved - 1
+    figures = {"alike": alike, "priority": cell.spec.terms.priority}
+    message = f"{_many(alike, 'other job')} like it in queue {cell.spec.terms.queue}"
+    yield Cause("order", f"{message}, some of them before it", figures)

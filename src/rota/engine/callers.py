@@ -9,7 +9,7 @@ from itertools import count
 from typing import NamedTuple
 
 from rota.core.errors import Refusal
-from rota.core.inputs import AnyInput, Submit
+from rota.core.inputs import AnyInput, Refilled, Submit
 from rota.core.model import PollId
 from rota.core.outcome import Answer, AnyReceipt, Outcome
 from rota.engine.limits import INBOX_MAX, TURN_WEIGHT_MAX
@@ -69,7 +69,7 @@ class Callers:
             pending = self._inbox.popleft()
             batch.append(pending)
             event = pending.event
-            weight += len(event.jobs) if isinstance(event, Submit) else 1
+            weight += len(event.jobs) if isinstance(event, Submit | Refilled) else 1
         self._in_turn = batch
         return [pending.event for pending in batch]
 

@@ -26,6 +26,15 @@ DURABLE_INBOX_ENTRIES = 1_000
 """Submissions left in the store that the leader picks up at once."""
 DURABLE_INBOX_LOOK_S = 0.2
 """How often it looks for more when there were none."""
+REFILL_PATIENCE_S = 0.2
+"""How long a refill that nobody waits for lets the fold take its time: one that is hurried folds
+less at once, and does more work in the end."""
+REFILL_LOOK_S = 0.02
+"""How often it looks meanwhile: at a number."""
+REFILL_RETRY_S = 0.5
+"""Pause before the store is asked again for waiting jobs that it could not read."""
+COLD_MS = 60_000
+"""How long a follower leaves it at that when too many jobs wait to keep a copy of the first."""
 DURABILITY_LOOK_S = 2.0
 """How often the database is asked what its commits are worth: a lost standby shows soon."""
 ANNOUNCE_S = 1.0

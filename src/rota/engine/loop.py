@@ -14,8 +14,8 @@ from contextlib import suppress
 import structlog
 
 from rota.core.glance import Explanation, QueueGlance, WorkerGlance
-from rota.core.inputs import AnyInput, ClosePoll, Poll, Timing
-from rota.core.model import JobId, PollId, WorkerId
+from rota.core.inputs import AnyInput, ClosePoll, Poll, Refilled, Timing
+from rota.core.model import JobId, JobRecord, PollId, WorkerId
 from rota.core.outcome import Answer, AnyReceipt
 from rota.core.scheduler import Scheduler
 from rota.engine.callers import Callers, Pending
@@ -24,6 +24,7 @@ from rota.engine.keeper import Keeper
 from rota.engine.pickup import Pickup, ReadSpec
 from rota.engine.ports import Clock, Observer, Standing, UnavailableError
 from rota.engine.recovery import build_scheduler
+from rota.engine.refills import Refills
 from rota.engine.seat import Member, Seat
 from rota.engine.standby import Standby
 from rota.engine.timekeeping import FoldLag, Timekeeping
@@ -47,7 +48,8 @@ class Engine:
         self._ledger = store.ledger
         self._observer = observer
         self._seat = Seat(store.ledger, clock, member)
-        self._standby = Standby(store)
+        self._standby = Standby(store, clock, timing.window.line)
+        self._refills = Refills(store.ledger, self._take_refills)
         self._keeper = Keeper(self._seat, self._seat_changed)
         self._callers = Callers()
         self._times = Timekeeping(clock)
@@ -141,7 +143,7 @@ class Engine:
             self._keeper.start()
             snapshot = await self._standby.open_reign(self._seat, self.clock.now())
         else:
-            snapshot = await self._ledger.load()
+            snapshot = await self._ledger.load(self.timing.window.line)
         self._scheduler = build_scheduler(snapshot, self.timing, self.clock.now())
         self._seq = snapshot.seq
         self._observer.loaded(snapshot.totals)
@@ -165,6 +167,7 @@ class Engine:
     async def _end_reign(self) -> None:
         """What ran beside the loop while it led ends with it."""
         self._is_open = False
+        await self._refills.close()
         await self._keeper.stop()
         if self._pickup is not None:
             self._pickup.cancel()
@@ -288,9 +291,9 @@ class Engine:
             raise UnavailableError(f"not ready: {self._trouble}")
         return self._scheduler
 
-    def why(self, job_id: JobId) -> Explanation | None:
+    def why(self, job_id: JobId, record: JobRecord | None = None) -> Explanation | None:
         """Why a live job does not run."""
-        return self._brain().why(job_id, self.clock.now())
+        return self._brain().why(job_id, self.clock.now(), record)
 
     def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
         """The newest progress of a running job."""
@@ -390,7 +393,15 @@ class Engine:
             self._callers.fail(UnavailableError("the leader's seat could not be renewed in time"))
         if outcome.writes:
             self.feed.publish(self._seq)
+        if outcome.wanted:
+            self._refills.fetch(outcome.wanted, self._seq)
         self._observer.turned(outcome, append_s, self.clock.fine_s() - began)
+
+    def _take_refills(self, answers: Sequence[Refilled]) -> None:
+        # Past the limit of the inbox: without them those that wait in it may find no job to run.
+        for answer in answers:
+            self._callers.put(Pending(answer), always=True)
+        self._rouse()
 
     def fold_lag_s(self) -> float:
         """How long the oldest record that is not in the tables yet has been durable."""

@@ -9,7 +9,7 @@ import msgspec
 
 from rota.core.glance import Explanation, QueueGlance, WorkerGlance
 from rota.core.inputs import AnyInput, Poll, Timing
-from rota.core.model import Instant, JobId, Millis, PollId, WorkerId
+from rota.core.model import Instant, JobId, JobRecord, Millis, PollId, WorkerId
 from rota.core.outcome import Answer, AnyReceipt, Outcome
 from rota.store.protocol import Totals
 
@@ -98,8 +98,11 @@ class Brain(Protocol):
         """
         ...
 
-    def why(self, job_id: JobId) -> Explanation | None:
-        """Why a job waits; None if it is not among the live ones."""
+    def why(self, job_id: JobId, record: JobRecord | None = None) -> Explanation | None:
+        """Why a job waits; None if it is not among the live ones.
+
+        Of one on the shelf memory knows nothing but what `record`, as the store has it, says.
+        """
         ...
 
     def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:

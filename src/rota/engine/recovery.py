@@ -24,6 +24,7 @@ def build_scheduler(snapshot: Snapshot, timing: Timing, now: Instant) -> Schedul
                 workers=snapshot.workers,
                 queues=snapshot.queues,
                 order_next=snapshot.order_next,
+                lines=snapshot.lines,
             ),
             now,
         )

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import structlog
 
-from rota.core.model import Instant, JobRecord
-from rota.engine.limits import FOLLOW_RECORDS
+from rota.core.model import Instant, JobRecord, Millis
+from rota.engine.limits import COLD_MS, FOLLOW_RECORDS
+from rota.engine.ports import Clock
 from rota.engine.seat import Seat
 from rota.store.mirror import JournalGapError, Mirror
 from rota.store.protocol import (
@@ -23,28 +24,31 @@ log = structlog.get_logger("rota.engine")
 
 
 class Standby:
-    """Follows the journal; reads all that is live only once, and when it fell behind too far."""
+    """Follows the journal; reads all that is live only once, and when it fell behind too far.
 
-    def __init__(self, store: Store) -> None:
+    While jobs wait on the shelf no copy is kept: which of them come next only the store knows, so a
+    take-over reads those few anyway. The copy comes back when the shelf is empty.
+    """
+
+    def __init__(self, store: Store, clock: Clock, kept: int) -> None:
         self._ledger = store.ledger
         self._catalog = store.catalog
+        self._clock = clock
+        self._kept = kept
         self._mirror: Mirror | None = None
+        self._seq = Seq(0)
+        self._cold_until: Millis | None = None
         self.unreadable = ""
         """Why it cannot follow, if a newer server wrote what only its like can read."""
 
     @property
     def seq(self) -> Seq:
         """How far it has come."""
-        return Seq(0) if self._mirror is None else self._mirror.seq
-
-    @property
-    def is_hot(self) -> bool:
-        """Whether there is a copy."""
-        return self._mirror is not None
+        return self._seq
 
     def forget(self) -> None:
         """The copy is old: the next look reads everything."""
-        self._mirror = None
+        self._mirror, self._cold_until = None, None
 
     async def keep_up(self, *, insist: bool) -> Seq | None:
         """Reads on to the journal's end; None: it is beyond this program.
@@ -68,17 +72,36 @@ class Standby:
 
     async def follow(self) -> Seq:
         """Reads on to the journal's end."""
-        if self._mirror is None:
-            self._mirror = Mirror(await self._ledger.load())
-        mirror = self._mirror
+        mirror = self._mirror or await self._warm_up()
+        if mirror is None:
+            self._seq = (await self._catalog.head())[1]
+            return self._seq
         while records := await self._ledger.records_after(mirror.seq, FOLLOW_RECORDS):
             looked_up = await self._look_up(mirror, records)
             try:
                 mirror.apply(records, looked_up)
             except JournalGapError:
                 log.warning("fell_behind", seq=mirror.seq, journal_begins=records[0].seq)
-                self._mirror = mirror = Mirror(await self._ledger.load())
-        return mirror.seq
+                self.forget()
+                return await self.follow()
+            if mirror.is_partial:
+                self._cool_down()
+                return await self.follow()
+        self._seq = mirror.seq
+        return self._seq
+
+    async def _warm_up(self) -> Mirror | None:
+        if self._cold_until is not None and self._clock.steady() < self._cold_until:
+            return None
+        snapshot = await self._ledger.load(self._kept)
+        if snapshot.lines:
+            self._cool_down()
+        else:
+            self._mirror = Mirror(snapshot)
+        return self._mirror
+
+    def _cool_down(self) -> None:
+        self._mirror, self._cold_until = None, self._clock.steady() + COLD_MS
 
     async def _look_up(self, mirror: Mirror, records: Sequence[JournalRecord]) -> list[JobRecord]:
         unknown = mirror.unknown(records)
@@ -101,7 +124,8 @@ class Standby:
                 continue
             break
         await self.follow()
-        assert self._mirror is not None
+        if self._mirror is None:
+            return await self._ledger.load(self._kept)
         snapshot = self._mirror.snapshot()
-        self._mirror = None
+        self.forget()
         return snapshot

@@ -38,11 +38,13 @@ from rota.core.outcome import (
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What must be known of a job's row to count its submission and its endings exactly."""
+    """What must be known of a job's row to count submissions, endings and shelves exactly."""
 
     state: JobState
     lives: int
     queue: str
+    line: int = 0
+    """The line on whose shelf it is."""
 
 
 Standings: TypeAlias = Mapping[JobId, Standing]
@@ -68,6 +70,8 @@ class Folded(msgspec.Struct):
     finished: dict[tuple[str, str], int] = {}
     """How many jobs ended, by (queue, state)."""
     order_next: int = 0
+    lines: dict[int, int] = {}
+    """How many more jobs are on the shelf of each line, or how many fewer."""
 
     @property
     def moves(self) -> Iterable[tuple[JobId, Life]]:
@@ -80,9 +84,14 @@ def jobs_touched(records: Iterable[Sequence[AnyWrite]]) -> list[JobId]:
     seen: dict[JobId, None] = {}
     for writes in records:
         for write in writes:
-            if isinstance(write, PutJob | MoveJob):
+            if isinstance(write, PutJob | MoveJob | DropJob):
                 seen[write.id] = None
     return list(seen)
+
+
+def shelf_of(life: Life) -> int:
+    """The line on whose shelf a job with this life is; 0: it is in memory, or has ended."""
+    return life.line if life.state is JobState.QUEUED else 0
 
 
 def fold(records: Iterable[Sequence[AnyWrite]], standings: Standings) -> Folded:
@@ -138,15 +147,19 @@ class _Window:
         before = self._standings.get(write.id)
         if before is None:
             return
-        self._stand(write.id, write.life, before.queue)
-        self.folded.lives[write.id] = write.life
+        # Whatever moves is on the shelf no longer: only a job as a whole can be put there.
+        life = msgspec.structs.replace(write.life, line=0) if write.life.line else write.life
+        self._stand(write.id, life, before.queue)
+        self.folded.lives[write.id] = life
 
     def _drop(self, write: DropJob) -> None:
         folded = self.folded
         folded.dropped[write.id] = None
         folded.specs.pop(write.id, None)
         folded.lives.pop(write.id, None)
-        self._standings.pop(write.id, None)
+        before = self._standings.pop(write.id, None)
+        if before is not None and before.line:
+            self._count_shelf(before.line, -1)
         for execution_id in self._executions_of.pop(write.id, ()):
             execution = folded.executions.get(execution_id)
             if execution is not None and execution.job_id == write.id:
@@ -155,9 +168,17 @@ class _Window:
 
     def _stand(self, job_id: JobId, life: Life, queue: str) -> None:
         """Counts an ending: once a life, even if the job is written again after it."""
-        if life.state in JOB_FINAL:
-            before = self._standings.get(job_id)
-            if before is None or before.state not in JOB_FINAL or life.lives > before.lives:
-                ended = (queue, life.state.value)
-                self.folded.finished[ended] = self.folded.finished.get(ended, 0) + 1
-        self._standings[job_id] = Standing(life.state, life.lives, queue)
+        before, line = self._standings.get(job_id), shelf_of(life)
+        if life.state in JOB_FINAL and (
+            before is None or before.state not in JOB_FINAL or life.lives > before.lives
+        ):
+            ended = (queue, life.state.value)
+            self.folded.finished[ended] = self.folded.finished.get(ended, 0) + 1
+        if before is not None and before.line:
+            self._count_shelf(before.line, -1)
+        if line:
+            self._count_shelf(line, 1)
+        self._standings[job_id] = Standing(life.state, life.lives, queue, line)
+
+    def _count_shelf(self, line: int, step: int) -> None:
+        self.folded.lines[line] = self.folded.lines.get(line, 0) + step

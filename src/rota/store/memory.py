@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
+from rota.core.limits import LINE_KEPT
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -21,11 +22,11 @@ from rota.core.model import (
     Worker,
     WorkerId,
 )
-from rota.core.outcome import AnyWrite
+from rota.core.outcome import AnyWrite, Refill
 from rota.store.cell_name import agreed
 from rota.store.dropping import Dropped
 from rota.store.durability import ONE_DISK, Durability
-from rota.store.fold import Folded, Standing, fold, jobs_touched
+from rota.store.fold import Folded, Standing, fold, jobs_touched, shelf_of
 from rota.store.journal import decode_record, encode_record
 from rota.store.limits import LOG_BYTES_PER_EXECUTION
 from rota.store.memory_access import MemoryAccess
@@ -96,6 +97,7 @@ class _Tables:
         self.submitted = 0
         self.finished: dict[tuple[str, str], int] = {}
         self.order_next = 0
+        self.lines: dict[int, int] = {}
         self._logs = logs
         self._artifacts = artifacts
 
@@ -103,7 +105,9 @@ class _Tables:
         """All that was appended since the last time is one window."""
         records = [decode_record(body) for _, _, body in self.journal[self.folded :]]
         standings = {
-            job_id: Standing(job.life.state, job.life.lives, job.spec.terms.queue)
+            job_id: Standing(
+                job.life.state, job.life.lives, job.spec.terms.queue, shelf_of(job.life)
+            )
             for job_id in jobs_touched(records)
             if (job := self.jobs.get(job_id)) is not None
         }
@@ -128,6 +132,19 @@ class _Tables:
         for ended, count in folded.finished.items():
             self.finished[ended] = self.finished.get(ended, 0) + count
         self.order_next = max(self.order_next, folded.order_next)
+        for line, step in folded.lines.items():
+            self.lines[line] = self.lines.get(line, 0) + step
+            if not self.lines[line]:
+                del self.lines[line]
+
+    def shelf(self, line: int, after: int, limit: int) -> list[JobRecord]:
+        """The next jobs of a line, in order of arrival."""
+        found = [
+            job
+            for job in self.jobs.values()
+            if shelf_of(job.life) == line and job.spec.order > after
+        ]
+        return sorted(found, key=lambda job: job.spec.order)[:limit]
 
     def drop_before(self, before: Instant) -> int:
         """Removes what ended before then; answers how many jobs."""
@@ -212,11 +229,22 @@ class MemoryLedger(MemoryInbox):
             for place, (epoch, at, body) in enumerate(kept, seq + 1)
         ]
 
-    async def load(self) -> Snapshot:
+    async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
+        """The next jobs of each line."""
+        self._tables.catch_up()
+        return [tuple(self._tables.shelf(one.line, one.after, one.limit)) for one in wanted]
+
+    async def load(self, kept: int = LINE_KEPT) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
         tables = self._tables
         tables.catch_up()
-        live = [job for job in tables.jobs.values() if job.life.state not in JOB_FINAL]
+        live = [
+            job
+            for job in tables.jobs.values()
+            if job.life.state not in JOB_FINAL and not shelf_of(job.life)
+        ]
+        for line in tables.lines:
+            live += tables.shelf(line, -1, kept)
         return Snapshot(
             seq=Seq(len(tables.journal)),
             jobs=sorted(live, key=lambda job: job.spec.order),
@@ -228,6 +256,7 @@ class MemoryLedger(MemoryInbox):
                 tables.submitted,
                 tuple((queue, state, n) for (queue, state), n in tables.finished.items()),
             ),
+            lines=list(tables.lines.items()),
         )
 
     async def append(

@@ -1,6 +1,7 @@
 """What is live, kept up to date by reading the journal behind the leader. Pure: no I/O.
 
-A follower holds one, so that it can lead at once: what it has is what a load would bring.
+A follower holds one, so that it can lead at once: what it has is what a load would bring, as long
+as no job is on the shelf.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from operator import attrgetter
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, Life, Spec
 from rota.core.outcome import AnyWrite, MoveJob, PutJob
-from rota.store.fold import Folded, Standing, fold
+from rota.store.fold import Folded, Standing, fold, shelf_of
 from rota.store.protocol import JournalRecord, Seq, Snapshot, StoreError, Totals
 
 
@@ -27,6 +28,8 @@ class Mirror:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.seq = snapshot.seq
+        self.is_partial = bool(snapshot.lines)
+        """Whether jobs wait on the shelf, of which it knows nothing."""
         self._jobs = {job.id: job for job in snapshot.jobs}
         self._executions = {execution.id: execution for execution in snapshot.executions}
         self._executions_of: dict[JobId, dict[ExecutionId, None]] = {}
@@ -130,6 +133,8 @@ class Mirror:
         self._order_next = max(self._order_next, folded.order_next)
 
     def _set(self, job: JobRecord) -> None:
+        if shelf_of(job.life):
+            self.is_partial = True
         if job.life.state in JOB_FINAL:
             self._jobs.pop(job.id, None)
         else:

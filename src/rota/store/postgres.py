@@ -50,7 +50,9 @@ class PostgresStore:
         self, address: Address, schema: Schema, log_bytes_max: int, leader_deadline_s: float
     ) -> None:
         self.schema = schema
-        self._folder = PostgresFolder(address)
+        self.shelves = shelves = schema.has("lines")
+        """Whether waiting jobs can be left to it."""
+        self._folder = PostgresFolder(address, shelves=shelves)
         self._readers = ReaderPool(address)
         # Workers hold on to what was not acknowledged, and a log is no promise: a crash of the
         # database loses perhaps the last moments.
@@ -60,7 +62,7 @@ class PostgresStore:
         self.ledger = PostgresLedger(
             address, schema, self._folder, self._readers, leader_deadline_s
         )
-        self.catalog = PostgresCatalog(self._readers, self._folder)
+        self.catalog = PostgresCatalog(self._readers, self._folder, shelves=shelves)
         self.logs = PostgresLogs(self._logs_line, self._readers, log_bytes_max)
         self.artifacts = PostgresArtifacts(self._files_line, self._readers)
         # On a schema that has no tables for these yet, each server has its own.

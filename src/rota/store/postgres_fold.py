@@ -12,7 +12,7 @@ from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import Execution, ExecutionId, Instant, JobId, Life
 from rota.core.outcome import AnyWrite
 from rota.store import rows
-from rota.store.fold import Folded, Standing, fold, jobs_touched
+from rota.store.fold import Folded, Standing, fold, jobs_touched, shelf_of
 from rota.store.journal import decode_record
 from rota.store.limits import POSTGRES_FOLD_WINDOW_WRITES
 from rota.store.postgres_connect import Connection
@@ -32,6 +32,12 @@ _JOB_COLUMNS = {
     "life": "bytea",
     "spec": "bytea",
 }
+_SHELF_COLUMNS = {
+    **{name: _JOB_COLUMNS[name] for name in _JOB_COLUMNS if name not in ("state", "finished_at")},
+    "line": "int8",
+    "ordinal": "int8",
+}
+_LINE_COLUMNS = {"line": "int8", "count": "int8"}
 _MOVE_COLUMNS = {"id": "text", "state": "text", "lives": "int8", "finished_at": "int8",
                  "life": "bytea"}  # fmt: skip
 _EXECUTION_COLUMNS = {"id": "text", "job_id": "text", "worker_id": "text", "state": "text",
@@ -81,8 +87,7 @@ class Places(msgspec.Struct):
     """Where the jobs of a window stood before it."""
 
     standings: dict[JobId, Standing]
-    done: dict[JobId, None]
-    """Those of them in the tables of finished work."""
+    tables: dict[JobId, str]
 
 
 async def read_window(connection: Connection, after: Seq) -> Window | None:
@@ -111,13 +116,20 @@ async def read_window(connection: Connection, after: Seq) -> Window | None:
 class WindowFold:
     """One window on its way into the tables, inside the caller's transaction."""
 
-    def __init__(self, connection: Connection, window: Window, *, copies: bool) -> None:
+    def __init__(
+        self, connection: Connection, window: Window, *, copies: bool, shelves: bool
+    ) -> None:
         self._connection = connection
         self._window = window
         self._copies = copies
+        self._shelves = shelves
+        self._tables: tuple[str, ...] = ()
+        """Those that have jobs: mostly there are none on the shelf, and nobody looks for them."""
 
     async def run(self) -> bool:
         """Answers whether deleted jobs left logs and files behind."""
+        shelf = ("jobs_shelved",) if await self._shelf_in_use() else ()
+        self._tables = ("jobs_live", *shelf, "jobs_done")
         places = await self._places(jobs_touched(self._window.records))
         folded = fold(self._window.records, places.standings)
         replaced = [job_id for job_id in folded.specs if job_id in places.standings]
@@ -128,19 +140,26 @@ class WindowFold:
         await self._write_executions(folded.executions)
         await self._write_others(folded)
         await self._write_figures(folded)
+        await self._count_lines(folded)
         return leaves_behind
+
+    async def _shelf_in_use(self) -> bool:
+        if not self._shelves:
+            return False
+        return bool(await self._connection.fetchval("SELECT EXISTS (SELECT FROM rota.lines)"))
 
     async def _places(self, job_ids: Sequence[JobId]) -> Places:
         places = Places({}, {})
-        for table in ("jobs_live", "jobs_done") if job_ids else ():
+        for table in self._tables if job_ids else ():
+            where = "'queued', j.lives, j.queue, j.line"
+            if table != "jobs_shelved":
+                where = "j.state, j.lives, j.queue, 0"
             found = await self._connection.fetch(
-                f"SELECT id, j.state, j.lives, j.queue FROM {_IDS} JOIN rota.{table} j USING (id)",
-                job_ids,
+                f"SELECT id, {where} FROM {_IDS} JOIN rota.{table} j USING (id)", job_ids
             )
-            for job_id, state, lives, queue in found:
-                places.standings[job_id] = rows.standing(state, lives, queue)
-                if table == "jobs_done":
-                    places.done[job_id] = None
+            for job_id, *standing in found:
+                places.standings[job_id] = rows.standing(*standing)
+                places.tables[job_id] = table
             job_ids = [job_id for job_id in job_ids if job_id not in places.standings]
         return places
 
@@ -152,7 +171,7 @@ class WindowFold:
         if not job_ids:
             return
         old: list[tuple[JobId, Any]] = []
-        for table in ("jobs_live", "jobs_done"):
+        for table in self._tables:
             found = await self._connection.fetch(
                 f"DELETE FROM rota.{table} WHERE id = ANY ($1) RETURNING id, spec", job_ids
             )
@@ -183,13 +202,21 @@ class WindowFold:
     async def _write_jobs(self, folded: Folded) -> None:
         live: list[Row] = []
         done: list[Row] = []
+        shelved: list[Row] = []
         for job_id, spec in folded.specs.items():
             life = folded.lives[job_id]
             row = rows.job_row(job_id, spec, life)
+            if line := shelf_of(life):
+                shelved.append((row[0], *row[2:], line, spec.order))
+                continue
             kept = done if life.state in JOB_FINAL else live
             kept.append((*row[:8], life.finished_at, *row[8:]))
         await self._insert("jobs_live", _JOB_COLUMNS, live)
         await self._insert("jobs_done", _JOB_COLUMNS, done)
+        if shelved:
+            await self._insert("jobs_shelved", _SHELF_COLUMNS, shelved)
+            if "jobs_shelved" not in self._tables:
+                await self._connection.execute("SELECT rota.open_shelf()")
         labels = chain.from_iterable(rows.label_rows(*job) for job in folded.specs.items())
         edges = chain.from_iterable(rows.edge_rows(*job) for job in folded.specs.items())
         # A spec may name a label or a parent twice.
@@ -197,16 +224,13 @@ class WindowFold:
         await self._insert("edges", _EDGE_COLUMNS, list(dict.fromkeys(edges)))
 
     async def _move_jobs(self, folded: Folded, places: Places) -> None:
-        ways: dict[tuple[bool, bool], list[Row]] = {}
+        ways: dict[tuple[str, str], list[Row]] = {}
         for job_id, life in folded.moves:
-            way = (job_id in places.done, life.state in JOB_FINAL)
+            way = (places.tables[job_id], "jobs_done" if life.state in JOB_FINAL else "jobs_live")
             ways.setdefault(way, []).append(_move_row(job_id, life))
-        names = ("jobs_live", "jobs_done")
-        for (was_done, is_done), moved in ways.items():
-            statement = _MOVE_WITHIN if was_done == is_done else _MOVE_ACROSS
-            sql = statement.format(
-                table=names[was_done], other=names[is_done], moved=_unnest(_MOVE_COLUMNS)
-            )
+        for (table, other), moved in ways.items():
+            statement = _MOVE_WITHIN if table == other else _MOVE_ACROSS
+            sql = statement.format(table=table, other=other, moved=_unnest(_MOVE_COLUMNS))
             await self._connection.execute(sql, *_columns(moved, _MOVE_COLUMNS))
 
     async def _write_executions(self, executions: Mapping[ExecutionId, Execution]) -> None:
@@ -277,6 +301,19 @@ class WindowFold:
             folded.order_next,
             folded.submitted,
         )
+
+    async def _count_lines(self, folded: Folded) -> None:
+        counts = [(line, step) for line, step in folded.lines.items() if step]
+        if counts:
+            await self._connection.execute(
+                f"INSERT INTO rota.lines AS l SELECT v.* FROM {_unnest(_LINE_COLUMNS)}"
+                " ON CONFLICT (line) DO UPDATE SET count = l.count + excluded.count",
+                *_columns(counts, _LINE_COLUMNS),
+            )
+            await self._connection.execute(
+                "DELETE FROM rota.lines WHERE line = ANY ($1) AND count = 0",
+                [line for line, _ in counts],
+            )
 
     async def _ids_in(self, table: str, ids: Sequence[str]) -> dict[str, None]:
         if not ids:

@@ -43,7 +43,9 @@ T = TypeVar("T")
 class PostgresFolder:
     """Asked from the server's loop; works in its own thread."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, shelves: bool) -> None:
+        """`shelves`: whether the schema has a place for jobs on the shelf."""
+        self._shelves = shelves
         self.watermark = Watermark(Seq(0), Seq(0))
         self.leads = False
         self._unfolded_writes = 0
@@ -93,9 +95,9 @@ class PostgresFolder:
             self._rouse()
             await asyncio.wrap_future(waiter)
 
-    async def load(self) -> Snapshot:
+    async def load(self, kept: int) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
-        return await self._in_thread(self._load())
+        return await self._in_thread(self._load(kept))
 
     async def drop_before(self, before: Instant) -> Dropped:
         """Drops a day of finished work, or some of the rest."""
@@ -233,7 +235,8 @@ class PostgresFolder:
             if folded != window.after:
                 return None
             copies = not self._address.pgbouncer
-            return await WindowFold(connection, window, copies=copies).run()
+            fold = WindowFold(connection, window, copies=copies, shelves=self._shelves)
+            return await fold.run()
 
     async def _upkeep(self, window: Window) -> None:
         due = abs(window.last_at - self._upkeep_due) >= UPKEEP_EVERY_MS
@@ -257,12 +260,12 @@ class PostgresFolder:
         self.watermark.set_appended(Seq(newest or folded))
         await self._make_partitions(Seq(newest or folded), None)
 
-    async def _load(self) -> Snapshot:
+    async def _load(self, kept: int) -> Snapshot:
         # After an append of unknown fate only the database knows where the journal ends.
         await self._prepare()
         while await self._fold_next():
             pass
-        return await self._line.read(read_snapshot)
+        return await self._line.read(lambda c: read_snapshot(c, kept if self._shelves else None))
 
     async def _sweep(self) -> None:
         """Removes what deleted jobs left behind; what fails is found again by the next sweep."""

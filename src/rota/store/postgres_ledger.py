@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from rota.core.model import Instant
-from rota.core.outcome import AnyWrite
+from rota.core.limits import LINE_KEPT
+from rota.core.model import Instant, JobRecord
+from rota.core.outcome import AnyWrite, Refill
 from rota.store.durability import Durability
 from rota.store.journal import decode_record, encode_record
 from rota.store.limits import APPEND_DEADLINE_S, FOLLOW_DEADLINE_S
@@ -16,6 +17,7 @@ from rota.store.postgres_connect import Address, Connection, Line
 from rota.store.postgres_durability import read_durability
 from rota.store.postgres_folder import PostgresFolder
 from rota.store.postgres_inbox import InboxLines, PostgresInbox
+from rota.store.postgres_load import read_shelves
 from rota.store.postgres_migrate import Schema
 from rota.store.postgres_pool import ReaderPool
 from rota.store.protocol import (
@@ -143,9 +145,14 @@ class PostgresLedger(PostgresInbox):
         )
         self._folder.leads = False
 
-    async def load(self) -> Snapshot:
+    async def load(self, kept: int = LINE_KEPT) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
-        return await self._folder.load()
+        return await self._folder.load(kept)
+
+    async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
+        """The next jobs of each line."""
+        await self._folder.reached(seen)
+        return await self._readers.run(lambda c: read_shelves(c, wanted))
 
     async def append(
         self,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from operator import attrgetter
+from typing import Any
 
 from rota.core.model import JobRecord
+from rota.core.outcome import Refill
 from rota.store import rows
 from rota.store.limits import LOAD_ROWS_PER_FETCH
 from rota.store.postgres_connect import Connection
@@ -13,12 +17,45 @@ from rota.store.protocol import Seq, Snapshot, Totals
 _by_arrival = attrgetter("spec.order")
 
 
-async def read_snapshot(connection: Connection) -> Snapshot:
-    """As of the newest record folded, all of it as of one moment."""
+_SHELVES = """
+SELECT v.number, j.id, j.life, j.spec
+FROM unnest($1::int8[], $2::int8[], $3::int8[])
+    WITH ORDINALITY AS v (line, place, size, number)
+CROSS JOIN LATERAL (
+    SELECT id, life, spec, ordinal FROM rota.jobs_shelved
+    WHERE line = v.line AND ordinal > v.place ORDER BY ordinal LIMIT v.size
+) j
+ORDER BY v.number, j.ordinal
+"""
+
+
+async def read_shelves(
+    connection: Connection, wanted: Sequence[Refill]
+) -> list[tuple[JobRecord, ...]]:
+    """The next jobs of each line."""
+    lines, places = [one.line for one in wanted], [one.after for one in wanted]
+    found = await connection.fetch(_SHELVES, lines, places, [one.limit for one in wanted])
+    shelves: list[list[tuple[Any, ...]]] = [[] for _ in wanted]
+    for row in found:
+        shelves[row[0] - 1].append(tuple(row)[1:])
+    bulk = rows.JobsInBulk()
+    return [tuple(bulk.jobs(shelf)) for shelf in shelves]
+
+
+async def read_snapshot(connection: Connection, kept: int | None) -> Snapshot:
+    """As of the newest record folded, with the first `kept` jobs of each shelf (None: no shelf)."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         meta = await connection.fetchrow("SELECT folded_seq, order_next, submitted FROM rota.meta")
         assert meta is not None
         jobs = await _live_jobs(connection)
+        lines: list[tuple[int, int]] = []
+        if kept is not None:
+            found = await connection.fetch("SELECT line, count FROM rota.lines ORDER BY line")
+            lines = [(row[0], row[1]) for row in found]
+            heads = await read_shelves(connection, [Refill(line, -1, kept, 0) for line, _ in lines])
+            jobs += chain.from_iterable(heads)
+        # Nearly in order already, which Python's sort makes use of.
+        jobs.sort(key=_by_arrival)
         executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")
         workers = await connection.fetch("SELECT body FROM rota.workers ORDER BY id")
         queues = await connection.fetch("SELECT body FROM rota.queues ORDER BY name")
@@ -31,6 +68,7 @@ async def read_snapshot(connection: Connection) -> Snapshot:
         queues=[rows.queue(tuple(row)) for row in queues],
         order_next=meta[1],
         totals=Totals(meta[2], tuple((row[0], row[1], row[2]) for row in totals)),
+        lines=lines,
     )
 
 
@@ -49,6 +87,4 @@ async def _live_jobs(connection: Connection) -> list[JobRecord]:
         if len(found) < LOAD_ROWS_PER_FETCH:
             break
         after = found[-1][0]
-    # Nearly in order already, which Python's sort makes use of.
-    jobs.sort(key=_by_arrival)
     return jobs

@@ -170,9 +170,12 @@ async def _drop_day(
     await connection.execute(_LOCK_PATIENCE)
     await connection.fetchval(_TAKE_TURN)
     end = JOBS_DONE.bound(day + 1)
+    has_shelf = await connection.fetchval("SELECT to_regclass('rota.jobs_shelved') IS NOT NULL")
+    shelved = f" UNION ALL SELECT id FROM rota.jobs_shelved WHERE id < {end}" if has_shelf else ""
     await connection.execute(
         "CREATE TEMP TABLE kept_jobs ON COMMIT DROP AS"
         f" SELECT id FROM rota.jobs_live WHERE id < {end}"
+        f"{shelved}"
         " UNION ALL SELECT id FROM rota.jobs_done_rest"
         f" UNION ALL SELECT id FROM rota.{JOBS_DONE.partition(day)} WHERE finished_at >= {before:d}"
     )

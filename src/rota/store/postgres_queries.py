@@ -1,6 +1,7 @@
 """The statements that find a page of a filtered list without reading the whole table.
 
-Live and finished work are in two tables; a state tells which of them to ask. Every indexed filter
+Live and finished work are in two tables, and queued jobs on the shelf in a third; a state tells
+which of them to ask. Every indexed filter
 has an index that ends in the id, so each branch reads the newest matches straight from one of them.
 """
 
@@ -39,7 +40,7 @@ class _Filter:
         self.clauses.append(clause.format(*places))
 
 
-def job_page(query: JobQuery) -> Statement:
+def job_page(query: JobQuery, *, shelves: bool = True) -> Statement:
     """Rows of id, life, spec, newest first."""
     wanted = _Filter()
     source = "rota.{table} j"
@@ -68,6 +69,8 @@ def job_page(query: JobQuery) -> Statement:
         wanted.add(f"{by} < {{}}", query.before)
     tables = ("jobs_live", "jobs_done")
     branches = _branches(tables, query.states, JobState, JOB_FINAL)
+    if shelves and (not query.states or JobState.QUEUED in query.states):
+        branches.append(("jobs_shelved", None))
     return _page(f"j.id, j.life, j.spec FROM {source}", by, branches, wanted, query.limit)
 
 

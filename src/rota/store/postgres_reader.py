@@ -25,48 +25,57 @@ from rota.store.protocol import (
 T = TypeVar("T")
 
 _LAG = "SELECT folded_seq, (SELECT max(seq) FROM rota.journal) FROM rota.meta"
-_OF_BOTH = """
-SELECT {columns} FROM rota.{kind}_live WHERE id = ANY ($1)
-UNION ALL SELECT {columns} FROM rota.{kind}_done WHERE id = ANY ($1)
+_EXECUTIONS = """
+SELECT body FROM rota.executions_live WHERE id = ANY ($1)
+UNION ALL SELECT body FROM rota.executions_done WHERE id = ANY ($1)
 """
+_JOBS = """
+SELECT {columns} FROM rota.jobs_live WHERE id = ANY ($1)
+UNION ALL SELECT {columns} FROM rota.jobs_done WHERE id = ANY ($1)
+"""
+_SHELVED_JOBS = "UNION ALL SELECT {columns} FROM rota.jobs_shelved WHERE id = ANY ($1)"
 _COUNTS = """
 SELECT state, count(*) FROM (
     SELECT * FROM (
         SELECT state FROM rota.jobs_live WHERE tenant = $1
-        UNION ALL SELECT state FROM rota.jobs_done WHERE tenant = $1
+        {shelved} UNION ALL SELECT state FROM rota.jobs_done WHERE tenant = $1
     ) of_tenant LIMIT $2
 ) counted GROUP BY state
 """
+_SHELVED_COUNTS = "UNION ALL SELECT 'queued' FROM rota.jobs_shelved WHERE tenant = $1"
 
 
 class PostgresCatalog:
     """The readers' side of the store, the same on leader and followers."""
 
-    def __init__(self, readers: ReaderPool, folder: PostgresFolder) -> None:
+    def __init__(self, readers: ReaderPool, folder: PostgresFolder, *, shelves: bool) -> None:
+        """`shelves`: whether the schema has a place for jobs on the shelf."""
         self._readers = readers
         self._folder = folder
+        self._shelves = shelves
+        self._jobs = _JOBS + _SHELVED_JOBS if shelves else _JOBS
+        self._counts = _COUNTS.format(shelved=_SHELVED_COUNTS if shelves else "")
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
         """Those that exist."""
-        sql = _OF_BOTH.format(columns="id, life, spec", kind="jobs")
+        sql = self._jobs.format(columns="id, life, spec")
         found = await self._read(lambda c: c.fetch(sql, job_ids))
         return [rows.job(tuple(row)) for row in found]
 
     async def find_jobs(self, query: JobQuery) -> list[JobRecord]:
         """A page, newest first."""
-        page = job_page(query)
+        page = job_page(query, shelves=self._shelves)
         found = await self._read(lambda c: c.fetch(page.sql, *page.args))
         return [rows.job(tuple(row)) for row in found]
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
         """How many of a tenant are in which state."""
-        found = await self._read(lambda c: c.fetch(_COUNTS, tenant, COUNT_ROWS_MAX))
+        found = await self._read(lambda c: c.fetch(self._counts, tenant, COUNT_ROWS_MAX))
         return {JobState(state): count for state, count in found}
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
         """Those that exist."""
-        sql = _OF_BOTH.format(columns="body", kind="executions")
-        found = await self._read(lambda c: c.fetch(sql, execution_ids))
+        found = await self._read(lambda c: c.fetch(_EXECUTIONS, execution_ids))
         return [rows.execution(tuple(row)) for row in found]
 
     async def find_executions(self, query: ExecutionQuery) -> list[Execution]:
@@ -78,7 +87,7 @@ class PostgresCatalog:
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         """All dependencies that lead into or out of these jobs."""
         if direction is Direction.UPSTREAM:
-            sql = _OF_BOTH.format(columns="id, spec", kind="jobs")
+            sql = self._jobs.format(columns="id, spec")
             found = await self._read(lambda c: c.fetch(sql, job_ids))
             return [
                 edge for id_, data in found for edge in rows.edges_upstream(id_, rows.spec(data))

@@ -8,6 +8,7 @@ from typing import NewType, Protocol
 
 import msgspec
 
+from rota.core.limits import LINE_KEPT
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -22,7 +23,7 @@ from rota.core.model import (
     Worker,
     WorkerId,
 )
-from rota.core.outcome import AnyWrite
+from rota.core.outcome import AnyWrite, Refill
 from rota.store.access import AccessBook
 from rota.store.dropping import Dropped
 from rota.store.durability import Durability
@@ -90,6 +91,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     order_next: int
     """One more than the largest `Spec.order` ever given."""
     totals: Totals
+    lines: Sequence[tuple[int, int]] = ()
+    """(line, how many jobs are on its shelf); only the first of each line are among `jobs`."""
 
 
 class LeaderRow(msgspec.Struct, frozen=True):
@@ -144,8 +147,18 @@ class Ledger(Leadership, Inbox, Protocol):
         """The newest record that is in the tables."""
         ...
 
-    async def load(self) -> Snapshot:
-        """Folds what is left to fold, then reads all that is live."""
+    async def load(self, kept: int = LINE_KEPT) -> Snapshot:
+        """Folds what is left to fold, then reads all that is live.
+
+        Of what is on the shelf, the first `kept` jobs of each line.
+        """
+        ...
+
+    async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
+        """For each of them the next jobs of its line, in order of arrival.
+
+        As of record `seen`, which was appended before, or of a later one.
+        """
         ...
 
     async def append(

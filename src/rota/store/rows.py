@@ -98,13 +98,13 @@ class JobsInBulk:
             yield JobRecord(job_id, spec, life)
 
 
-def standing(state: str, lives: int, queue: str) -> Standing:
+def standing(state: str, lives: int, queue: str, line: int = 0) -> Standing:
     """From the columns of that name."""
-    return Standing(JobState(state), lives, queue)
+    return Standing(JobState(state), lives, queue, line)
 
 
 def standings(text: str) -> Mapping[JobId, Standing]:
-    """From a JSON array of [id, [state, lives, queue]]."""
+    """From a JSON array of [id, [state, lives, queue, line]]."""
     return dict(_decode_standings(text))
 
 

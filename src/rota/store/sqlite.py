@@ -41,6 +41,9 @@ def open_sqlite(data_dir: Path, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION)
 class SqliteStore:
     """Everything that is remembered, under one roof."""
 
+    shelves = True
+    """Whether waiting jobs can be left to it."""
+
     def __init__(self, data_dir: Path, lock: DirectoryLock, log_bytes_max: int) -> None:
         self._lock = lock
         path = data_dir / "rota.db"

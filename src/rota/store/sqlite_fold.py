@@ -8,10 +8,10 @@ from itertools import chain
 import apsw
 import msgspec
 
-from rota.core.model import Instant, JobId
+from rota.core.model import Instant, JobId, Life, Spec
 from rota.core.outcome import AnyWrite
 from rota.store import rows
-from rota.store.fold import Folded, Standings, fold, jobs_touched
+from rota.store.fold import Folded, Standings, fold, jobs_touched, shelf_of
 from rota.store.journal import decode_record
 from rota.store.limits import (
     FOLD_WINDOW_WRITES,
@@ -22,7 +22,9 @@ from rota.store.limits import (
     PRUNE_PER_RECORD,
 )
 from rota.store.protocol import Seq
+from rota.store.rows import Row
 from rota.store.sqlite_connect import fetch, run_in_bulk
+from rota.store.sqlite_queries import SHELVED
 
 _json = msgspec.json.Encoder()
 
@@ -66,6 +68,7 @@ def fold_window(connection: apsw.Connection, window: Window) -> bool:
         _unlink_jobs(connection, [*folded.dropped, *(x for x in folded.specs if x in standings)])
         leaves_behind = _drop_jobs(connection, folded)
         _write_jobs(connection, folded)
+        _leave_shelves(connection, folded, standings)
         _write_others(connection, folded)
         _write_figures(connection, folded, window.last_seq)
         _prune_journal(connection, window)
@@ -86,7 +89,8 @@ def _standings(connection: apsw.Connection, job_ids: Sequence[JobId]) -> Standin
         return {}
     # Gathered into one row: see ROWS_PER_STATEMENT.
     found = connection.execute(
-        "SELECT json_group_array(json_array(id, json_array(state, lives, queue))) FROM jobs"
+        "SELECT json_group_array(json_array(id,"
+        " json_array(iif(line, 'queued', state), lives, queue, line))) FROM jobs"
         " WHERE id IN (SELECT value FROM json_each(?))",
         (_as_json(job_ids),),
     )
@@ -135,7 +139,7 @@ def _drop_jobs(connection: apsw.Connection, folded: Folded) -> bool:
 
 
 def _write_jobs(connection: apsw.Connection, folded: Folded) -> None:
-    put = [rows.job_row(id_, spec, folded.lives[id_]) for id_, spec in folded.specs.items()]
+    put = [_job_row(id_, spec, folded.lives[id_]) for id_, spec in folded.specs.items()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO jobs VALUES", put)
     moved = [rows.move_row(job_id, life) for job_id, life in folded.moves]
     run_in_bulk(
@@ -148,6 +152,19 @@ def _write_jobs(connection: apsw.Connection, folded: Folded) -> None:
     run_in_bulk(connection, "INSERT OR IGNORE INTO labels VALUES", labels)
     edges = chain.from_iterable(rows.edge_rows(*job) for job in folded.specs.items())
     run_in_bulk(connection, "INSERT OR IGNORE INTO edges VALUES", edges)
+
+
+def _job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
+    row, line = rows.job_row(job_id, spec, life), shelf_of(life)
+    if line:
+        return (row[0], SHELVED, *row[2:], line, spec.order)
+    return (*row, 0, 0)
+
+
+def _leave_shelves(connection: apsw.Connection, folded: Folded, standings: Standings) -> None:
+    """Apart from the moves: most jobs never were on a shelf, and theirs touch no more columns."""
+    left = [(job_id,) for job_id, _ in folded.moves if standings[job_id].line]
+    run_in_bulk(connection, "UPDATE jobs SET line = 0, ordinal = 0 WHERE id IN (VALUES", left, ")")
 
 
 def _write_others(connection: apsw.Connection, folded: Folded) -> None:
@@ -170,6 +187,11 @@ def _write_figures(connection: apsw.Connection, folded: Folded, last_seq: Seq) -
         [(queue, state, count) for (queue, state), count in folded.finished.items()],
         "ON CONFLICT (queue, state) DO UPDATE SET count = count + excluded.count",
     )
+    counts = [(line, step) for line, step in folded.lines.items() if step]
+    add = "ON CONFLICT (line) DO UPDATE SET count = count + excluded.count"
+    run_in_bulk(connection, "INSERT INTO lines VALUES", counts, add)
+    if counts:
+        connection.execute("DELETE FROM lines WHERE count = 0")
     connection.execute(
         "UPDATE meta SET folded_seq = ?, order_next = max(order_next, ?),"
         " submitted = submitted + ?",

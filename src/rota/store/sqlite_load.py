@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 import apsw
 
+from rota.core.model import JobRecord
+from rota.core.outcome import Refill
 from rota.store import rows
 from rota.store.protocol import Seq, Snapshot, Totals
+from rota.store.rows import Row
 from rota.store.sqlite_connect import fetch
 
 _by_arrival = attrgetter("spec.order")
 
 
-def read_snapshot(connection: apsw.Connection) -> Snapshot:
-    """As of the newest record folded."""
+def read_shelf(connection: apsw.Connection, line: int, after: int, limit: int) -> Iterator[Row]:
+    """Rows of id, life, spec: the next jobs of a line."""
+    return connection.execute(
+        "SELECT id, life, spec FROM jobs INDEXED BY jobs_by_line"
+        " WHERE line = ? AND line <> 0 AND ordinal > ? ORDER BY ordinal LIMIT ?",
+        (line, after, limit),
+    )
+
+
+def read_shelves(
+    connection: apsw.Connection, wanted: Sequence[Refill]
+) -> list[tuple[JobRecord, ...]]:
+    """The next jobs of each line."""
+    bulk = rows.JobsInBulk()
+    return [
+        tuple(bulk.jobs(read_shelf(connection, one.line, one.after, one.limit))) for one in wanted
+    ]
+
+
+def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
+    """As of the newest record folded, with the first `kept` jobs of each shelf."""
     connection.execute("BEGIN")
     try:
         seq, order_next, submitted = fetch(
@@ -24,7 +47,11 @@ def read_snapshot(connection: apsw.Connection) -> Snapshot:
             f"SELECT id, life, spec FROM jobs WHERE state IN ({_places(rows.JOB_LIVE)})",
             rows.JOB_LIVE,
         )
-        jobs = list(rows.JobsInBulk().jobs(live_jobs))
+        bulk = rows.JobsInBulk()
+        jobs = list(bulk.jobs(live_jobs))
+        lines = fetch(connection, "SELECT line, count FROM lines")
+        for line, _ in lines:
+            jobs += bulk.jobs(read_shelf(connection, line, -1, kept))
         # Nearly in order already, which Python's sort makes use of and SQLite's would not.
         jobs.sort(key=_by_arrival)
         live_executions = connection.execute(
@@ -42,6 +69,7 @@ def read_snapshot(connection: apsw.Connection) -> Snapshot:
             queues=[rows.queue(row) for row in connection.execute("SELECT body FROM queues")],
             order_next=order_next,
             totals=Totals(submitted, tuple((row[0], row[1], row[2]) for row in totals)),
+            lines=[(line, count) for line, count in lines],
         )
     finally:
         connection.execute("COMMIT")

@@ -12,12 +12,16 @@ from typing import Any
 import apsw
 import msgspec
 
+from rota.core.model import JobState
 from rota.store.limits import PROBE_IDS, SCAN_IDS_MAX
 from rota.store.protocol import ExecutionQuery, JobQuery
 from rota.store.rows import Row
 
 PAST_ALL_IDS = "\U0010ffff"
 """Sorts after every id."""
+
+SHELVED = "shelved"
+"""What the column says of the state of a job on the shelf, which is queued."""
 
 _HAS_LABEL = """
 EXISTS (SELECT 1 FROM labels WHERE key = ? AND value = ? AND labels.job_id = jobs.id)
@@ -109,6 +113,8 @@ def search_jobs(query: JobQuery) -> Search:
             args.append(value)
     if query.states:
         states = tuple(state.value for state in query.states)
+        if JobState.QUEUED in query.states:
+            states = (*states, SHELVED)
         facets.append(_column_facet("jobs", "state", states))
         where.append(f"state IN ({', '.join('?' * len(states))})")
         args += states

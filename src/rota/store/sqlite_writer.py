@@ -12,8 +12,9 @@ from typing import TypeVar
 
 import apsw
 
-from rota.core.model import ExecutionId, Instant, JobId
-from rota.core.outcome import AnyWrite
+from rota.core.limits import LINE_KEPT
+from rota.core.model import ExecutionId, Instant, JobId, JobRecord
+from rota.core.outcome import AnyWrite, Refill
 from rota.store import sqlite_leadership as leadership
 from rota.store.inbox import InboxEntry
 from rota.store.journal import encode_record
@@ -38,7 +39,8 @@ from rota.store.protocol import (
 from rota.store.rows import Row
 from rota.store.sqlite_connect import fetch, open_writer, run_in_bulk, told
 from rota.store.sqlite_fold import fold_window, read_window
-from rota.store.sqlite_load import read_snapshot
+from rota.store.sqlite_load import read_shelves, read_snapshot
+from rota.store.sqlite_reader import ReaderPool
 from rota.store.watermark import Watermark
 
 T = TypeVar("T")
@@ -60,6 +62,7 @@ class SqliteWriter:
         self._connection.set_wal_hook(self._note_wal)
         self._wal_pages = 0
         self._watermark = self._read_watermark()
+        self._shelves = ReaderPool(path, 1)
         self._on_leftovers = on_leftovers
         self._unfolded_writes = 0
         self._fold_failed = False
@@ -120,9 +123,14 @@ class SqliteWriter:
         """Names the cell if it has no name yet; answers the one it has."""
         return await self.run_durably(lambda c: leadership.name_cell(c, name))
 
-    async def load(self) -> Snapshot:
+    async def load(self, kept: int = LINE_KEPT) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
-        return await asyncio.wrap_future(self.submit(self._load))
+        return await asyncio.wrap_future(self.submit(lambda: self._load(kept)))
+
+    async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
+        """The next jobs of each line, read beside the thread that writes."""
+        await self._reached(seen)
+        return await self._shelves.run(lambda c: read_shelves(c, wanted))
 
     async def append(
         self,
@@ -138,7 +146,10 @@ class SqliteWriter:
 
     async def caught_up(self) -> None:
         """Returns when all that is durable now is in the tables."""
-        waiter = self._watermark.caught_up()
+        await self._reached(self._watermark.appended)
+
+    async def _reached(self, seq: Seq) -> None:
+        waiter = self._watermark.reached(seq)
         if waiter is not None:
             self.submit(_nothing)  # wakes the thread, which then sees that somebody waits
             await asyncio.wrap_future(waiter)
@@ -149,6 +160,7 @@ class SqliteWriter:
             if not self._closed:
                 self._closed = True
                 self._inbox.put(None)
+        await self._shelves.close()
         await asyncio.to_thread(self._thread.join)
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
@@ -225,12 +237,12 @@ class SqliteWriter:
 
         return await asyncio.wrap_future(self.submit(durably))
 
-    def _load(self) -> Snapshot:
+    def _load(self, kept: int) -> Snapshot:
         # After an append of unknown fate only the file knows where the journal ends.
         self._watermark.set_appended(self._read_watermark().appended)
         while self._fold_next():
             pass
-        return read_snapshot(self._connection)
+        return read_snapshot(self._connection, kept)
 
     def _append(
         self,

@@ -1,0 +1,174 @@
+"""The rear of long lines waits in the store, on the shelf, and comes back before it is its turn.
+
+Only jobs that wait for nothing but a worker are put there, and only as they arrive. The row of such
+a job names its line (`Life.line`) until the job moves. Bringing one back writes nothing: after a
+restart it is on the shelf again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rota.core.cells import JobCell
+from rota.core.errors import StaleRecall
+from rota.core.inputs import Refilled
+from rota.core.model import Instant, JobId, JobRecord, JobState, Life, Spec
+from rota.core.ordering import Lane
+from rota.core.outcome import Counted, Refill
+from rota.core.tables import FRESH, Tables
+from rota.core.waiting import settle, stand_in_line
+
+
+def waits_only(spec: Spec, now: Instant) -> bool:
+    """Whether nothing but a worker is missing, and nothing but a worker can happen to it.
+
+    What others depend on is not asked here; nor may a job with a key go, for it has to be there
+    when a slot of its key is free, whatever else waits.
+    """
+    return (
+        not spec.dependencies
+        and spec.concurrency is None
+        and spec.expires_at is None
+        and (spec.run_at is None or spec.run_at <= now)
+    )
+
+
+def take_in(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell:
+    """A new job that only waits for a worker: stands in line, or is put on the shelf."""
+    terms, window = spec.terms, t.timing.window
+    if t.lines.shelves or len(t.jobs) >= window.jobs:
+        lane = t.lines.lane(terms.queue, terms.needs, terms.priority)
+        if lane is not None and _is_long(t, lane):
+            return _put_away(t, lane, JobCell(job_id, spec, FRESH), now)
+    cell = t.add_job(job_id, spec, FRESH)
+    t.put_job(cell)
+    settle(t, cell, now)
+    return cell
+
+
+def _is_long(t: Tables, lane: Lane) -> bool:
+    window = t.timing.window
+    if not lane.shelved:
+        return len(t.jobs) >= window.jobs and lane.kept >= window.line
+    # The last few of a shelf come back all at once: who arrives meanwhile need not follow them.
+    return lane.shelved > window.piece or lane.kept >= _level(t)
+
+
+def _level(t: Tables) -> int:
+    """A lane with fewer jobs in memory is refilled: all of them share half of the window."""
+    window = t.timing.window
+    return max(window.line, window.jobs // (2 * max(1, t.lines.shelves)))
+
+
+def _put_away(t: Tables, lane: Lane, cell: JobCell, now: Instant) -> JobCell:
+    t.lines.shelve(lane, cell.spec.order)
+    lane.arrived += 1
+    if lane.life is None or lane.life.ready_at != now:
+        lane.life = Life(JobState.QUEUED, reason="ready", ready_at=now, line=lane.number)
+    cell.life = lane.life
+    t.count_shelved(cell.spec.terms.queue, 1)
+    t.put_job(cell)
+    return cell
+
+
+def bring_back(t: Tables, record: JobRecord, now: Instant) -> JobCell:
+    """One job of the shelf, wherever in its line it is; nothing is written yet."""
+    lane = t.lines.numbered.get(record.life.line)
+    if lane is None or not lane.shelved or t.recent.departed_at(record.id) is not None:
+        raise StaleRecall(f"job {record.id} has moved since it was read")
+    t.visitors[record.id] = None
+    return _bring(t, lane, record, now)
+
+
+def see_off(t: Tables) -> None:
+    """At a turn's end: jobs that were brought back by name and then left as they were go again.
+
+    Or else memory would fill up with jobs that were asked for something which was refused.
+    """
+    for job_id in t.visitors:
+        cell = t.jobs.get(job_id)
+        lane = None if cell is None else t.lines.numbered.get(cell.life.line)
+        # One before the edge would not be found there any more.
+        if cell is not None and lane is not None and cell.spec.order >= lane.edge:
+            t.lines.shelve(lane, cell.spec.order)
+            t.lines.leave(cell)
+            t.forget_job(cell)
+            t.count_shelved(cell.spec.terms.queue, 1)
+    t.visitors.clear()
+
+
+def _bring(t: Tables, lane: Lane, record: JobRecord, now: Instant) -> JobCell:
+    cell = t.add_job(record.id, record.spec, record.life)
+    t.count_shelved(record.spec.terms.queue, -1)
+    stand_in_line(t, cell, now)
+    t.lines.unshelve(lane)
+    return cell
+
+
+def refill(t: Tables, event: Refilled, now: Instant) -> Counted:
+    """The next jobs of a line come back, but for those that came, or came and went, meanwhile."""
+    lane = t.lines.numbered.get(event.refill.line)
+    if lane is None or lane.asked != event.refill.ticket:
+        return Counted(0)
+    assert event.jobs or lane.arrived or not lane.shelved, f"line {lane.number} is not in the store"
+    count = 0
+    for record in event.jobs:
+        if record.id not in t.jobs and record.id not in lane.gone:
+            _bring(t, lane, record, now)
+            count += 1
+    if event.jobs and lane.shelved:
+        t.lines.move_edge(lane, event.jobs[-1].spec.order + 1)
+    lane.asked, lane.dry, lane.hurried = 0, False, False
+    lane.gone.clear()
+    if lane.shelved:
+        t.lines.touched[lane.number] = lane
+    return Counted(count)
+
+
+def ask(t: Tables) -> list[Refill]:
+    """What to ask of the store after this turn: one question a lane at a time.
+
+    One that was asked in good time is asked again when it has become urgent; the first answer is
+    then ignored.
+    """
+    wanted: list[Refill] = []
+    lines = t.lines
+    if not lines.touched:
+        return wanted
+    level = _level(t)
+    for lane in lines.touched.values():
+        if _wants(lane, level):
+            t.tickets += 1
+            lane.asked, lane.hurried, lane.arrived = t.tickets, lane.dry, 0
+            lane.gone.clear()
+            limit = min(t.timing.window.piece, level)
+            wanted.append(Refill(lane.number, lane.edge - 1, limit, lane.asked, lane.dry))
+    lines.touched.clear()
+    return wanted
+
+
+def _wants(lane: Lane, level: int) -> bool:
+    if lane.asked:
+        return lane.shelved > 0 and lane.dry and not lane.hurried
+    return lane.shelved > 0 and (lane.dry or lane.kept < level)
+
+
+def restore_shelves(t: Tables, counts: Mapping[int, int]) -> None:
+    """After a load: the first jobs of each line are in memory and stand in theirs, the rest is not.
+
+    `counts` has how many jobs the store has in each line, those that were loaded among them.
+    """
+    loaded: dict[int, list[JobCell]] = {}
+    for cell in t.jobs.values():
+        if cell.life.line:
+            loaded.setdefault(cell.life.line, []).append(cell)
+    for number, cells in loaded.items():
+        last = cells[-1]
+        lane = t.lines.classes[last.class_index].lanes[last.spec.terms.priority]
+        lane.number = number
+        t.lines.numbered[number] = lane
+        rest = counts[number] - len(cells)
+        if rest:
+            t.lines.shelve(lane, last.spec.order + 1, rest)
+            t.count_shelved(last.spec.terms.queue, rest)
+            t.lines.touched[number] = lane

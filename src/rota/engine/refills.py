@@ -1,0 +1,62 @@
+"""Fetches the jobs that memory wants back from the store, beside the loop, which does not wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from rota.core.inputs import Refilled
+from rota.core.outcome import Refill
+from rota.engine.limits import REFILL_LOOK_S, REFILL_PATIENCE_S, REFILL_RETRY_S
+from rota.store.protocol import Ledger, Seq, StoreError
+
+log = structlog.get_logger("rota.engine")
+
+
+class Refills:
+    """The questions under way. `put` takes the answers, as inputs of the next turn."""
+
+    def __init__(self, ledger: Ledger, put: Callable[[Sequence[Refilled]], None]) -> None:
+        self._ledger = ledger
+        self._put = put
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def fetch(self, wanted: Sequence[Refill], seen: Seq) -> None:
+        """To be called when the turn that wants them is durable, up to record `seen`."""
+        task = asyncio.create_task(self._fetch(wanted, seen), name="rota-refill")
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    def forget(self) -> None:
+        """The scheduler that asked is gone, and the next one asks for itself."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Ends what is under way."""
+        self.forget()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _fetch(self, wanted: Sequence[Refill], seen: Seq) -> None:
+        if not any(one.urgent for one in wanted):
+            await self._let_fold(seen)
+        while True:
+            try:
+                found = await self._ledger.shelved(wanted, seen)
+            except Exception as error:
+                # Whatever it was: work waits for these jobs, and nobody else asks for them.
+                unexpected = not isinstance(error, StoreError)
+                log.warning("refill_failed", reason=str(error), exc_info=unexpected)
+                await asyncio.sleep(REFILL_RETRY_S)
+                continue
+            answers = zip(wanted, found, strict=True)
+            self._put([Refilled(refill=refill, jobs=jobs) for refill, jobs in answers])
+            return
+
+    async def _let_fold(self, seen: Seq) -> None:
+        for _ in range(round(REFILL_PATIENCE_S / REFILL_LOOK_S)):
+            if self._ledger.folded >= seen:
+                return
+            await asyncio.sleep(REFILL_LOOK_S)

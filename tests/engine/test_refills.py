@@ -1,0 +1,71 @@
+"""The shelf, as the engine serves it: beside the turns, again when it fails, never for a ghost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rota.core.inputs import Complete, Window
+from rota.engine import refills
+from rota.store.protocol import StoreError
+from tests.engine.rig import PATIENCE_S, Rig, running, succeeded
+
+TINY = Window(jobs=3, line=2, piece=2)
+
+
+async def run_all(rig: Rig, count: int) -> list[str]:
+    """One job at a time, until so many have run."""
+    ran: list[str] = []
+    while len(ran) < count:
+        answer = await asyncio.wait_for(rig.poll(), PATIENCE_S)
+        for order in answer.orders:
+            ran.append(order.execution.job_id)
+            await rig.engine.post(Complete(completion=succeeded(order)))
+    return ran
+
+
+async def test_a_long_line_runs_in_order_with_few_of_it_in_memory() -> None:
+    async with running(window=TINY) as rig:
+        await rig.register()
+        for number in range(40):
+            await rig.submit(f"j{number:02}", cpu=4)
+        assert rig.engine._brain().live_jobs() < 8
+        assert await run_all(rig, 40) == [f"j{number:02}" for number in range(40)]
+        assert rig.ledger.refills
+
+
+async def test_a_shelf_that_cannot_be_read_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(refills, "REFILL_RETRY_S", 0.0)
+    async with running(window=TINY) as rig:
+        await rig.register()
+        rig.ledger.refill_errors = [StoreError("away, as the test asked")] * 3
+        for number in range(9):
+            await rig.submit(f"j{number}", cpu=4)
+        assert await run_all(rig, 9) == [f"j{number}" for number in range(9)]
+        assert not rig.ledger.refill_errors
+
+
+async def test_after_a_failed_append_the_new_memory_asks_for_itself() -> None:
+    async with running(window=TINY) as rig:
+        await rig.register()
+        for number in range(12):
+            await rig.submit(f"j{number:02}", cpu=4)
+        ran = await run_all(rig, 4)
+        rig.ledger.inner.doubt_next_append(written=True)
+        with pytest.raises(Exception, match="not ready"):
+            await rig.submit("doubted", cpu=4)
+        await rig.until_ready()
+        ran += await run_all(rig, 9)
+        assert ran == [*(f"j{number:02}" for number in range(12)), "doubted"]
+
+
+async def test_a_server_that_stops_waits_for_no_shelf() -> None:
+    async with running(window=TINY) as rig:
+        await rig.register()
+        for number in range(9):
+            await rig.submit(f"j{number}", cpu=4)
+        rig.ledger.refill_errors = [StoreError("away, as the test asked")] * 1_000_000
+        await rig.poll()
