@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from rota.api.limits import FORWARD_PATIENCE_MS
 from tests.api.company import Cell, a_cell
 from tests.api.house import NOOP
 from tests.engine.rig import until
@@ -130,6 +131,18 @@ async def test_what_was_sent_without_a_key_and_not_answered_is_not_sent_again() 
         assert answer.status_code == 503
         assert answer.headers["retry-after"] == "1"
         assert "may or may not have happened" in answer.json()["detail"]
+
+
+async def test_a_server_that_stops_does_not_wait_for_a_leader_it_will_not_see() -> None:
+    async with a_cell() as cell:
+        leader, _ = await cell.pair()
+        leader.parts.closing.set()
+        await leader.engine.stop()
+        keyed = {"Idempotency-Key": "once"}
+        async with asyncio.timeout(FORWARD_PATIENCE_MS / 1000 / 2):
+            answer = await leader.http.put("/queues/q", json={}, headers=keyed)
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "1"
 
 
 async def test_a_forwarded_call_is_not_forwarded_again() -> None:

@@ -124,6 +124,21 @@ async def test_a_key_is_known_to_a_leader_that_has_not_taken_its_job_yet() -> No
         leader.store.ledger.let_go()
 
 
+async def test_a_job_that_the_leader_has_not_taken_yet_is_not_unknown_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_cell() as cell:
+        leader = await cell.start("a", address="http://127.0.0.1:9")
+        monkeypatch.setattr("rota.engine.pickup.DURABLE_INBOX_LOOK_S", 3600)
+        await until(lambda: leader.engine.ready)
+        other = await cell.start("b")
+        job = await other.submit()
+        assert job["reason"] == "leaderless"
+        answer = await leader.http.put(f"/jobs/{job['job_id']}/cancel")
+        assert answer.status_code == 503
+        assert "waits for the leader to take it" in answer.json()["detail"]
+
+
 async def test_a_key_that_a_leader_answered_before_is_not_taken_again() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()

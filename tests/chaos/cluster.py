@@ -30,8 +30,8 @@ READ_S = 8.0
 """A client asks elsewhere after this: its server may be frozen, and no connection says so."""
 ASK_S = 2.0
 LOOK_S = 0.1
-AWAY = "rota: cannot connect"
-"""The last word of a server that was started while the database was away."""
+AWAY = "PostgreSQL at"
+"""In the last words of a server that was started while the database was away, or locked."""
 ELECTED_S = 45.0
 """A new leader must be there by then, on the slowest machine, whatever became of the old one."""
 SETTINGS = {"max_connections": "50", "log_min_messages": "warning", "log_line_prefix": "%m [%p] "}

@@ -282,6 +282,22 @@ async def test_a_partition_that_comes_while_a_row_waits_for_its_place_hurts_nobo
         assert (await store.logs.read(run, 0, 9)).data == b"text"
 
 
+async def test_servers_that_start_together_wait_for_each_others_partitions(cell: Cell) -> None:
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    async with cell.opened(), cell.connected() as first, cell.connected() as second:
+        async with first.transaction():
+            await make_partitions(first, Seq(1), MONDAY)
+            making = asyncio.create_task(make_partitions(second, Seq(1), MONDAY))
+
+            async def waiting() -> bool:
+                return bool(await cell.ask(waits))
+
+            await eventually(waiting)
+            # Longer than it has patience for a table's lock.
+            await cell.run("SELECT pg_sleep(0.5)")
+        await making
+
+
 @pytest.mark.process
 async def test_a_failover_is_followed_to_the_new_primary_and_not_back_to_the_old() -> None:
     server = PostgresServer()

@@ -162,7 +162,9 @@ class Forwarder:
                     break
             except _UnansweredError as error:
                 failure = _no_answer(str(error))
-            if not patient or parcel.opened or self._brain.clock.steady() >= until:
+            late = self._brain.clock.steady() >= until
+            # A server that stops no longer sees who leads: there is nothing here to wait for.
+            if not patient or parcel.opened or late or self._closing.is_set():
                 raise failure
             await self._pause(changed, parcel)
         return parcel.receive
