@@ -8,6 +8,17 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Here and not beside them: other rooms' tests import some of these first.
+pytest.register_assert_rewrite(
+    "tests.store.conformance",
+    "tests.store.conformance_access",
+    "tests.store.conformance_bulk",
+    "tests.store.conformance_leadership",
+    "tests.store.conformance_retention",
+    "tests.store.conformance_shelves",
+    "tests.store.naive",
+)
+
 # Shared cores stall for seconds; how long an example takes says nothing about the code.
 # A change is judged by the same examples each time; whoever tests by hand looks for new ones.
 settings.register_profile(

@@ -61,6 +61,8 @@ class Record:
     runs: Sequence[Run] = ()
     speaks: bool = True
     """Whether its runs write to the witness file."""
+    duplicate: bool = False
+    """Whether it only says that the same request was accepted under another id."""
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ def broken_promises(history: History) -> list[str]:
         *(
             broken
             for record in history.records
-            for promise in (_fences_grow, _runs_were_leased, _success_was_run, _starts)
+            for promise in PROMISES
             for broken in promise(record, by_key[record.key])
         ),
         *(
@@ -111,10 +113,19 @@ def _by_key(lines: Iterable[Line]) -> defaultdict[str, list[Line]]:
     return by_key
 
 
+def _duplicates_rest(record: Record, _lines: Sequence[Line]) -> Iterator[str]:
+    """What is only another one's second name never runs."""
+    if record.duplicate and record.runs:
+        yield f"{record.key} ran as {record.job_id} too, which was said to be a duplicate"
+
+
 def _nothing_lost(history: History) -> Iterator[str]:
     """Each acknowledged submission is one job: this one, and it has come to an end."""
     ids: defaultdict[str, list[str]] = defaultdict(list)
+    second_names = {record.job_id: record.key for record in history.records if record.duplicate}
     for record in history.records:
+        if record.duplicate:
+            continue
         ids[record.key].append(record.job_id)
         if record.status not in FINAL:
             yield f"{record.key} never ended: it is {record.status}"
@@ -124,6 +135,8 @@ def _nothing_lost(history: History) -> Iterator[str]:
     for key, job_id in history.answered:
         if not ids[key]:
             yield f"{key} was accepted and is lost"
+        elif second_names.get(job_id) == key:
+            continue
         elif ids[key] != [job_id] and len(ids[key]) == 1:
             yield f"{key} was answered with {job_id} and is {ids[key][0]}"
 
@@ -262,3 +275,7 @@ def _success(
         return None
     fences = [run.fence for run in records[key].runs if run.status == "succeeded"]
     return ended[key].get(fences[0]) if fences else None
+
+
+PROMISES = (_fences_grow, _runs_were_leased, _success_was_run, _starts, _duplicates_rest)
+"""Those about one job and what it wrote."""

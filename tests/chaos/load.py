@@ -196,4 +196,5 @@ def record(job: JobView, key_of: dict[str, str], runs: list[Run]) -> Record:
         after=[key_of[dependency.job_id] for dependency in job.dependencies],
         runs=runs,
         speaks=job.name != NOOP,
+        duplicate=job.reason == "duplicate",
     )

@@ -94,6 +94,12 @@ BAD: dict[str, tuple[Change, str]] = {
         lambda h: h.records.append(Record("9", "c", "cancelled")),
         "c was accepted once and is 2 jobs",
     ),
+    "a duplicate that ran": (
+        lambda h: h.records.append(
+            Record("9", "c", "skipped", 1, runs=[Run(1, "succeeded")], duplicate=True)
+        ),
+        "c ran as 9 too, which was said to be a duplicate",
+    ),
     "another id": (
         lambda h: h.answered.append(("b", "7")),
         "b was answered with 7 and is 2",

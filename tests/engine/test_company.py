@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from rota.core.inputs import Key, Submit
+from rota.core.errors import Conflict
+from rota.core.inputs import Key, Recall, Retry, Submit
+from rota.core.model import JobState
 from rota.core.outcome import JobsAccepted
 from rota.engine.assurance import Assurance
 from rota.engine.pickup import encode_submission
@@ -106,16 +108,37 @@ async def test_what_is_accepted_at_which_level(
     assert (assurance.refusal == "") is is_accepted
 
 
-async def test_what_was_promised_under_a_key_is_kept_though_another_leader_answered_it() -> None:
+@pytest.mark.parametrize("tables_know", [True, False])
+async def test_a_request_accepted_twice_runs_once_and_the_promised_ids_say_where_to_look(
+    monkeypatch: pytest.MonkeyPatch, *, tables_know: bool
+) -> None:
+    """Once by a leader that was going, and once for the next one; the tables may lag behind."""
     async with cell() as it:
         first = await leading(await it.join("a"))
         recall = await first.recall("k")
         await first.engine.post(Submit(jobs=(job("late"),), key=KEY, recall=recall))
+        if not tables_know:
+            monkeypatch.setattr(it.store.catalog, "key", unknown_key)
         promised = Submit(jobs=(job("promised"),), key=KEY)
         await it.store.ledger.put_inbox(encode_submission(promised), "k")
         await until(lambda: not it.store.ledger._inbox)
-        assert await first.state("promised") is not None
-        recall = await first.recall("k")
-        again = await first.engine.post(Submit(jobs=(job("z"),), key=KEY, recall=recall))
+        record = await first.record("promised")
+        assert record is not None
+        assert (record.life.state, record.life.reason) == (JobState.SKIPPED, "duplicate")
+        assert b"accepted before, as late" in (record.life.error or b"")
+        assert await first.state("late") is JobState.QUEUED
+        it.clock.pass_by(1)
+        with pytest.raises(Conflict, match="second id"):
+            await first.engine.post(
+                Retry(job_id=record.id, recall=Recall(at=it.clock.now(), jobs=(record,)))
+            )
+        monkeypatch.undo()
+        again = await first.engine.post(
+            Submit(jobs=(job("z"),), key=KEY, recall=await first.recall("k"))
+        )
         assert isinstance(again, JobsAccepted)
         assert again.job_ids == ("late",)
+
+
+async def unknown_key(_key: str) -> None:
+    """The tables have not come so far."""

@@ -192,4 +192,5 @@ async def test_the_cluster_shows_cells_and_where_a_tenant_is(
     by_name = {cell["cell"]: cell for cell in shown["cells"]}
     assert by_name["north"]["leader"] == "node-a"
     assert not by_name["south"]["up"]
+    assert [one for one in shown["warnings"] if one.startswith("cell south is missing: ")]
     assert shown["home"] == {"tenant": "acme", "cell": gateway.desk.fleet.home("acme").name}

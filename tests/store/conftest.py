@@ -6,16 +6,6 @@ import pytest
 
 from tests.postgres.server import remove_shared_server
 
-pytest.register_assert_rewrite(
-    "tests.store.conformance",
-    "tests.store.conformance_access",
-    "tests.store.conformance_bulk",
-    "tests.store.conformance_leadership",
-    "tests.store.conformance_retention",
-    "tests.store.conformance_shelves",
-    "tests.store.naive",
-)
-
 
 @pytest.fixture(scope="session", autouse=True)
 def _postgres_ends() -> Iterator[None]:

@@ -61,6 +61,14 @@ class KeyReused(Conflict):
     code = "idempotency_key_reused"
 
 
+class AlreadyAccepted(KeyReused):
+    """The same request was accepted under other ids than were promised for this one."""
+
+    def __init__(self, job_ids: tuple[str, ...]) -> None:
+        named = ", ".join(job_ids[:3]) + (", …" if len(job_ids) > 3 else "")
+        super().__init__(f"the same request was accepted before, as {named}")
+
+
 class NoRoom(Conflict):
     """The worker named cannot take the job now."""
 

@@ -68,6 +68,8 @@ class Submit(Keyed, frozen=True, kw_only=True):
     """One job or a whole batch: all or none."""
 
     jobs: tuple[NewJob, ...]
+    promised: bool = False
+    """Somebody holds their ids already: the answer to an earlier request is none to this one."""
 
 
 class Reject(Input, frozen=True, kw_only=True):
@@ -75,6 +77,8 @@ class Reject(Input, frozen=True, kw_only=True):
 
     jobs: tuple[NewJob, ...]
     why: str
+    duplicate: bool = False
+    """The same request was accepted under other ids: these are kept only to say so."""
 
 
 class Update(Keyed, frozen=True, kw_only=True):

@@ -22,6 +22,8 @@ from rota.core.waiting import leave_lines, settle
 
 INVALID = "invalid"
 """The reason of a job that could never have run."""
+DUPLICATE = "duplicate"
+"""The reason of a job that is another one's second name."""
 
 
 def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
@@ -51,8 +53,11 @@ def reject(t: Tables, event: Reject, now: Instant) -> JobsAccepted:
         t.queue(new.spec.terms.queue, now)
         # As one that others depend on: it must not be in any line, for it ends here.
         cell = _accept(t, new, now, named=True)
-        life = replace(cell.life, reason=INVALID, error=said(event.why))
-        conclude(t, cell, JobVerb.REJECT, life, now)
+        verb, reason = JobVerb.REJECT, INVALID
+        if event.duplicate:
+            verb, reason = JobVerb.SKIP, DUPLICATE
+        life = replace(cell.life, reason=reason, error=said(event.why))
+        conclude(t, cell, verb, life, now)
     t.draft.submitted += len(event.jobs)
     return JobsAccepted(tuple(new.id for new in event.jobs))
 
@@ -216,6 +221,8 @@ def retry(t: Tables, event: Retry, now: Instant) -> JobAnswer:
     record = memory.must_have_ended(event.job_id)
     if record.life.reason == INVALID:
         raise Conflict(f"job {event.job_id} was never a valid one: submit it anew, corrected")
+    if record.life.reason == DUPLICATE:
+        raise Conflict(f"job {event.job_id} is another one under a second id: see its error")
     move_job(record.id, record.life.state, JobVerb.REVIVE)
     cell = _revive(t, record, now)
     _wait_for_live(t, cell)

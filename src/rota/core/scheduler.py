@@ -13,7 +13,7 @@ from rota.core import attendance, control, intake, progress, shelving, waiting
 from rota.core.dispatch import answer_polls, dispatch
 from rota.core.draft import Draft
 from rota.core.ending import expire
-from rota.core.errors import KeyReused, Refusal, StaleRecall
+from rota.core.errors import AlreadyAccepted, KeyReused, Refusal, StaleRecall
 from rota.core.executions import complete
 from rota.core.glance import Explanation, QueueGlance, WorkerGlance
 from rota.core.inputs import (
@@ -56,6 +56,7 @@ from rota.core.outcome import (
     AnyReceipt,
     Counted,
     ExecutionAnswer,
+    JobsAccepted,
     Outcome,
     decode_receipt,
     encode_receipt,
@@ -134,7 +135,9 @@ class Scheduler:
         if used is not None:
             if used.fingerprint != key.fingerprint:
                 raise KeyReused(f"idempotency key {key.key!r} was used for another request")
-            return decode_receipt(used.receipt)
+            receipt = decode_receipt(used.receipt)
+            _refuse_other_ids(event, receipt)
+            return receipt
         if recent.is_stale(event.recall.at, now):
             raise StaleRecall("too long since the key was looked up")
         receipt = self._handle(event, now)  # type: ignore[arg-type]  # every Keyed is an AnyInput
@@ -274,3 +277,11 @@ class Scheduler:
     def check(self) -> None:
         """Raises AssertionError if anything that must always hold does not."""
         check(self._t)
+
+
+def _refuse_other_ids(event: Keyed, first: AnyReceipt) -> None:
+    """The first answer is none to those who hold other ids for the same request."""
+    if not (isinstance(event, Submit) and event.promised and isinstance(first, JobsAccepted)):
+        return
+    if first.job_ids != tuple(new.id for new in event.jobs):
+        raise AlreadyAccepted(first.job_ids)

@@ -21,6 +21,7 @@ from rota.core.scheduler import Scheduler
 from rota.engine.callers import Callers, Pending
 from rota.engine.feed import Feed
 from rota.engine.keeper import Keeper
+from rota.engine.lookers import Lookers
 from rota.engine.pickup import Pickup, ReadSpec
 from rota.engine.ports import Clock, Observer, Standing, UnavailableError
 from rota.engine.recovery import build_scheduler
@@ -56,7 +57,7 @@ class Engine:
         self._lag = FoldLag(clock)
         self._wake: asyncio.Future[None] | None = None
         self._in_turn = False
-        self._lookers: list[asyncio.Future[None]] = []
+        self._lookers = Lookers()
         self._scheduler: Scheduler | None = None
         self._read_spec: ReadSpec | None = None
         self._pickup: asyncio.Task[None] | None = None
@@ -103,7 +104,7 @@ class Engine:
             except Exception as error:  # noqa: BLE001  (the loop's top: whatever it was, go on)
                 await self._stumble(error)
                 await self._pause(patience.next_s(error))
-        await self._let_look()
+        await self._lookers.let_look()
 
     async def _pause(self, seconds: float) -> None:
         """Until then, or until the server stops."""
@@ -189,7 +190,7 @@ class Engine:
         self._callers.fail(UnavailableError(f"not ready: {self._trouble}"))
         self._in_turn = False
         await self._end_reign()
-        await self._let_look()
+        await self._lookers.let_look()
 
     # Asking
 
@@ -269,18 +270,7 @@ class Engine:
     async def settled(self) -> None:
         """Returns at a moment when memory says no more than what is durable."""
         if self._in_turn:
-            looker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._lookers.append(looker)
-            await looker
-
-    async def _let_look(self) -> None:
-        """Lets those who want to look do so before the next turn begins."""
-        if self._lookers:
-            lookers, self._lookers = self._lookers, []
-            for looker in lookers:
-                if not looker.done():
-                    looker.set_result(None)
-            await asyncio.sleep(0)
+            await self._lookers.wait()
 
     def next_poll_id(self) -> PollId:
         """A number no other poll of this process has."""
@@ -324,7 +314,7 @@ class Engine:
         await self._turn()
         self._in_turn = False
         self._times.was_busy(began)
-        await self._let_look()
+        await self._lookers.let_look()
 
     async def _may_decide(self) -> bool:
         """Waits while the seat cannot be renewed; FencedError: somebody else has it."""

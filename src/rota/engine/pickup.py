@@ -9,10 +9,10 @@ from typing import TypeAlias
 import msgspec
 import structlog
 
-from rota.core.errors import Refusal, StaleRecall
+from rota.core.errors import AlreadyAccepted, Refusal, StaleRecall
 from rota.core.inputs import AnyInput, Recall, Reject, Submit
-from rota.core.model import JobRecord, KeyRecord
-from rota.core.outcome import AnyReceipt, JobsAccepted, decode_receipt
+from rota.core.model import JobRecord
+from rota.core.outcome import AnyReceipt
 from rota.engine.limits import DURABLE_INBOX_ENTRIES, DURABLE_INBOX_LOOK_S
 from rota.engine.ports import Clock, UnavailableError
 from rota.store.inbox import InboxEntry, InboxKind
@@ -92,16 +92,16 @@ class Pickup:
         """Posts it; what is refused must still become something that its id shows."""
         while True:
             recall = await self._recall(event)
-            if recall.key is not None and not _answers(recall.key, event):
-                # A leader that was going accepted the same request after this one was promised.
-                # Its answer reached nobody, but somebody holds the ids that were promised here.
-                log.warning("inbox_key_taken", entry=entry.id, jobs=len(event.jobs))
-                event = msgspec.structs.replace(event, key=None)
-                recall = msgspec.structs.replace(recall, key=None)
+            posted = msgspec.structs.replace(event, recall=recall, promised=True)
             try:
-                await self._post(msgspec.structs.replace(event, recall=recall), entry.id)
+                await self._post(posted, entry.id)
             except StaleRecall:
                 continue
+            except AlreadyAccepted as refusal:
+                # A leader that was going accepted the same request after this one was promised. It
+                # runs once; whoever holds the ids that were promised is told where to look.
+                log.warning("inbox_key_taken", entry=entry.id, jobs=len(event.jobs))
+                return Reject(jobs=event.jobs, why=str(refusal), duplicate=True)
             except Refusal as refusal:
                 return Reject(jobs=event.jobs, why=str(refusal))
             return None
@@ -120,10 +120,3 @@ class Pickup:
             upstream = await self._catalog.jobs(list(outside))
         key = await self._catalog.key(event.key.key) if event.key else None
         return Recall(at=at, upstream=tuple(upstream), key=key)
-
-
-def _answers(record: KeyRecord, event: Submit) -> bool:
-    """Whether what a key was answered is what this submission was promised."""
-    receipt = decode_receipt(record.receipt)
-    ids = tuple(new.id for new in event.jobs)
-    return isinstance(receipt, JobsAccepted) and receipt.job_ids == ids

@@ -120,18 +120,26 @@ async def show_cluster(visit: Visit) -> Response:
         lambda cell: Ask("GET", visit.path, passed_in(visit.scope, visit.headers, cell.name)),
     )
     views = {told.cell.name: msgspec.json.decode(told.body) for told in settle(tolds)}
+    lacking = lacks(tolds)
     leaders = [f"{name}: {view['leader']}" for name, view in views.items() if view["leader"]]
     body: dict[str, Any] = {
         "leader": ", ".join(leaders) or None,
         "epoch": max(view["epoch"] for view in views.values()),
         "nodes": [{"cell": name, **node} for name, view in views.items() for node in view["nodes"]],
         "durability": ", ".join(dict.fromkeys(view["durability"] for view in views.values())),
+        "warnings": _warnings(views, lacking),
         "cells": [_described(visit, cell, views) for cell in fleet.cells.values()],
     }
     query = parse_qs(bytes(visit.scope["query_string"]).decode("latin-1"))
     if tenant := query.get("tenant", [""])[0]:
         body["home"] = {"tenant": tenant, "cell": fleet.home(tenant).name}
-    return merged(body, lacks(tolds))
+    return merged(body, lacking)
+
+
+def _warnings(views: dict[str, Any], lacking: Sequence[Lack]) -> list[str]:
+    """What worries the cells themselves, and which of them are not there."""
+    told = [f"{name}: {one}" for name, view in views.items() for one in view.get("warnings", ())]
+    return [*(f"cell {lack.cell} is missing: {lack.why}" for lack in lacking), *told]
 
 
 def _described(visit: Visit, cell: Cell, views: dict[str, Any]) -> dict[str, Any]:

@@ -139,8 +139,12 @@ class PostgresFolder:
     async def _run(self) -> None:
         try:
             while not self._closing:
-                if not await self._woken_within(self._patience()):
-                    await self._work_once()
+                if self._failed:
+                    # Whatever wakes it meanwhile: whoever asks all the time must not put it off.
+                    await asyncio.sleep(FOLD_RETRY_S)
+                elif await self._woken_within(self._patience()):
+                    continue
+                await self._work_once()
             while self.leads and self.watermark.lags and not self._failed:
                 await self._work_once()
         finally:
@@ -161,8 +165,6 @@ class PostgresFolder:
         awaited = self.watermark.awaited
         if not (awaited or (self.leads and (self.watermark.lags or self._to_sweep))):
             return None
-        if self._failed:
-            return FOLD_RETRY_S
         if awaited or self._unfolded_writes >= POSTGRES_FOLD_WINDOW_WRITES:
             return 0
         return FOLD_IDLE_S

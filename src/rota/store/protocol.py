@@ -155,10 +155,7 @@ class Ledger(Leadership, Inbox, Protocol):
         ...
 
     async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
-        """For each of them the next jobs of its line, in order of arrival.
-
-        As of record `seen`, which was appended before, or of a later one.
-        """
+        """The next jobs of each line, in order of arrival, as of record `seen` or a later one."""
         ...
 
     async def append(

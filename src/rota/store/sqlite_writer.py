@@ -66,6 +66,7 @@ class SqliteWriter:
         self._on_leftovers = on_leftovers
         self._unfolded_writes = 0
         self._fold_failed = False
+        self._retrying = False
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
         self._door = threading.Lock()
@@ -218,10 +219,8 @@ class SqliteWriter:
 
     def _patience(self) -> float | None:
         """How long to wait for more work before folding; None: there is nothing to fold."""
-        if not self._watermark.lags:
+        if not self._watermark.lags or self._fold_failed:
             return None
-        if self._fold_failed:
-            return FOLD_RETRY_S
         if self._unfolded_writes >= FOLD_BACKLOG_WRITES:
             self._fold_once()
         if self._watermark.awaited or self._unfolded_writes >= FOLD_WINDOW_WRITES:
@@ -296,6 +295,20 @@ class SqliteWriter:
             trouble = told(error, self._connection) if isinstance(error, apsw.Error) else error
             kind = StoreFullError if isinstance(trouble, StoreFullError) else StoreError
             self._watermark.fail(kind(f"the tables cannot follow the journal: {trouble}"))
+            self._try_again_later()
+
+    def _try_again_later(self) -> None:
+        """By a clock of its own: the thread may have other work all the time meanwhile."""
+        if not self._retrying:
+            self._retrying = True
+            alarm = threading.Timer(FOLD_RETRY_S, self.submit, (self._try_again,))
+            alarm.daemon = True
+            alarm.start()
+
+    def _try_again(self) -> None:
+        self._retrying = False
+        if self._watermark.lags:
+            self._fold_once()
 
     def _fold_next(self) -> bool:
         window = read_window(self._connection, self._watermark.folded)
