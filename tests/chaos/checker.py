@@ -92,7 +92,7 @@ def broken_promises(history: History) -> list[str]:
         *(
             broken
             for record in history.records
-            for promise in PROMISES
+            for promise in ((_duplicates_rest,) if record.duplicate else PROMISES)
             for broken in promise(record, by_key[record.key])
         ),
         *(
@@ -233,7 +233,7 @@ def _children_wait(history: History) -> Iterator[str]:
             began.setdefault(line.key, place)
         elif line.word == "end":
             ended[line.key][line.fence] = place
-    records = {record.key: record for record in history.records}
+    records = {record.key: record for record in history.records if not record.duplicate}
     for child in history.records:
         if child.key in began:
             for key in child.after:
@@ -277,5 +277,5 @@ def _success(
     return ended[key].get(fences[0]) if fences else None
 
 
-PROMISES = (_fences_grow, _runs_were_leased, _success_was_run, _starts, _duplicates_rest)
+PROMISES = (_fences_grow, _runs_were_leased, _success_was_run, _starts)
 """Those about one job and what it wrote."""

@@ -45,6 +45,13 @@ def test_a_good_history_breaks_nothing() -> None:
     assert broken_promises(good()) == []
 
 
+def test_a_second_name_that_was_promised_is_no_second_job() -> None:
+    history = good()
+    history.records.append(Record("9", "a", "skipped", 0, duplicate=True))
+    history.answered.append(("a", "9"))
+    assert broken_promises(history) == []
+
+
 def test_what_a_thawing_machine_says_is_excused() -> None:
     history = good()
     history.lines.append(Line("a", 1, "tick", 20.1, "w1"))

@@ -70,7 +70,9 @@ def test_a_wrong_token_is_said_with_where_it_came_from(
     server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROTA_TOKEN", "wrong")
-    assert "does not accept the token from ROTA_TOKEN" in rota("jobs").err
+    said = rota("jobs").err
+    assert "does not accept the token from ROTA_TOKEN: " in said
+    assert "Authorization" not in said
 
 
 def test_a_local_server_is_found_by_itself(

@@ -54,6 +54,9 @@ def test_a_token_is_revoked_by_name_or_a_part_of_its_id(rota: Rota, where: tuple
     assert rota("tokens", "revoke", "one", *where).out == "one is revoked\n"
     assert "no recent token" in rota("tokens", "revoke", "nothing", *where).err
     twins = rota("tokens", "list", "--json", *where).json["items"]
+    refused = rota("tokens", "revoke", "two", *where).err
+    assert "2 live tokens are called 'two'" in refused
+    assert twins[0]["token_id"][-8:] in refused
     part = twins[0]["token_id"][-8:]
     assert rota("tokens", "revoke", part, "--json", *where).json["revoked"] is True
     after = rota("tokens", "list", "--json", *where).json["items"]

@@ -25,7 +25,7 @@ def explain(error: RotaError, endpoint: Endpoint) -> str:
         case UnreachableError():
             return _unreachable(error, endpoint)
         case UnauthenticatedError():
-            return _unauthenticated(endpoint)
+            return _unauthenticated(error, endpoint)
         case ApiError():
             return _refused(error)
         case WaitTimeoutError():
@@ -43,11 +43,12 @@ def _unreachable(error: UnreachableError, endpoint: Endpoint) -> str:
     return plain(f"{line} The address comes from {endpoint.url_from}.")
 
 
-def _unauthenticated(endpoint: Endpoint) -> str:
+def _unauthenticated(error: UnauthenticatedError, endpoint: Endpoint) -> str:
     if endpoint.token_from is not None:
-        return (
-            f"{endpoint.shown} does not accept the token from {endpoint.token_from}:"
-            " perhaps it belongs to another server"
+        # What follows is for those who write their requests by hand.
+        why = error.detail.partition(": send ")[0]
+        return plain(
+            f"{endpoint.shown} does not accept the token from {endpoint.token_from}: {why}"
         )
     places = "; ".join(endpoint.looked_in)
     return f"{endpoint.shown} wants a token. Set ROTA_TOKEN. Looked in: {places}"

@@ -203,6 +203,11 @@ def _meant(typed: str, known: list[TokenView]) -> TokenView:
     named = [one for one in known if one.name == typed and one.status == "live"]
     if len(named) == 1:
         return named[0]
+    if named:
+        ids = ", ".join(short(one.token_id) for one in named[:4])
+        raise Failure(
+            f"{len(named)} live tokens are called {plain(typed)!r}: name one by its id, {ids}"
+        )
     by_id = {one.token_id: one for one in known}
     if typed not in by_id and len(typed) < TYPED_CHARS_MIN:
         raise Failure(f"there is no token {plain(typed)!r}. See: rota tokens")
