@@ -29,6 +29,7 @@ from rota.core.model import JobId, Needs, Resources, RetryPolicy, Spec, Terms, W
 from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
+from rota.engine.seat import Member
 from rota.store.postgres import open_postgres
 from rota.store.protocol import Store
 from rota.store.sqlite import open_sqlite
@@ -141,7 +142,7 @@ async def serving(place: Place) -> AsyncIterator[tuple[Engine, Store]]:
     else:
         store = open_sqlite(Path(place.address))
     timing = Timing(lease_ttl_ms=HOUR_MS, window=Window(jobs=place.window))
-    engine = Engine(store.ledger, SystemClock(), timing, Counts(), "bench")
+    engine = Engine(store, SystemClock(), timing, Counts(), Member(node="bench"))
     await engine.start()
     try:
         yield engine, store

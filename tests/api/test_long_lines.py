@@ -90,11 +90,12 @@ async def test_a_bulk_action_reaches_them(house: House) -> None:
     assert len(await listed(house, status="cancelled")) == WAITING
 
 
-@pytest.mark.parametrize("page", [500, 4])
+@pytest.mark.parametrize(("page", "piece"), [(500, 2000), (4, 1)])
 async def test_a_purge_ends_them_and_counts_them_once(
-    house: House, page: int, monkeypatch: pytest.MonkeyPatch
+    house: House, page: int, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queues, "PURGE_PAGE", page)
+    monkeypatch.setattr(queues, "PURGE_PIECE", piece)
     elsewhere = await house.submit("elsewhere")
     key = {"Idempotency-Key": "purge-1"}
     purge = "/queues/q/purge"

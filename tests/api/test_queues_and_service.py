@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from rota.api import queues
 from rota.engine.ports import BusyError, UnavailableError
 from rota.store.protocol import StoreError, StoreFullError
 from tests.api.house import House
@@ -95,6 +96,18 @@ async def test_a_paused_queue_starts_nothing_and_a_purge_empties_it(house: House
     await house.ask("POST", "/queues/q/pause", expect=200)
     await house.submit(queue="q")
     assert (await house.ask("POST", "/queues/q/purge", expect=200)) == {"count": 2}
+
+
+async def test_a_purge_of_a_long_line_is_many_small_records(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One record for all would keep the server from everything else, its seat included."""
+    monkeypatch.setattr(queues, "PURGE_PIECE", 2)
+    for _ in range(7):
+        await house.submit(queue="q")
+    before = (await house.store.catalog.head())[1]
+    assert await house.ask("POST", "/queues/q/purge", expect=200) == {"count": 7}
+    assert (await house.store.catalog.head())[1] - before == 4
 
 
 async def test_unknown_queues_and_bad_settings_are_refused(house: House) -> None:

@@ -177,6 +177,16 @@ def test_purging_cancels_what_waits_and_leaves_what_runs() -> None:
     assert world.state("elsewhere") is JobState.QUEUED
 
 
+def test_a_purge_can_be_taken_in_pieces() -> None:
+    world = World()
+    world.submit_all([job(f"j{number}", queue="q") for number in range(5)])
+    world.submit_all([job("elsewhere", queue="other")])
+    assert world.step(Purge(name="q", most=2)) == Counted(2)
+    assert world.step(Purge(name="q", most=2)) == Counted(2)
+    assert world.step(Purge(name="q", before=4)) == Counted(5)
+    assert world.state("elsewhere") is JobState.QUEUED
+
+
 def test_purging_an_unknown_queue_is_refused() -> None:
     with pytest.raises(NotFound):
         World().step(Purge(name="ghost"))

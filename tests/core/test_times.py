@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from rota.core.inputs import ClockJump
+import pytest
+
+from rota.core import scheduler
+from rota.core.inputs import ClockJump, Tick
 from rota.core.model import JobState, RateLimit, Stop
 from tests.core.asking import HOUR, SECOND, job, retries
 from tests.core.world import World, run
@@ -21,6 +24,22 @@ def test_a_time_in_the_past_is_now() -> None:
     world = World()
     world.submit("a", run_at=world.now - HOUR)
     assert world.state("a") is JobState.QUEUED
+
+
+def test_many_jobs_of_one_moment_are_let_go_over_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduler, "RINGS_PER_TURN", 3)
+    world = World()
+    midnight = world.now + HOUR
+    world.submit_all([job(f"j{number}", run_at=midnight) for number in range(8)])
+    world.now = midnight
+    for queued in (3, 6, 8):
+        world.step(Tick())
+        states = [world.state(f"j{number}") for number in range(8)]
+        assert states == [JobState.QUEUED] * queued + [JobState.PENDING] * (8 - queued)
+        due = world.scheduler.next_due()
+        assert (due is not None and due <= world.now) is (queued < 8)
 
 
 def test_a_time_that_came_while_the_scheduler_was_down_is_caught_up() -> None:

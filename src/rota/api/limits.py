@@ -46,6 +46,9 @@ BULK_PAGE = 100
 """Jobs read at a time by a bulk action, for the same reason."""
 PURGE_PAGE = 500
 """Jobs of a long backlog that a purge reads and cancels at a time."""
+PURGE_PIECE = 2000
+"""Jobs in memory that a purge cancels at a time: one record for all would take longer than a leader
+may be silent."""
 BODY_READ_S = 60.0
 """A body, or the next piece of a long one, that has not come by then is not waited for."""
 BULK_AT_ONCE = 100

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api.limits import PURGE_PAGE
+from rota.api.limits import PURGE_PAGE, PURGE_PIECE
 from rota.api.paging import PageQuery, page_of
 from rota.api.problems import invalid, not_found
 from rota.api.recall import expect, post, post_recalling
@@ -17,6 +17,7 @@ from rota.api.translate import settings_of
 from rota.api.views import queue_view
 from rota.core.glance import QueueGlance
 from rota.core.inputs import AnyInput, Purge, PutQueueSettings, Recall, Tick
+from rota.core.lifecycle import JOB_WAITING
 from rota.core.model import JobRecord, JobState
 from rota.core.outcome import Counted, QueueAnswer
 from rota.engine.ports import UnavailableError
@@ -61,12 +62,17 @@ async def resume_queue(call: Call[None, NoQuery]) -> QueueView:
 
 
 async def purge_queue(call: Call[None, NoQuery]) -> CountAnswer:
-    """Cancels all that waits in it; of a long backlog first what memory has not, page by page."""
+    """Cancels all that waits in it, piece by piece; first what memory has not."""
     await call.parts.brain.settled()
     glance, key = _existing(call), call.key
     name = glance.queue.name
     repeated = key is not None and await call.parts.catalog.key(key.key) is not None
-    before = await _purge_shelf(call, name) if glance.shelved and not repeated else 0
+    before = 0
+    if not repeated:
+        # Each piece is an input of its own: the key is for the purge as a whole.
+        single = dataclasses.replace(call, key=None)
+        before = await _purge_shelf(single, name) if glance.shelved else 0
+        before += await _purge_memory(call, glance)
     receipt = await post(
         call, lambda recall: Purge(name=name, key=key, recall=recall, before=before)
     )
@@ -75,20 +81,34 @@ async def purge_queue(call: Call[None, NoQuery]) -> CountAnswer:
 
 async def _purge_shelf(call: Call[None, NoQuery], name: str) -> int:
     """The newest first, so that jobs submitted meanwhile are not among them."""
-    # Each piece is an input of its own: the key is for the purge as a whole.
-    single = dataclasses.replace(call, key=None)
     count, last = 0, None
     while True:
         query = JobQuery(queue=name, states=(JobState.QUEUED,), before=last, limit=PURGE_PAGE)
         page: list[JobRecord] = []
         piece = partial(_purge_page, call, query, page)
-        receipt = await post_recalling(single, piece, partial(_purging, name))
+        receipt = await post_recalling(call, piece, partial(_purging, name))
         count += expect(receipt, Counted).count
         if len(page) < PURGE_PAGE:
             return count
-        if call.parts.closing.is_set():
-            raise UnavailableError("the server is stopping; part of the jobs were cancelled")
+        _refuse_if_stopping(call)
         last = page[-1].id
+
+
+async def _purge_memory(call: Call[None, NoQuery], glance: QueueGlance) -> int:
+    """What is more than one piece; the caller ends the rest under its key."""
+    waiting = sum(glance.depth.get(state, 0) for state in JOB_WAITING) - glance.shelved
+    count, done = 0, PURGE_PIECE
+    while waiting > PURGE_PIECE and done == PURGE_PIECE:
+        piece = Purge(name=glance.queue.name, most=PURGE_PIECE)
+        done = expect(await call.parts.brain.post(piece), Counted).count
+        count += done
+        _refuse_if_stopping(call)
+    return count
+
+
+def _refuse_if_stopping(call: Call[None, NoQuery]) -> None:
+    if call.parts.closing.is_set():
+        raise UnavailableError("the server is stopping; part of the jobs were cancelled")
 
 
 async def _purge_page(

@@ -30,6 +30,7 @@ from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.retention import Retention
+from rota.store.postgres_connect import parse_address
 from rota.store.protocol import Store
 
 
@@ -201,9 +202,24 @@ def _greet(options: UpOptions | ServerOptions, service: Service) -> None:
     sign_in = service.admission.sign_in_path()
     if sign_in is not None:
         click.echo(f"  page     {service.url}{sign_in}  (signs your browser in, once)")
-    click.echo(f"  data     {options.data}")
-    click.echo("  try      rota submit --wait -- echo hello")
-    click.echo("Ctrl-C drains and stops.")
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        click.echo("note: running as root, and so will the jobs", err=True)
+    if options.store is None:
+        click.echo(f"  data     {options.data}")
+    else:
+        click.echo(f"  store    {parse_address(options.store).shown}")
+        click.echo(f"  node     {service.engine.node}, {_part(service.engine)}")
+    if isinstance(options, UpOptions):
+        click.echo("  try      rota submit --wait -- echo hello")
+        click.echo("Ctrl-C drains and stops.")
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            click.echo("note: running as root, and so will the jobs", err=True)
+    else:
+        click.echo(f"  workers  rota worker --server {service.url}")
+        click.echo("Ctrl-C stops.")
     sys.stdout.flush()
+
+
+def _part(engine: Engine) -> str:
+    standing = engine.standing()
+    if standing.leads:
+        return "leads"
+    return f"stands by: {standing.leader} leads" if standing.leader else "nobody leads yet"

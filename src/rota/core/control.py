@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from msgspec.structs import replace
 
 from rota.core.cells import JobCell, QueueCell, WorkerCell
@@ -120,7 +122,7 @@ def _text(reason: str | Lack) -> str:
 
 
 def purge(t: Tables, event: Purge, now: Instant) -> Counted:
-    """All that waits in the queue, or the jobs brought along, are cancelled.
+    """All that waits in the queue, or the jobs brought along, are cancelled, or `most` of them.
 
     Without any brought along it costs the number of live jobs; it is rare.
     """
@@ -129,6 +131,7 @@ def purge(t: Tables, event: Purge, now: Instant) -> Counted:
     brought = () if event.recall is None else event.recall.jobs
     memory = Memory(t, event.recall, now)
     count = event.before
+    end = sys.maxsize if event.most is None else count + event.most
     for job_id in [record.id for record in brought] or list(t.jobs):
         try:
             cell = memory.live(job_id)
@@ -141,6 +144,8 @@ def purge(t: Tables, event: Purge, now: Instant) -> Counted:
         ):
             call_off(t, cell, now)
             count += 1
+        if count >= end:
+            break
     return Counted(count)
 
 

@@ -225,6 +225,8 @@ class Purge(Keyed, frozen=True, kw_only=True):
     name: str
     before: int = 0
     """How many the pieces before this one have cancelled; the receipt counts them too."""
+    most: int | None = None
+    """So many at once: a long line ends piece by piece, so that others have their turns."""
 
 
 class Refilled(Input, frozen=True, kw_only=True):

@@ -44,6 +44,7 @@ from rota.core.inputs import (
     Update,
 )
 from rota.core.invariants import check
+from rota.core.limits import RINGS_PER_TURN
 from rota.core.model import (
     ExecutionId,
     Instant,
@@ -202,7 +203,7 @@ class Scheduler:
 
     def _ring(self, now: Instant) -> None:
         timers = self._t.timers
-        for when, _, alarm, key in timers.due(now):
+        for when, _, alarm, key in timers.due(now, RINGS_PER_TURN):
             self._ring_one(alarm, key, when, now)
         if len(timers) > 4096 + 4 * (len(self._t.jobs) + len(self._t.fleet.workers)):
             timers.sweep(self._means_something)

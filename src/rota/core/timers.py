@@ -42,9 +42,11 @@ class Timers:
         """When the next entry rings, stale or not."""
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now: Instant) -> Iterator[Entry]:
-        """Takes out all that ring by `now`, in order of time, then of setting."""
-        while self._heap and self._heap[0][0] <= now:
+    def due(self, now: Instant, most: int) -> Iterator[Entry]:
+        """Takes out the first that ring by `now`, in order of time, then of setting."""
+        for _ in range(most):
+            if not self._heap or self._heap[0][0] > now:
+                return
             yield heappop(self._heap)
 
     def sweep(self, alive: Callable[[Entry], bool]) -> None:

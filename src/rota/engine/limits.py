@@ -16,7 +16,7 @@ RENEWALS_PER_TTL = 3
 """How often a leader says that it lives while others wait for it to be silent once."""
 LOOKS_PER_TTL = 12
 """How often the others look at the leader and the journal in that time."""
-ABSENCE_MS = 500
+ABSENCE_MS = 1_000
 """An append that took longer than this kept workers waiting, and is made up to them."""
 PULSE_S = 1.0
 """How often the server notes that it is not standing still."""
