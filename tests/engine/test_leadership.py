@@ -14,6 +14,7 @@ from rota.core.outcome import PutJob
 from rota.engine import standby
 from rota.engine.pickup import encode_submission
 from rota.engine.ports import UnavailableError
+from rota.engine.recovery import build_scheduler
 from rota.engine.seat import Member
 from rota.store.memory import MemoryStore
 from rota.store.protocol import Epoch
@@ -329,3 +330,19 @@ async def test_an_entry_is_taken_once_although_the_record_that_took_it_was_in_do
         await leading(first)
         assert await first.state("y") is JobState.QUEUED
         assert first.counts.submitted() == 2
+
+
+async def test_a_server_that_takes_over_many_jobs_can_renew_its_seat_meanwhile() -> None:
+    async with cell() as it:
+        first = await leading(await it.join("a"))
+        await first.engine.post(Submit(jobs=tuple(job(f"j{n}") for n in range(5_000))))
+        snapshot = await it.store.ledger.load(0)
+        building = asyncio.create_task(
+            build_scheduler(snapshot, first.engine.timing, it.clock.now())
+        )
+        turns = 0
+        while not building.done():
+            turns += 1
+            await asyncio.sleep(0.001)
+        assert (await building).live_jobs() == 5_000
+        assert turns > 1, "the event loop went on"

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "rota"
 
-NOT_OURS = (".git", ".rota", "__pycache__", "node_modules", "dist", "build")
+NOT_OURS = (".git", ".rota", ".chaos", "__pycache__", "node_modules", "dist", "build")
 NOT_OURS_ENDINGS = ("_cache", ".egg-info")
 NOT_OURS_BEGINNINGS = (".venv", ".hypothesis")
 

@@ -33,8 +33,8 @@ dry before the store has answered."""
 REFILL_JOBS = 5_000
 """Jobs brought back from the store in one go: a turn with them takes some tens of milliseconds."""
 RINGS_PER_TURN = 5_000
-"""Alarms of one turn; the rest ring in the next ones. Many jobs are due at midnight, and a turn with
-all of them would take longer than a leader may be silent."""
+"""Alarms of one turn; the rest ring in the next ones. Many jobs are due at midnight, and a turn
+with all of them would take longer than a leader may be silent."""
 CLASSES_KEPT = 256
 """Places for classes of alike jobs before those of empty classes are used again."""
 FRESH_MAX = 8

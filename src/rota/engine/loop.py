@@ -145,7 +145,7 @@ class Engine:
             snapshot = await self._standby.open_reign(self._seat, self.clock.now())
         else:
             snapshot = await self._ledger.load(self.timing.window.line)
-        self._scheduler = build_scheduler(snapshot, self.timing, self.clock.now())
+        self._scheduler = await build_scheduler(snapshot, self.timing, self.clock.now())
         self._seq = snapshot.seq
         self._observer.loaded(snapshot.totals)
         self._times.begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 
 from rota.core.inputs import Timing
@@ -11,8 +12,15 @@ from rota.core.scheduler import Scheduler
 from rota.store.protocol import Snapshot
 
 
-def build_scheduler(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
-    """A scheduler that knows all that is in the snapshot."""
+async def build_scheduler(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
+    """A scheduler that knows all that is in the snapshot.
+
+    In a thread: hundreds of thousands of jobs take seconds, in which the seat must be renewed.
+    """
+    return await asyncio.to_thread(_build, snapshot, timing, now)
+
+
+def _build(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
     scheduler = Scheduler(timing, now)
     # A million records are made at once and live long: the collector would only look at them.
     gc.disable()
