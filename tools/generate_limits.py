@@ -19,6 +19,7 @@ ROOMS: Mapping[str, str] = {
     "core": "The scheduler",
     "engine": "The loop",
     "store": "SQLite, logs and files",
+    "events": "What listens to other systems and tells them",
 }
 """Those that users meet first come first."""
 

@@ -102,6 +102,7 @@ async def open_house(
         catalog=store.catalog,
         logs=store.logs,
         artifacts=store.artifacts,
+        hooks=store.hooks,
         feed=engine.feed,
         access=access or Access(token_digests=[digest(TOKEN)]),
         figures=figures,

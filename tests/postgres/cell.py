@@ -17,7 +17,10 @@ DELETE FROM rota.jobs_done; DELETE FROM rota.labels; DELETE FROM rota.edges;
 DELETE FROM rota.executions_live; DELETE FROM rota.executions_done; DELETE FROM rota.workers;
 DELETE FROM rota.queues; DELETE FROM rota.keys; DELETE FROM rota.leftovers;
 DELETE FROM rota.inbox; DELETE FROM rota.logs; DELETE FROM rota.log_pieces;
-DELETE FROM rota.artifacts; DELETE FROM rota.artifact_pieces;
+DELETE FROM rota.artifacts; DELETE FROM rota.artifact_pieces; DELETE FROM rota.schedules;
+DELETE FROM rota.occurrences; DELETE FROM rota.decided; DELETE FROM rota.calendars;
+DELETE FROM rota.triggers; DELETE FROM rota.events; DELETE FROM rota.arrivals;
+DELETE FROM rota.held; DELETE FROM rota.reacted; DELETE FROM rota.hooks;
 UPDATE rota.leader SET holder = '', epoch = 0, nonce = 0, address = '';
 UPDATE rota.meta SET folded_seq = 0, order_next = 0, submitted = 0;
 """

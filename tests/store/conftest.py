@@ -9,7 +9,9 @@ from tests.postgres.server import remove_shared_server
 pytest.register_assert_rewrite(
     "tests.store.conformance",
     "tests.store.conformance_bulk",
+    "tests.store.conformance_events",
     "tests.store.conformance_leadership",
+    "tests.store.conformance_schedules",
     "tests.store.naive",
 )
 

@@ -16,7 +16,9 @@ from tests.store.conformance import (
     put,
 )
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
+from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_schedules import ScheduleConformance
 
 
 @asynccontextmanager
@@ -44,6 +46,14 @@ class TestFold(FoldConformance):
 
 
 class TestReading(ReadingConformance):
+    pass
+
+
+class TestSchedules(ScheduleConformance):
+    pass
+
+
+class TestEvents(EventConformance):
     pass
 
 

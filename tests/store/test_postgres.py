@@ -17,7 +17,9 @@ from tests.store.conformance import (
     StoreMaker,
 )
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
+from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_schedules import ScheduleConformance
 
 pytestmark = pytest.mark.postgres
 
@@ -59,6 +61,14 @@ class TestFold(FoldConformance):
 
 
 class TestReading(ReadingConformance):
+    pass
+
+
+class TestSchedules(ScheduleConformance):
+    pass
+
+
+class TestEvents(EventConformance):
     pass
 
 

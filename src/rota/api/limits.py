@@ -68,3 +68,9 @@ INSTANT_MAX = 7_258_118_400_000
 """The year 2200: times beyond are taken for mistakes."""
 FUNCTIONS_REMEMBERED_MAX = 4_096
 """Functions whose plain needs are shared between their jobs: a few apps with many functions fit."""
+RUNS_SHOWN = 100
+"""Live jobs that the answer about one schedule names."""
+LEDGER_READ_AT_ONCE = 1_000
+"""Records of a schedule's ledger read at a time for a backfill."""
+BACKFILL_SHOWN = 100
+"""Instants that the answer to a backfill names."""

@@ -23,6 +23,7 @@ from rota.api.problems import ProblemError
 from rota.core.inputs import Key
 from rota.core.model import Instant, WorkerId
 from rota.engine.ports import Brain
+from rota.store.hooks import Hooks
 from rota.store.protocol import Artifacts, Catalog, Logs
 from rota.wire.jobs import BulkAnswer
 
@@ -43,6 +44,7 @@ class Parts:
     catalog: Catalog
     logs: Logs
     artifacts: Artifacts
+    hooks: Hooks
     feed: Feed
     access: Access
     figures: Figures

@@ -8,50 +8,24 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import msgspec
-
+from rota.core.event_inputs import AnyEventInput
+from rota.core.keyed import Input, Keyed
+from rota.core.keyed import Key as Key
+from rota.core.keyed import Recall as Recall
 from rota.core.model import (
     ExecutionId,
     ExecutionState,
     Instant,
     JobId,
-    JobRecord,
-    KeyRecord,
     Millis,
     PollId,
     RateLimit,
     Resources,
+    ScheduleId,
     Spec,
     WorkerId,
 )
-
-
-class Input(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The base of all inputs."""
-
-
-class Recall(Input, frozen=True, kw_only=True):
-    """What the tables said at `at`: jobs that may have left memory, and the key if it was used."""
-
-    at: Instant
-    jobs: tuple[JobRecord, ...] = ()
-    upstream: tuple[JobRecord, ...] = ()
-    """What `jobs` depend on: only for how they ended."""
-    key: KeyRecord | None = None
-
-
-class Key(Input, frozen=True, kw_only=True):
-    """An idempotency key and the fingerprint of the request that carries it."""
-
-    key: str
-    fingerprint: str
-
-
-class Keyed(Input, frozen=True, kw_only=True):
-    """The base of inputs that may be repeated safely under a key."""
-
-    key: Key | None = None
-    recall: Recall | None = None
+from rota.core.schedules import Calendar, Plan
 
 
 class NewJob(Input, frozen=True, kw_only=True):
@@ -209,6 +183,86 @@ class Purge(Keyed, frozen=True, kw_only=True):
     name: str
 
 
+class NewSchedule(Input, frozen=True, kw_only=True):
+    """One schedule to make; in a deployment the id is used only if its name is new."""
+
+    id: ScheduleId
+    plan: Plan
+    paused: bool = False
+
+
+class CreateSchedule(Keyed, frozen=True, kw_only=True):
+    """A new schedule."""
+
+    schedule: NewSchedule
+
+
+class UpdateSchedule(Keyed, frozen=True, kw_only=True):
+    """Replaces the plan of a schedule; `revision` is the one it was read at."""
+
+    schedule_id: ScheduleId
+    plan: Plan
+    revision: int
+    paused: bool
+
+
+class DeleteSchedule(Keyed, frozen=True, kw_only=True):
+    """A schedule makes no more jobs, and is gone; what it made goes on."""
+
+    schedule_id: ScheduleId
+
+
+class PauseSchedule(Keyed, frozen=True, kw_only=True):
+    """A schedule makes no jobs until it is resumed, or does again."""
+
+    schedule_id: ScheduleId
+    paused: bool
+
+
+class TriggerSchedule(Keyed, frozen=True, kw_only=True):
+    """One run now, whatever the time is and even while paused."""
+
+    schedule_id: ScheduleId
+
+
+class BackfillSchedule(Keyed, frozen=True, kw_only=True):
+    """Runs for instants of the past that the ledger has no job for, as of `recall`."""
+
+    schedule_id: ScheduleId
+    backfill_id: str
+    instants: tuple[Instant, ...]
+    max_parallel: int
+    priority: int
+    ranges: tuple[tuple[Instant, Instant], ...] = ()
+    """Records among them that stand for all instants up to another."""
+
+
+class CancelBackfill(Keyed, frozen=True, kw_only=True):
+    """Calls off what is left of a backfill."""
+
+    schedule_id: ScheduleId
+    backfill_id: str
+
+
+class DeploySchedules(Keyed, frozen=True, kw_only=True):
+    """All schedules that a program has: what it had and names no more is retired."""
+
+    owner: str
+    schedules: tuple[NewSchedule, ...]
+
+
+class SetCalendar(Keyed, frozen=True, kw_only=True):
+    """A calendar as it is from now on."""
+
+    calendar: Calendar
+
+
+class DeleteCalendar(Keyed, frozen=True, kw_only=True):
+    """A calendar that no schedule names goes."""
+
+    name: str
+
+
 class ClockJump(Input, frozen=True, kw_only=True):
     """Somebody set the clock: times that people named follow it, leases must not."""
 
@@ -218,6 +272,19 @@ class ClockJump(Input, frozen=True, kw_only=True):
 class Tick(Input, frozen=True, kw_only=True):
     """Time has passed; whatever is due happens."""
 
+
+AnyScheduleInput: TypeAlias = (
+    CreateSchedule
+    | UpdateSchedule
+    | DeleteSchedule
+    | PauseSchedule
+    | TriggerSchedule
+    | BackfillSchedule
+    | CancelBackfill
+    | DeploySchedules
+    | SetCalendar
+    | DeleteCalendar
+)
 
 AnyInput: TypeAlias = (
     Submit
@@ -236,6 +303,8 @@ AnyInput: TypeAlias = (
     | Leave
     | PutQueueSettings
     | Purge
+    | AnyScheduleInput
+    | AnyEventInput
     | ClockJump
     | Tick
 )

@@ -38,6 +38,15 @@ def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
     return JobsAccepted(ids, cells[0].record() if len(cells) == 1 else None)
 
 
+def submit_run(t: Tables, new: NewJob, now: Instant) -> JobCell:
+    """The job that a schedule or a trigger makes; it depends on nobody."""
+    t.queue(new.spec.terms.queue, now)
+    cell = _accept(t, new)
+    _begin(t, cell, {}, now)
+    t.draft.submitted += 1
+    return cell
+
+
 def _refuse_known_ids(t: Tables, jobs: Sequence[NewJob], batch: dict[JobId, NewJob]) -> None:
     if len(batch) != len(jobs):
         raise Conflict("two jobs of the batch have the same id")

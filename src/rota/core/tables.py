@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from rota.core.agenda import Agenda
+from rota.core.bus import Bus
 from rota.core.cells import ExecutionCell, JobCell, QueueCell, WorkerCell
 from rota.core.concurrency import KeyGroups
 from rota.core.draft import Draft
@@ -35,6 +37,7 @@ from rota.core.outcome import Ended
 from rota.core.placement import Fleet
 from rota.core.recent import Recent
 from rota.core.timers import Alarm, Timers
+from rota.core.zones import Atlas, only_utc
 
 FRESH = Life(JobState.PENDING)
 """The life of a job that was just accepted."""
@@ -43,13 +46,15 @@ FRESH = Life(JobState.PENDING)
 class Tables:
     """All that the scheduler knows."""
 
-    def __init__(self, timing: Timing, now: Instant) -> None:
+    def __init__(self, timing: Timing, now: Instant, atlas: Atlas = only_utc) -> None:
         self.timing = timing
         self.jobs: dict[JobId, JobCell] = {}
         self.executions: dict[ExecutionId, ExecutionCell] = {}
         self.queues: dict[str, QueueCell] = {}
         self.graph = Graph()
         self.timers = Timers()
+        self.agenda = Agenda(atlas, self.timers)
+        self.bus = Bus(self.timers)
         self.recent = Recent(now)
         self.lines = Lines(self.jobs)
         self.fleet = Fleet(self.lines)
@@ -59,13 +64,19 @@ class Tables:
         self.depth: dict[str, dict[JobState, int]] = {}
         """Live jobs by queue and state."""
         self.order_next = 1
-        self.draft = Draft()
+        self.draft = self.agenda.draft
+        self.bus.draft = self.draft.events
         self.opened_now: dict[WorkerId, None] = {}
         """Workers that opened a poll in this turn."""
         self.answer_now: dict[WorkerId, None] = {}
         """Workers whose open poll is answered at the end of this turn."""
         self._ready = FRESH
         self._terms: dict[Terms, Terms] = {}
+
+    def begin_turn(self) -> None:
+        """What changes from now on is a new draft."""
+        self.draft = self.agenda.draft = Draft()
+        self.bus.draft = self.draft.events
 
     # Looking up
 
@@ -101,6 +112,8 @@ class Tables:
         cell = JobCell(job_id, self._shared(spec), life)
         self.jobs[job_id] = cell
         self._count(cell, life.state, 1)
+        if spec.origin is not None:
+            self.agenda.run_begins(spec.origin, job_id)
         return cell
 
     def _shared(self, spec: Spec) -> Spec:
@@ -151,6 +164,10 @@ class Tables:
         self._count(cell, state, -1)
         del self.jobs[cell.id]
         self.recent.depart(cell.id, now)
+        if cell.spec.origin is not None:
+            self.agenda.run_ended(cell.spec.origin, cell.id)
+        if self.bus.hears(state):
+            self.bus.ended.append(cell)
         ran = None if life.started_at is None else now - life.started_at
         self.draft.ends.append(Ended(cell.spec.terms.queue, state, ran))
         if life.doomed:

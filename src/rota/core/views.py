@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from rota.core.agenda import ScheduleCell
 from rota.core.cells import QueueCell, WorkerCell
-from rota.core.glance import QueueGlance, WorkerGlance
+from rota.core.glance import QueueGlance, ScheduleGlance, WorkerGlance
 from rota.core.model import Instant
 from rota.core.resources import minus
 from rota.core.tables import Tables
@@ -23,3 +24,15 @@ def glance_worker(t: Tables, cell: WorkerCell, now: Instant) -> WorkerGlance:
 def glance_queue(t: Tables, cell: QueueCell) -> QueueGlance:
     """A queue as it is now."""
     return QueueGlance(cell.queue, dict(t.depth.get(cell.queue.name, {})))
+
+
+def glance_schedule(t: Tables, cell: ScheduleCell) -> ScheduleGlance:
+    """A schedule as it is now."""
+    zone = cell.schedule.plan.timetable.timezone
+    return ScheduleGlance(
+        cell.schedule,
+        cell.next_at,
+        cell.due_at,
+        tuple(t.agenda.runs_of(cell.schedule.id)),
+        "" if cell.ways is not None else f"this server's zone data has no {zone}",
+    )

@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import TypeAlias
 
 import structlog
 
 from rota.core.errors import Refusal
-from rota.core.glance import Explanation, QueueGlance, WorkerGlance
+from rota.core.events import Event, Rule
+from rota.core.foresight import Foreseen
+from rota.core.glance import (
+    Explanation,
+    QueueGlance,
+    ScheduleGlance,
+    Trial,
+    TriggerGlance,
+    WorkerGlance,
+)
 from rota.core.inputs import AnyInput, ClockJump, ClosePoll, Poll, Submit, Timing
-from rota.core.model import JobId, Millis, PollId, WorkerId
+from rota.core.model import Instant, JobId, Millis, PollId, ScheduleId, TriggerId, WorkerId
 from rota.core.outcome import Answer, AnyReceipt, Outcome
 from rota.core.scheduler import Scheduler
+from rota.core.schedules import Calendar, Plan, Schedule
 from rota.engine.feed import Feed
 from rota.engine.limits import (
     CLOCK_JUMP_MS,
+    CLOCK_LOOK_S,
     INBOX_MAX,
     RELOAD_DELAY_S_MAX,
     TURN_WEIGHT_MAX,
@@ -199,6 +210,48 @@ class Engine:
         """All queues."""
         return self._brain().queues()
 
+    def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:
+        """Those to keep, newest first."""
+        return self._brain().schedules(keep)
+
+    def schedule(self, schedule_id: ScheduleId) -> ScheduleGlance | None:
+        """One of them."""
+        return self._brain().schedule(schedule_id)
+
+    def calendars(self) -> Sequence[Calendar]:
+        """All calendars."""
+        return self._brain().calendars()
+
+    def triggers(self) -> Sequence[TriggerGlance]:
+        """All triggers."""
+        return self._brain().triggers()
+
+    def trigger(self, trigger_id: TriggerId) -> TriggerGlance | None:
+        """One of them."""
+        return self._brain().trigger(trigger_id)
+
+    def try_event(self, event: Event, only: TriggerId | None = None) -> Sequence[Trial]:
+        """What triggers would make of an event."""
+        return self._brain().try_event(event, only, self.clock.now())
+
+    def try_rule(self, rule: Rule, event: Event) -> Trial:
+        """The same of a trigger that nobody has."""
+        return self._brain().try_rule(rule, event, self.clock.now())
+
+    def foresee(self, schedule_id: ScheduleId, after: Instant, count: int) -> Sequence[Foreseen]:
+        """The next instants of a schedule."""
+        return self._brain().foresee(schedule_id, after, count)
+
+    def foresee_plan(self, plan: Plan, after: Instant, count: int) -> Sequence[Foreseen]:
+        """The same of a plan that nobody has."""
+        return self._brain().foresee_plan(plan, after, count)
+
+    def instants(
+        self, schedule_id: ScheduleId, start: Instant, end: Instant, limit: int
+    ) -> Sequence[Instant]:
+        """The instants of a schedule within a range."""
+        return self._brain().instants(schedule_id, start, end, limit)
+
     # One turn
 
     def _rouse(self) -> None:
@@ -215,7 +268,7 @@ class Engine:
         alarm = None
         if due is not None:
             delay_s = max(0, due - self.clock.now()) / 1000
-            alarm = loop.call_later(min(delay_s, 3600.0), self._rouse)
+            alarm = loop.call_later(min(delay_s, CLOCK_LOOK_S), self._rouse)
         try:
             await self._wake
         finally:

@@ -8,6 +8,7 @@ from rota.core.inputs import Timing
 from rota.core.restore import Stored
 from rota.core.scheduler import Scheduler
 from rota.engine.ports import Clock
+from rota.engine.zones import load_zone
 from rota.store.protocol import Ledger, Seq, Totals
 
 
@@ -17,7 +18,7 @@ async def load_scheduler(
     """A scheduler that knows all that is durable, the journal's end, and the counts so far."""
     snapshot = await ledger.load()
     now = clock.now()
-    scheduler = Scheduler(timing, now)
+    scheduler = Scheduler(timing, now, load_zone)
     # A million records are made at once and live long: the collector would only look at them.
     gc.disable()
     try:
@@ -28,6 +29,10 @@ async def load_scheduler(
                 workers=snapshot.workers,
                 queues=snapshot.queues,
                 order_next=snapshot.order_next,
+                schedules=snapshot.schedules,
+                calendars=snapshot.calendars,
+                triggers=snapshot.triggers,
+                held=snapshot.held,
             ),
             now,
         )

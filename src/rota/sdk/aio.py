@@ -12,8 +12,10 @@ from rota.sdk.calls import Call, JobLike, JobSearch
 from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.discover import Endpoint, discover
 from rota.sdk.errors import ApiError, UnreachableError
+from rota.sdk.event_methods import AsyncEventMethods
 from rota.sdk.events import Event
 from rota.sdk.flows import Course, Emit, Flow, Patience, Terms
+from rota.sdk.schedule_methods import AsyncScheduleMethods
 from rota.sdk.watching import Waiting
 from rota.wire.executions import ExecutionPage, ExecutionView
 from rota.wire.jobs import BulkAnswer, BulkSpec, GraphView, JobPage, JobView, WhyView
@@ -89,7 +91,7 @@ class AsyncCarrier:
                     course.take(came)
 
 
-class AsyncClient(AsyncCarrier):
+class AsyncClient(AsyncCarrier, AsyncScheduleMethods, AsyncEventMethods):
     """A Rota server, as asyncio sees it.
 
         async with AsyncClient() as rota:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
+from rota.core.events import Arrival, Told
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import (
     Execution,
@@ -16,19 +19,25 @@ from rota.core.model import (
     JobRecord,
     KeyRecord,
     Queue,
+    ScheduleId,
     Worker,
     WorkerId,
 )
 from rota.core.outcome import AnyWrite
+from rota.core.schedules import Calendar, Occurrence, Schedule
 from rota.store.fold import Folded, Standing, fold, jobs_touched
+from rota.store.hooks import MemoryHooks
 from rota.store.journal import decode_record, encode_record
 from rota.store.limits import LOG_BYTES_PER_EXECUTION
 from rota.store.memory_bulk import MemoryArtifacts, MemoryLogs
+from rota.store.memory_events import EventTables
 from rota.store.protocol import (
+    ArrivalQuery,
     Change,
     Direction,
     Edge,
     Epoch,
+    EventQuery,
     ExecutionQuery,
     FencedError,
     InboxEntry,
@@ -36,6 +45,7 @@ from rota.store.protocol import (
     JobQuery,
     JournalRecord,
     LeaderRow,
+    OccurrenceQuery,
     Seq,
     Snapshot,
     StoreError,
@@ -55,6 +65,7 @@ class MemoryStore:
         self._tables = _Tables(self.logs, self.artifacts)
         self.ledger = MemoryLedger(self._tables)
         self.catalog = MemoryCatalog(self._tables)
+        self.hooks = MemoryHooks()
 
     async def close(self) -> None:
         """Nothing to give back."""
@@ -74,6 +85,11 @@ class _Tables:
         self.submitted = 0
         self.finished: dict[tuple[str, str], int] = {}
         self.order_next = 0
+        self.schedules: dict[ScheduleId, Schedule] = {}
+        self.occurrences: dict[tuple[ScheduleId, Instant], Occurrence] = {}
+        self.calendars: dict[str, Calendar] = {}
+        self.decided: dict[tuple[str, str], int] = {}
+        self.events = EventTables()
         self._logs = logs
         self._artifacts = artifacts
 
@@ -106,6 +122,27 @@ class _Tables:
         for ended, count in folded.finished.items():
             self.finished[ended] = self.finished.get(ended, 0) + count
         self.order_next = max(self.order_next, folded.order_next)
+        self._apply_times(folded)
+        self.events.apply(folded.events)
+
+    def _apply_times(self, folded: Folded) -> None:
+        for schedule_id, course in folded.courses.items():
+            if schedule_id in self.schedules:
+                moved = replace(self.schedules[schedule_id], course=course)
+                self.schedules[schedule_id] = moved
+        for schedule_id, schedule in folded.schedules.items():
+            if schedule is None:
+                self.schedules.pop(schedule_id, None)
+            else:
+                self.schedules[schedule_id] = schedule
+        for name, calendar in folded.calendars.items():
+            if calendar is None:
+                self.calendars.pop(name, None)
+            else:
+                self.calendars[name] = calendar
+        self.occurrences |= folded.occurrences
+        for word, count in folded.decided.items():
+            self.decided[word] = self.decided.get(word, 0) + count
 
     def _drop(self, folded: Folded) -> None:
         gone = list(folded.leftovers)
@@ -207,7 +244,13 @@ class MemoryLedger:
             totals=Totals(
                 tables.submitted,
                 tuple((queue, state, n) for (queue, state), n in tables.finished.items()),
+                tuple((decision, why, n) for (decision, why), n in tables.decided.items()),
+                tuple(tables.events.reacted.items()),
             ),
+            schedules=[tables.schedules[one] for one in sorted(tables.schedules)],
+            calendars=list(tables.calendars.values()),
+            triggers=tables.events.triggers(),
+            held=tables.events.held(),
         )
 
     async def append(
@@ -282,6 +325,30 @@ class MemoryCatalog:
         if direction is Direction.UPSTREAM:
             return [edge for edge in every if edge.child in wanted]
         return [edge for edge in every if edge.parent in wanted]
+
+    async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """A page of a schedule's ledger, newest first."""
+        found = [
+            one
+            for one in self._tables.occurrences.values()
+            if one.schedule_id == query.schedule_id
+            and (not query.decisions or one.decision in query.decisions)
+            and (query.after is None or one.nominal > query.after)
+            and (query.before is None or one.nominal < query.before)
+        ]
+        return sorted(found, key=lambda one: one.nominal, reverse=True)[: query.limit]
+
+    async def told(self, keys: Sequence[str]) -> list[Told]:
+        """Those of these events that were accepted."""
+        return self._tables.events.told(keys)
+
+    async def find_events(self, query: EventQuery) -> list[Told]:
+        """A page of accepted events, newest first."""
+        return self._tables.events.find_events(query)
+
+    async def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
+        """A page of a trigger's ledger, newest first."""
+        return self._tables.events.find_arrivals(query)
 
     async def key(self, key: str) -> KeyRecord | None:
         """What was answered to an idempotency key."""

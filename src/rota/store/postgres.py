@@ -7,6 +7,7 @@ from rota.store.limits import LOG_BYTES_PER_EXECUTION, READ_DEADLINE_S
 from rota.store.postgres_bulk import PostgresArtifacts, PostgresLogs
 from rota.store.postgres_connect import Address, Line, parse_address
 from rota.store.postgres_durability import Durability
+from rota.store.postgres_events import PostgresHooks
 from rota.store.postgres_folder import PostgresFolder
 from rota.store.postgres_ledger import PostgresLedger
 from rota.store.postgres_migrate import migrate_postgres
@@ -41,6 +42,8 @@ class PostgresStore:
         self.ledger = PostgresLedger(address, self._folder, self._readers)
         self.catalog = PostgresCatalog(self._readers, self._folder)
         self.logs = PostgresLogs(self._logs_line, self._readers, log_bytes_max)
+        self._hooks_line = Line(address, "hooks", READ_DEADLINE_S, {})
+        self.hooks = PostgresHooks(self._hooks_line)
         self.artifacts = PostgresArtifacts(self._files_line, self._readers)
 
     async def open(self) -> None:
@@ -64,3 +67,4 @@ class PostgresStore:
         await self.ledger.close()
         await self._logs_line.close()
         await self._files_line.close()
+        await self._hooks_line.close()

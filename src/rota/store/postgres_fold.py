@@ -16,6 +16,8 @@ from rota.store.fold import Folded, Standing, fold, jobs_touched
 from rota.store.journal import decode_record
 from rota.store.limits import POSTGRES_FOLD_WINDOW_WRITES
 from rota.store.postgres_connect import Connection
+from rota.store.postgres_events import write_events
+from rota.store.postgres_times import write_times
 from rota.store.protocol import Seq
 from rota.store.rows import Row
 
@@ -126,6 +128,8 @@ class WindowFold:
         await self._move_jobs(folded, places)
         await self._write_executions(folded.executions)
         await self._write_others(folded)
+        await write_times(self._connection, folded)
+        await write_events(self._connection, folded.events)
         await self._write_figures(folded)
         return leaves_behind
 

@@ -8,6 +8,7 @@ from rota.core.model import JobRecord
 from rota.store import rows
 from rota.store.limits import LOAD_ROWS_PER_FETCH
 from rota.store.postgres_connect import Connection
+from rota.store.postgres_events import read_held, read_triggers
 from rota.store.protocol import Seq, Snapshot, Totals
 
 _by_arrival = attrgetter("spec.order")
@@ -23,6 +24,12 @@ async def read_snapshot(connection: Connection) -> Snapshot:
         workers = await connection.fetch("SELECT body FROM rota.workers ORDER BY id")
         queues = await connection.fetch("SELECT body FROM rota.queues ORDER BY name")
         totals = await connection.fetch("SELECT queue, state, count FROM rota.totals")
+        decided = await connection.fetch("SELECT decision, why, count FROM rota.decided")
+        reacted = await connection.fetch("SELECT word, count FROM rota.reacted")
+        triggers = await read_triggers(connection)
+        held = await read_held(connection)
+        schedules = await connection.fetch("SELECT course, body FROM rota.schedules ORDER BY id")
+        calendars = await connection.fetch("SELECT body FROM rota.calendars ORDER BY name")
     return Snapshot(
         seq=Seq(meta[0]),
         jobs=jobs,
@@ -30,7 +37,16 @@ async def read_snapshot(connection: Connection) -> Snapshot:
         workers=[rows.worker(tuple(row)) for row in workers],
         queues=[rows.queue(tuple(row)) for row in queues],
         order_next=meta[1],
-        totals=Totals(meta[2], tuple((row[0], row[1], row[2]) for row in totals)),
+        totals=Totals(
+            meta[2],
+            tuple((row[0], row[1], row[2]) for row in totals),
+            tuple((row[0], row[1], row[2]) for row in decided),
+            tuple((row[0], row[1]) for row in reacted),
+        ),
+        schedules=[rows.schedule(tuple(row)) for row in schedules],
+        calendars=[rows.calendar(tuple(row)) for row in calendars],
+        triggers=triggers,
+        held=held,
     )
 
 

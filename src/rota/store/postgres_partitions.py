@@ -14,6 +14,8 @@ import msgspec
 
 from rota.core.model import Instant
 from rota.store.limits import (
+    ARRIVAL_AGE_MS,
+    EVENT_AGE_MS,
     JOURNAL_AGE_MS,
     JOURNAL_PARTITION_RECORDS,
     JOURNAL_PARTITIONS_AHEAD,
@@ -43,7 +45,7 @@ class Daily(msgspec.Struct, frozen=True):
 
     def bound(self, day: int) -> str:
         """The first value of a day, as SQL."""
-        if self.column == "at":
+        if self.column in ("at", "nominal"):
             return str(day * DAY_MS)
         digits = f"{day * DAY_MS:012x}"
         return f"'{digits[:8]}-{digits[8:]}'"
@@ -58,6 +60,11 @@ _OF_KEPT_EXECUTION = "IN (SELECT id FROM kept_executions)"
 JOBS_DONE = Daily("jobs_done", "id", f"id {_OF_KEPT_JOB}")
 EXECUTIONS_DONE = Daily("executions_done", "id", f"id {_OF_KEPT_EXECUTION}")
 KEYS = Daily("keys", "at")
+OCCURRENCES = Daily("occurrences", "nominal")
+EVENTS = Daily("events", "at")
+ARRIVALS = Daily("arrivals", "id")
+AGED = {KEYS: KEY_AGE_MS, EVENTS: EVENT_AGE_MS, ARRIVALS: ARRIVAL_AGE_MS}
+"""What goes by its own age, and not with the finished work of its day."""
 DAILY = (
     JOBS_DONE,
     Daily("labels", "job_id", f"job_id {_OF_KEPT_JOB}"),
@@ -67,7 +74,8 @@ DAILY = (
     Daily("log_pieces", "execution_id", f"execution_id {_OF_KEPT_EXECUTION}"),
     Daily("artifacts", "execution_id", f"execution_id {_OF_KEPT_EXECUTION}"),
     Daily("artifact_pieces", "execution_id", f"execution_id {_OF_KEPT_EXECUTION}"),
-    KEYS,
+    OCCURRENCES,
+    *AGED,
 )
 
 
@@ -89,7 +97,7 @@ async def make_partitions(connection: Connection, newest: Seq, now: Instant | No
 
 
 async def drop_old_journal(connection: Connection, now: Instant) -> None:
-    """Journal and keys that are past their age; what was not folded always stays."""
+    """Journal, keys and events that are past their age; what was not folded always stays."""
     async with connection.transaction():
         await connection.execute(_LOCK_PATIENCE)
         folded = await connection.fetchval(_TAKE_TURN)
@@ -105,14 +113,21 @@ async def drop_old_journal(connection: Connection, now: Instant) -> None:
             old = newest_at is None or newest_at < now - JOURNAL_AGE_MS
             if old or end <= folded - JOURNAL_RECORDS_MAX:
                 await connection.execute(f"DROP TABLE rota.journal_{number}")
-        for day in _days_before(there, KEYS, now - KEY_AGE_MS):
-            await connection.execute(f"DROP TABLE rota.{KEYS.partition(day)}")
-        await connection.execute(
-            "DELETE FROM rota.keys_rest WHERE ctid = ANY (ARRAY("
-            " SELECT ctid FROM rota.keys_rest WHERE at < $1 LIMIT $2))",
-            now - KEY_AGE_MS,
-            PRUNE_MIN,
-        )
+        for aged, age in AGED.items():
+            await _drop_aged(connection, aged, there, now - age)
+
+
+async def _drop_aged(
+    connection: Connection, aged: Daily, there: dict[str, None], before: Instant
+) -> None:
+    for day in _days_before(there, aged, before):
+        await connection.execute(f"DROP TABLE rota.{aged.partition(day)}")
+    rest = f"rota.{aged.table}_rest"
+    await connection.execute(
+        f"DELETE FROM {rest} WHERE ctid = ANY (ARRAY("
+        f" SELECT ctid FROM {rest} WHERE {aged.column} < {aged.bound(before // DAY_MS)}"
+        f" LIMIT {PRUNE_MIN:d}))"
+    )
 
 
 async def drop_days(connection: Connection, before: Instant) -> int:
@@ -146,10 +161,11 @@ async def _drop_day(connection: Connection, day: int, before: Instant) -> None:
         f" UNION ALL SELECT id FROM rota.{EXECUTIONS_DONE.partition(day)}"
         f" WHERE job_id {_OF_KEPT_JOB}"
     )
+    there = await _partitions(connection)
     for daily in DAILY:
-        if daily is KEYS:
-            continue
         part = daily.partition(day)
+        if daily in AGED or part not in there:  # a table may be younger than the day
+            continue
         await connection.execute(
             f"ALTER TABLE rota.{daily.table} DETACH PARTITION rota.{part};"
             f" INSERT INTO rota.{daily.table} SELECT * FROM rota.{part} WHERE {daily.keep};"
@@ -160,6 +176,12 @@ async def _drop_day(connection: Connection, day: int, before: Instant) -> None:
 async def _drop_from_rest(connection: Connection, before: Instant) -> None:
     """Those without a day of their own, a few thousand at a time; they are never many."""
     await connection.fetchval(_TAKE_TURN)
+    await connection.execute(
+        "DELETE FROM rota.occurrences_rest WHERE ctid = ANY (ARRAY("
+        " SELECT ctid FROM rota.occurrences_rest WHERE nominal < $1 LIMIT $2))",
+        before,
+        REST_ROWS_PER_DROP,
+    )
     gone = await connection.fetch(
         "DELETE FROM rota.jobs_done_rest WHERE ctid = ANY (ARRAY("
         " SELECT ctid FROM rota.jobs_done_rest"

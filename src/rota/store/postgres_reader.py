@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from rota.core.events import Arrival, Told
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, KeyRecord
+from rota.core.schedules import Occurrence
 from rota.store import rows
 from rota.store.journal import decode_record
 from rota.store.postgres_connect import Connection
+from rota.store.postgres_events import find_arrivals, find_events, read_told
 from rota.store.postgres_folder import PostgresFolder
 from rota.store.postgres_pool import ReaderPool
 from rota.store.postgres_queries import execution_page, job_page
+from rota.store.postgres_times import find_occurrences
 from rota.store.protocol import (
+    ArrivalQuery,
     Change,
     Direction,
     Edge,
+    EventQuery,
     ExecutionQuery,
     JobQuery,
+    OccurrenceQuery,
     Seq,
 )
 
@@ -75,6 +82,22 @@ class PostgresCatalog:
             )
         )
         return [rows.edge(tuple(row)) for row in found]
+
+    async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """A page of a schedule's ledger, newest first."""
+        return await self._read(lambda c: find_occurrences(c, query))
+
+    async def told(self, keys: Sequence[str]) -> list[Told]:
+        """Those of these events that were accepted."""
+        return await self._read(lambda c: read_told(c, keys))
+
+    async def find_events(self, query: EventQuery) -> list[Told]:
+        """A page of accepted events, newest first."""
+        return await self._read(lambda c: find_events(c, query))
+
+    async def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
+        """A page of a trigger's ledger, newest first."""
+        return await self._read(lambda c: find_arrivals(c, query))
 
     async def key(self, key: str) -> KeyRecord | None:
         """What was answered to an idempotency key."""

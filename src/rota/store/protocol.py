@@ -8,21 +8,26 @@ from typing import NewType, Protocol
 
 import msgspec
 
+from rota.core.events import Arrival, Held, Told, Trigger
 from rota.core.model import (
     Execution,
     ExecutionId,
-    ExecutionState,
     Instant,
     JobId,
     JobRecord,
-    JobState,
     KeyRecord,
     Queue,
     When,
     Worker,
-    WorkerId,
 )
 from rota.core.outcome import AnyWrite
+from rota.core.schedules import Calendar, Occurrence, Schedule
+from rota.store.hooks import Hooks
+from rota.store.queries import ArrivalQuery as ArrivalQuery
+from rota.store.queries import EventQuery as EventQuery
+from rota.store.queries import ExecutionQuery as ExecutionQuery
+from rota.store.queries import JobQuery as JobQuery
+from rota.store.queries import OccurrenceQuery as OccurrenceQuery
 
 Epoch = NewType("Epoch", int)
 Seq = NewType("Seq", int)
@@ -58,6 +63,10 @@ class Totals(msgspec.Struct, frozen=True):
     submitted: int = 0
     finished: tuple[tuple[str, str, int], ...] = ()
     """(queue, state, how many)."""
+    decided: tuple[tuple[str, str, int], ...] = ()
+    """(decision, why, how many) of schedules' instants."""
+    reacted: tuple[tuple[str, int], ...] = ()
+    """(word, how many) of events and what triggers made of them."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -73,6 +82,13 @@ class Snapshot(msgspec.Struct, frozen=True):
     order_next: int
     """One more than the largest `Spec.order` ever given."""
     totals: Totals
+    schedules: Sequence[Schedule] = ()
+    """In order of creation."""
+    calendars: Sequence[Calendar] = ()
+    triggers: Sequence[Trigger] = ()
+    """In order of creation."""
+    held: Sequence[Held] = ()
+    """In order of arrival."""
 
 
 class LeaderRow(msgspec.Struct, frozen=True):
@@ -198,34 +214,6 @@ class Edge(msgspec.Struct, frozen=True):
     when: When
 
 
-class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs, newest first; `before` is the id of the last one already seen.
-
-    `states` are alternatives, `labels` must all be there; the bounds of `created_at` are exclusive.
-    """
-
-    states: tuple[JobState, ...] = ()
-    priority: int | None = None
-    queue: str | None = None
-    tenant: str | None = None
-    name: str | None = None
-    labels: tuple[tuple[str, str], ...] = ()
-    created_after: Instant | None = None
-    created_before: Instant | None = None
-    before: str | None = None
-    limit: int = 50
-
-
-class ExecutionQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which executions, newest first; `before` is the id of the last one already seen."""
-
-    job_id: JobId | None = None
-    worker_id: WorkerId | None = None
-    states: tuple[ExecutionState, ...] = ()
-    before: str | None = None
-    limit: int = 50
-
-
 class Change(msgspec.Struct, frozen=True):
     """One write, with its place: record `seq`, number `index` in it."""
 
@@ -256,6 +244,22 @@ class Catalog(Protocol):
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         """All dependencies that lead into or out of these jobs."""
+        ...
+
+    async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """A page of a schedule's ledger, newest (largest nominal instant) first."""
+        ...
+
+    async def told(self, keys: Sequence[str]) -> list[Told]:
+        """Those of these events that were accepted, in no particular order."""
+        ...
+
+    async def find_events(self, query: EventQuery) -> list[Told]:
+        """A page of accepted events, newest first."""
+        ...
+
+    async def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
+        """A page of a trigger's ledger, newest first."""
         ...
 
     async def key(self, key: str) -> KeyRecord | None:
@@ -365,6 +369,11 @@ class Store(Protocol):
     @property
     def artifacts(self) -> Artifacts:
         """For what jobs leave behind."""
+        ...
+
+    @property
+    def hooks(self) -> Hooks:
+        """For who may send webhooks."""
         ...
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from rota.store.artifacts import DiskArtifacts
 from rota.store.limits import LOG_BYTES_PER_EXECUTION
 from rota.store.lock import DirectoryLock
 from rota.store.protocol import StoreError
+from rota.store.sqlite_hooks import SqliteHooks
 from rota.store.sqlite_logs import SqliteLogs
 from rota.store.sqlite_reader import SqliteCatalog
 from rota.store.sqlite_writer import SqliteWriter
@@ -41,6 +42,7 @@ class SqliteStore:
         self._sweeper = ThreadPoolExecutor(1, thread_name_prefix="rota-sweep")
         self.ledger = SqliteWriter(path, self._sweep_soon)
         self.catalog = SqliteCatalog(path, self.ledger)
+        self.hooks = SqliteHooks(self.ledger)
         self._sweep_soon()
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ import apsw
 from rota.store import rows
 from rota.store.protocol import Seq, Snapshot, Totals
 from rota.store.sqlite_connect import fetch
+from rota.store.sqlite_events import read_held, read_triggers
 
 _by_arrival = attrgetter("spec.order")
 
@@ -33,7 +34,6 @@ def read_snapshot(connection: apsw.Connection) -> Snapshot:
             rows.EXECUTION_LIVE,
         )
         executions = [rows.execution(row) for row in live_executions]
-        totals = fetch(connection, "SELECT queue, state, count FROM totals")
         return Snapshot(
             seq=Seq(seq),
             jobs=jobs,
@@ -41,10 +41,31 @@ def read_snapshot(connection: apsw.Connection) -> Snapshot:
             workers=[rows.worker(row) for row in connection.execute("SELECT body FROM workers")],
             queues=[rows.queue(row) for row in connection.execute("SELECT body FROM queues")],
             order_next=order_next,
-            totals=Totals(submitted, tuple((row[0], row[1], row[2]) for row in totals)),
+            totals=_totals(connection, submitted),
+            schedules=[
+                rows.schedule(row)
+                for row in connection.execute("SELECT course, body FROM schedules ORDER BY id")
+            ],
+            calendars=[
+                rows.calendar(row) for row in connection.execute("SELECT body FROM calendars")
+            ],
+            triggers=read_triggers(connection),
+            held=read_held(connection),
         )
     finally:
         connection.execute("COMMIT")
+
+
+def _totals(connection: apsw.Connection, submitted: int) -> Totals:
+    finished = fetch(connection, "SELECT queue, state, count FROM totals")
+    decided = fetch(connection, "SELECT decision, why, count FROM decided")
+    reacted = fetch(connection, "SELECT word, count FROM reacted")
+    return Totals(
+        submitted,
+        tuple((row[0], row[1], row[2]) for row in finished),
+        tuple((row[0], row[1], row[2]) for row in decided),
+        tuple((row[0], row[1]) for row in reacted),
+    )
 
 
 def _places(values: tuple[str, ...]) -> str:

@@ -128,6 +128,10 @@ class SqliteWriter:
             self.submit(_nothing)  # wakes the thread, which then sees that somebody waits
             await asyncio.wrap_future(waiter)
 
+    async def run_durably(self, work: Callable[[apsw.Connection], T]) -> T:
+        """For small tables beside the journal: what `work` did is durable when it returns."""
+        return await self._run_soon(work)
+
     async def close(self) -> None:
         """Finishes what was asked before, folds the rest and lets go of the file."""
         with self._door:

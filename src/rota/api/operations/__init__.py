@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from rota.api.operations.events import EVENTS, HOOKS, TRIGGERS
 from rota.api.operations.jobs import JOBS
+from rota.api.operations.schedules import SCHEDULES
 from rota.api.operations.service import QUEUES, SERVICE
 from rota.api.operations.workers import EXECUTIONS, WORKERS
 
-OPERATIONS = (*JOBS, *WORKERS, *EXECUTIONS, *QUEUES, *SERVICE)
+OPERATIONS = (
+    *JOBS,
+    *WORKERS,
+    *EXECUTIONS,
+    *QUEUES,
+    *SCHEDULES,
+    *TRIGGERS,
+    *EVENTS,
+    *HOOKS,
+    *SERVICE,
+)
 
 __all__ = ["OPERATIONS"]
