@@ -10,9 +10,11 @@ pytest.register_assert_rewrite(
     "tests.store.conformance",
     "tests.store.conformance_access",
     "tests.store.conformance_bulk",
+    "tests.store.conformance_events",
     "tests.store.conformance_leadership",
     "tests.store.conformance_retention",
     "tests.store.conformance_shelves",
+    "tests.store.conformance_schedules",
     "tests.store.naive",
 )
 

@@ -8,12 +8,13 @@ from rota.core.inputs import Timing
 from rota.core.model import Instant
 from rota.core.restore import Stored
 from rota.core.scheduler import Scheduler
+from rota.engine.zones import load_zone
 from rota.store.protocol import Snapshot
 
 
 def build_scheduler(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
     """A scheduler that knows all that is in the snapshot."""
-    scheduler = Scheduler(timing, now)
+    scheduler = Scheduler(timing, now, load_zone)
     # A million records are made at once and live long: the collector would only look at them.
     gc.disable()
     try:
@@ -25,6 +26,10 @@ def build_scheduler(snapshot: Snapshot, timing: Timing, now: Instant) -> Schedul
                 queues=snapshot.queues,
                 order_next=snapshot.order_next,
                 lines=snapshot.lines,
+                schedules=snapshot.schedules,
+                calendars=snapshot.calendars,
+                triggers=snapshot.triggers,
+                held=snapshot.held,
             ),
             now,
         )
