@@ -14,7 +14,9 @@ async def test_every_call_needs_a_token_unless_it_says_so(house: House, operatio
     path = operation.path.replace("{", "").replace("}", "")  # type: ignore[attr-defined]
     answer = await house.http.request(operation.method, path, headers=BARE)  # type: ignore[attr-defined]
     if operation.open:  # type: ignore[attr-defined]
-        assert answer.status_code < 300
+        # A webhook is let in to show its signature, and there is no such endpoint.
+        signed = operation.path == "/hooks/{name}"  # type: ignore[attr-defined]
+        assert answer.status_code == 404 if signed else answer.status_code < 300
     else:
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == "Bearer"

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import structlog
 
 from rota.core.errors import Refusal
+from rota.core.event_inputs import ReceiveEvents
 from rota.core.events import Event, Rule
 from rota.core.foresight import Foreseen
 from rota.core.glance import (
@@ -282,7 +283,7 @@ class Engine:
         while self._inbox and weight < TURN_WEIGHT_MAX:
             pending = self._inbox.popleft()
             batch.append(pending)
-            weight += len(pending[0].jobs) if isinstance(pending[0], Submit) else 1
+            weight += _weight(pending[0])
         return batch
 
     async def _turn(self, batch: Sequence[Pending]) -> None:
@@ -364,6 +365,13 @@ class Engine:
             _fail(self._inbox.popleft()[1], error)
         for waiting in self._polls.values():
             _fail(waiting, error)
+
+
+def _weight(event: AnyInput) -> int:
+    """How much of a turn it takes."""
+    if isinstance(event, Submit):
+        return len(event.jobs)
+    return len(event.events) if isinstance(event, ReceiveEvents) else 1
 
 
 def _is_unexpected(error: Exception) -> bool:
