@@ -13,12 +13,16 @@ from tests.cli.conftest import Rota
 from tests.sdk.real_server import real_server
 
 
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with real_server() as found:
+        yield found
+
+
 @pytest.fixture(autouse=True)
-def _server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with real_server() as url:
-        monkeypatch.setenv("ROTA_URL", url)
-        monkeypatch.setenv("ROTA_TOKEN", TOKEN)
-        yield
+def _server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_URL", url)
+    monkeypatch.setenv("ROTA_TOKEN", TOKEN)
 
 
 def test_a_trigger_is_made_shown_tried_paused_and_removed(rota: Rota) -> None:
@@ -42,7 +46,7 @@ def test_a_trigger_is_made_shown_tried_paused_and_removed(rota: Rota) -> None:
     assert "10 events, or what came in 10s" in changed.out
     trigger_id = rota("triggers", "--json").json["items"][0]["trigger_id"]
     assert rota("triggers", "delete", trigger_id[-8:], "-y").out == "removed scan\n"
-    assert "no triggers yet" in rota("triggers").out
+    assert "no triggers yet" in rota("triggers").err
 
 
 def test_a_trigger_from_a_file(rota: Rota, tmp_path: Path) -> None:

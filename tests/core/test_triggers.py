@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from rota.core.errors import Conflict, Invalid, NotFound, StaleRecall
 from rota.core.event_inputs import ReceiveEvents
-from rota.core.events import Keep, Verdict
-from rota.core.inputs import ClockJump
+from rota.core.events import Verdict
 from rota.core.keyed import Recall
 from rota.core.limits import CHAIN_DEPTH_MAX, GATHERED_MAX, RECALL_WINDOW_MS
 from rota.core.model import JobState, RateLimit
@@ -144,133 +143,6 @@ def test_what_comes_too_fast_is_left_out(world: Stirred) -> None:
     world.advance(5 * SECOND)
     world.send(event("later"))
     assert world.words(trigger)[-1] == "fired"
-
-
-def test_a_debounce_waits_until_it_is_quiet_and_takes_the_last(world: Stirred) -> None:
-    trigger = world.trigger(gathering=debounce(keep=Keep.LAST))
-    for number in range(3):
-        world.send(event(f"e{number}"))
-        world.advance(4 * SECOND)
-    assert world.jobs_of(trigger) == []
-    world.advance(1 * SECOND)
-    (made,) = world.jobs_of(trigger)
-    assert world.payload(made)["id"] == "e2"
-    assert world.words(trigger) == ["superseded", "superseded", "fired"]
-
-
-def test_a_debounce_that_never_gets_quiet_ends_all_the_same(world: Stirred) -> None:
-    trigger = world.trigger(gathering=debounce(wait_ms=10 * SECOND, keep=Keep.LAST))
-    for number in range(4):
-        world.send(event(f"e{number}"))
-        world.advance(3 * SECOND)
-    assert len(world.jobs_of(trigger)) == 1
-
-
-def test_a_debounce_may_keep_all(world: Stirred) -> None:
-    trigger = world.trigger(gathering=debounce())
-    world.send(event("e1"), event("e2"))
-    world.advance(5 * SECOND)
-    (made,) = world.jobs_of(trigger)
-    assert [one["id"] for one in world.payload(made)["events"]] == ["e1", "e2"]
-
-
-def test_a_batch_closes_when_it_is_full_or_its_time_is_over(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(2))
-    world.send(event("e1"), event("e2"), event("e3"))
-    assert [one.verdict.value for one in world.ledger_of(trigger)].count("fired") == 2
-    world.advance(10 * SECOND)
-    assert world.words(trigger) == ["fired"] * 3
-    assert len(world.jobs_of(trigger)) == 2
-
-
-def test_each_value_of_a_key_gathers_on_its_own(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(2, key="data.customer"))
-    world.send(*(event(f"e{n}", data={"customer": n % 2}) for n in range(4)))
-    assert len(world.jobs_of(trigger)) == 2
-
-
-def test_a_batch_never_grows_past_what_a_job_can_carry(world: Stirred) -> None:
-    trigger = world.trigger(gathering=debounce())
-    world.send(*(event(f"e{n}") for n in range(GATHERED_MAX + 1)))
-    assert len(world.jobs_of(trigger)) == 1
-    assert len(world.ledger.held) == 1
-
-
-def test_large_events_close_a_window_early(world: Stirred) -> None:
-    trigger = world.trigger(gathering=debounce())
-    world.send(event("e1", data="x" * 500_000), event("e2", data="x" * 500_000))
-    assert len(world.jobs_of(trigger)) == 1
-
-
-def test_an_open_window_survives_a_restart(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(10))
-    world.send(event("e1"))
-    world.advance(4 * SECOND)
-    world.restart()
-    world.send(event("e2"))
-    world.advance(5 * SECOND)
-    assert world.jobs_of(trigger) == []
-    world.advance(1 * SECOND)
-    (made,) = world.jobs_of(trigger)
-    assert len(world.payload(made)["events"]) == 2
-
-
-def test_a_window_whose_time_came_while_nobody_was_there_closes_at_once(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(10))
-    world.send(event("e1"))
-    world.now += 3600 * SECOND
-    world.restart()
-    world.advance(0)
-    assert world.words(trigger) == ["fired"]
-
-
-@pytest.mark.parametrize("by", [3600 * SECOND, -3600 * SECOND])
-def test_a_window_lasts_as_long_whatever_the_clock_is_set_to(world: Stirred, by: int) -> None:
-    trigger = world.trigger(gathering=batch(10))
-    world.send(event("e1"))
-    world.now += by
-    world.turn([ClockJump(by=by)])
-    world.advance(9 * SECOND)
-    assert world.jobs_of(trigger) == []
-    world.advance(1 * SECOND)
-    assert len(world.jobs_of(trigger)) == 1
-
-
-def test_a_clock_set_back_during_an_outage_holds_nothing_up(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(10))
-    world.send(event("e1"))
-    world.now -= 3600 * SECOND
-    world.restart()
-    world.advance(10 * SECOND)
-    assert len(world.jobs_of(trigger)) == 1
-
-
-def test_what_waits_when_its_trigger_is_paused_goes_on_when_it_is_resumed(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(10))
-    world.send(event("e1"))
-    world.pause(trigger)
-    world.advance(60 * SECOND)
-    assert world.words(trigger) == ["held"]
-    world.pause(trigger, paused=False)
-    world.advance(0)
-    assert world.words(trigger) == ["fired"]
-
-
-def test_what_waits_when_its_trigger_is_deleted_is_dropped(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(10))
-    world.send(event("e1"))
-    world.delete(trigger)
-    assert world.words(trigger) == ["dropped"]
-    assert not world.ledger.held
-    world.restart()
-
-
-def test_what_waits_goes_at_once_when_the_rule_no_longer_gathers(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(10))
-    world.send(event("e1"))
-    world.change(trigger)
-    world.advance(0)
-    assert world.words(trigger) == ["fired"]
 
 
 def test_a_job_that_ends_may_start_another(world: Stirred) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -10,12 +11,20 @@ from typing import Any
 
 import pytest
 
-from rota.events.config import FolderSource, NatsSource, PostgresSource, RedisSource
+from rota.events.config import (
+    FolderSource,
+    KafkaSource,
+    NatsSource,
+    PostgresSource,
+    RabbitSink,
+    RabbitSource,
+    RedisSource,
+)
 from rota.events.folder import Folder
 from rota.events.positions import Positions
 from rota.events.telling import Teller, event_of
 from rota.sdk import AsyncClient
-from tests.events.brokers import nats_server, redis_server
+from tests.events.brokers import nats_server, rabbitmq_server, redis_server
 from tests.events.conftest import told, until
 
 PLAIN = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
@@ -218,6 +227,80 @@ async def _consumer(stream: Any) -> Any:
         return await stream.consumer_info("ORDERS", "rota")
     except nats.js.errors.NotFoundError:
         return None
+
+
+@pytest.mark.process
+@pytest.mark.slow
+async def test_messages_of_a_kafka_topic_are_taken_from_where_they_were_left(
+    client: AsyncClient, teller: Teller
+) -> None:
+    from confluent_kafka import Producer
+
+    from rota.events.brokers import Subscription
+
+    # The client library brings a broker for tests along: real sockets, groups and offsets.
+    kafka = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
+    (broker,) = kafka.list_topics(timeout=10).brokers.values()
+    source = KafkaSource(name="k", servers=f"{broker.host}:{broker.port}", topic="orders")
+    for number in (1, 2):
+        kafka.produce("orders", json.dumps({"n": number}).encode(), partition=0)
+        kafka.flush(10)
+        async with going(Subscription(source, teller).run()):
+            await told(client, number)
+    assert [(one.id, one.repeats) for one in await told(client, 2)] == [
+        ("orders/0/0", 0),
+        ("orders/0/1", 0),
+    ]
+
+
+@pytest.mark.process
+@pytest.mark.slow
+async def test_a_rabbitmq_message_comes_again_until_it_is_durable(
+    client: AsyncClient, teller: Teller, positions: Positions, tmp_path: Path
+) -> None:
+    import aio_pika
+
+    from rota.events.brokers import BrokerOutlet, Subscription
+    from tests.events.brokers import free_port
+
+    with rabbitmq_server(tmp_path) as url:
+        connection = await until(lambda: _connected(url), bool)
+        channel = await connection.channel()
+        queue = await channel.declare_queue("orders", durable=True)
+        message = aio_pika.Message(b'{"n": 1}', message_id="m1")
+        await channel.default_exchange.publish(message, "orders")
+        source = RabbitSource(name="r", url=url, queue="orders")
+        nobody = f"http://127.0.0.1:{free_port()}"
+        async with (
+            AsyncClient(nobody, "token") as away,
+            going(Subscription(source, Teller(away, positions, "x")).run()),
+        ):
+            await until(lambda: _waiting(channel), lambda count: count == 0)
+        async with going(Subscription(source, teller).run()):
+            (event,) = await told(client, 1)
+        assert (event.id, event.type) == ("m1", "rabbitmq.orders")
+        outlet = BrokerOutlet(RabbitSink(name="o", url=url, queue="orders"))
+        await outlet.send({"id": "1.0", "type": "rota.job.failed"})
+        await outlet.close()
+        got = await until(lambda: queue.get(fail=False), bool)
+        assert (got.message_id, got.content_type) == ("1.0", "application/cloudevents+json")
+        nowhere = BrokerOutlet(RabbitSink(name="o", url=url, queue="nowhere"))
+        with pytest.raises(aio_pika.exceptions.PublishError):
+            await nowhere.send({"id": "1.0", "type": "x"})
+        await nowhere.close()
+        await connection.close()
+
+
+async def _connected(url: str) -> Any:
+    import aio_pika
+
+    with suppress(aio_pika.exceptions.AMQPError, OSError):
+        return await aio_pika.connect(url)
+
+
+async def _waiting(channel: Any) -> int:
+    queue = await channel.declare_queue("orders", durable=True, passive=True)
+    return int(queue.declaration_result.message_count)
 
 
 @pytest.mark.postgres

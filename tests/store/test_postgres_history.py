@@ -271,7 +271,8 @@ async def test_the_ledger_of_schedules_goes_with_its_day(cell: Cell) -> None:
         await store.ledger.load()
         assert "occurrences_20241004" in await partitions(cell, "occurrences")
         assert await store.catalog.find_occurrences(query) == [new, old, early]
-        await store.drop_before(TUESDAY)
+        while (await store.drop_before(TUESDAY)).more:
+            pass
         assert "occurrences_20241004" not in await partitions(cell, "occurrences")
         assert await store.catalog.find_occurrences(query) == [new]
 

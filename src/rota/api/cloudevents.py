@@ -81,13 +81,13 @@ def read_structured(value: Any, where: str = "") -> Event:
     if not isinstance(value, dict):
         raise invalid(where.rstrip("."), "an event is a JSON object")
     attributes = {name: one for name, one in value.items() if name not in ("data", "data_base64")}
-    if "data" in value and "data_base64" in value:
+    said, encoded = value.get("data"), value.get("data_base64")
+    if said is not None and encoded is not None:
         raise invalid(f"{where}data_base64", "an event has `data` or `data_base64`, not both")
-    if "data_base64" in value:
-        _check_base64(value["data_base64"], where)
-        attributes["data_base64"] = value["data_base64"]
-    data = msgspec.json.encode(value["data"]) if value.get("data") is not None else b""
-    return make_event(attributes, data, where)
+    if encoded is not None:
+        _check_base64(encoded, where)
+        attributes["data_base64"] = encoded
+    return make_event(attributes, b"" if said is None else msgspec.json.encode(said), where)
 
 
 def _check_base64(text: Any, where: str) -> None:

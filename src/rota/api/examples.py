@@ -72,6 +72,7 @@ JOB: dict[str, Any] = {
     "created_at": AT,
     "scheduled_at": AT,
     "schedule_id": None,
+    "trigger_id": None,
     "started_at": None,
     "finished_at": None,
     "progress": None,

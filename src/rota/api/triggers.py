@@ -169,6 +169,7 @@ def _patched(trigger: Trigger, patch: dict[str, Any]) -> TriggerSpec:
     form = trigger_form(trigger)
     if "filter" in patch:
         form["filter"] = None  # a filter is replaced: half of one means something else
+    _drop_other_kind(form["job"], patch.get("job"))
     if patch.get("debounce") is not None:
         form["batch"] = None
     elif patch.get("batch") is not None:
@@ -178,6 +179,14 @@ def _patched(trigger: Trigger, patch: dict[str, Any]) -> TriggerSpec:
     except (OverflowError, ValueError, msgspec.EncodeError) as error:
         raise invalid("", f"the merged trigger cannot be written as JSON: {error}") from None
     return decode_json(_decoder.decode, TriggerSpec, text)
+
+
+def _drop_other_kind(job: dict[str, Any], patch: Any) -> None:
+    """A task of another kind has other fields: nothing of the old one can stay."""
+    task = patch.get("task") if isinstance(patch, dict) else None
+    kind = (job["task"] or {}).get("kind")
+    if isinstance(task, dict) and task.get("kind", kind) != kind:
+        job["task"] = {}
 
 
 async def delete_trigger(call: Call[None, NoQuery]) -> None:

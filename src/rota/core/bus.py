@@ -79,6 +79,10 @@ class Bus:
         """In order of creation."""
         self.ended: list[JobCell] = []
         """Jobs that ended in this turn, and somebody wants to know."""
+        self.windows = 0
+        """How many are open, of all triggers."""
+        self.held_bytes = 0
+        """Data of all events that wait."""
         self._names: dict[tuple[str, str], TriggerId] = {}
         self._by_event: dict[str, dict[TriggerId, None]] = {}
         self._told: dict[str, Told] = {}
@@ -181,19 +185,23 @@ class Bus:
         window = cell.windows.get(held.key)
         if window is None:
             window = cell.windows[held.key] = Window(held.opened_at)
+            self.windows += 1
         window.add(held)
+        self.held_bytes += len(held.event.data)
         return window
 
     def release(self, window: Window, held: Held) -> None:
         """An event waits no more."""
         del window.held[held.id]
         window.size -= len(held.event.data)
+        self.held_bytes -= len(held.event.data)
         if self.draft.held.pop(held.id, None) is None:
             self.draft.released.append(held.id)
 
     def close(self, cell: TriggerCell, key: str) -> list[Held]:
         """The window is gone; what was in it."""
         window = cell.windows.pop(key)
+        self.windows -= 1
         held = list(window.held.values())
         for one in held:
             self.release(window, one)

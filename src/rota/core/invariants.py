@@ -166,6 +166,9 @@ def _check_agenda(t: Tables) -> None:
 
 def _check_bus(t: Tables) -> None:
     assert not t.bus.ended, "a job's end was told to nobody"
+    windows = [window for cell in t.bus.cells.values() for window in cell.windows.values()]
+    assert t.bus.windows == len(windows), "the number of open windows drifted"
+    assert t.bus.held_bytes == sum(window.size for window in windows), "what is held drifted"
     for trigger_id, cell in t.bus.cells.items():
         rule = cell.trigger.rule
         assert t.bus.named(rule.job.terms.tenant, rule.name) is cell, f"{trigger_id} has no name"

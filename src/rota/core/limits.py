@@ -88,6 +88,8 @@ GATHERED_BYTES_MAX = 900_000
 """Their size together: they become one payload."""
 WINDOWS_MAX = 10_000
 """Windows of one trigger open at once: a key with ever new values must not fill memory."""
+HELD_BYTES_MAX = 256 * 1024 * 1024
+"""Data of all events that wait in windows: they are in memory."""
 TRIGGERED_BYTES_MAX = 1_048_576
 """Task or payload of a job with an event's values filled in: what a submitted one may have."""
 JOB_EVENT_BYTES_MAX = 64 * 1024

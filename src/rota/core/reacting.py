@@ -34,6 +34,7 @@ from rota.core.inputs import NewJob
 from rota.core.intake import submit_run
 from rota.core.limits import (
     CHAIN_DEPTH_MAX,
+    HELD_BYTES_MAX,
     JOB_EVENT_BYTES_MAX,
     TRIGGERED_BYTES_MAX,
     WINDOWS_MAX,
@@ -257,6 +258,8 @@ def _hold(
     there = cell.windows.get(key)
     if there is None and len(cell.windows) >= WINDOWS_MAX:
         return Judgement(Verdict.FAILED, f"{WINDOWS_MAX} of its windows are open already")
+    if t.bus.held_bytes > HELD_BYTES_MAX:
+        return Judgement(Verdict.FAILED, f"events of {HELD_BYTES_MAX} bytes wait already")
     opened_at = now if there is None else there.opened_at
     held = Held(arrival, cell.trigger.id, key, told, now, opened_at)
     window = t.bus.hold(cell, held)

@@ -235,11 +235,11 @@ class Scheduler:
     # Time
 
     def _ring(self, now: Instant) -> None:
-        timers = self._t.timers
+        t, timers = self._t, self._t.timers
         for when, _, alarm, key in timers.due(now):
             self._ring_one(alarm, key, when, now)
-        agenda, fleet = self._t.agenda, self._t.fleet
-        if len(timers) > 4096 + 4 * (len(self._t.jobs) + len(fleet.workers) + len(agenda.cells)):
+        alive = len(t.jobs) + len(t.fleet.workers) + len(t.agenda.cells) + t.bus.windows
+        if len(timers) > 4096 + 4 * alive:
             timers.sweep(self._means_something)
 
     def _ring_one(self, alarm: Alarm, key: str, when: Instant, now: Instant) -> None:

@@ -154,9 +154,13 @@ def _connected(sink: BrokerSink) -> Any:
 
         return NatsBroker(sink.url, logger=None, graceful_timeout=BROKER_CLOSE_S)
     if isinstance(sink, RabbitSink):
-        from faststream.rabbit import RabbitBroker
+        from faststream.rabbit import Channel, RabbitBroker
 
-        return RabbitBroker(sink.url, logger=None, graceful_timeout=BROKER_CLOSE_S)
+        # A message that no queue takes comes back, and that must not pass for success.
+        strict = Channel(publisher_confirms=True, on_return_raises=True)
+        return RabbitBroker(
+            sink.url, logger=None, graceful_timeout=BROKER_CLOSE_S, default_channel=strict
+        )
     from faststream.kafka import KafkaBroker
 
     return KafkaBroker(

@@ -223,10 +223,12 @@ async def _drop_from_rest(
     """Those without a day of their own, a few thousand at a time; they are never many."""
     async with connection.transaction():
         await connection.fetchval(_TAKE_TURN)
+        decided = []
         if OCCURRENCES.exists(there):
-            await connection.execute(
+            decided = await connection.fetch(
                 "DELETE FROM rota.occurrences_rest WHERE ctid = ANY (ARRAY("
-                " SELECT ctid FROM rota.occurrences_rest WHERE nominal < $1 LIMIT $2))",
+                " SELECT ctid FROM rota.occurrences_rest WHERE nominal < $1 LIMIT $2))"
+                " RETURNING true",
                 before,
                 REST_ROWS_PER_DROP,
             )
@@ -245,7 +247,7 @@ async def _drop_from_rest(
             " INSERT INTO rota.leftovers SELECT id FROM gone ON CONFLICT DO NOTHING",
             ids,
         )
-    return Dropped(len(ids), more=len(ids) == REST_ROWS_PER_DROP)
+    return Dropped(len(ids), more=REST_ROWS_PER_DROP in (len(ids), len(decided)))
 
 
 async def _partitions(connection: Connection) -> dict[str, None]:
