@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 # Shared cores stall for seconds; how long an example takes says nothing about the code.
@@ -18,6 +19,13 @@ settings.register_profile(
     derandomize="CI" in os.environ,
 )
 settings.load_profile("rota")
+
+
+@pytest.fixture(autouse=True)
+def _nobody_elses_diary() -> Iterator[None]:
+    """A command that ran inside a test set the log up for its own stderr, which is gone by now."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session", autouse=True)

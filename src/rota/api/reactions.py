@@ -26,7 +26,6 @@ from rota.core.glance import Trial, TriggerGlance
 from rota.core.model import RateLimit, Spec
 from rota.wire.events import ArrivalView, EventOutcome, EventView
 from rota.wire.jobs import JobSpec
-from rota.wire.limits import BATCH_EVENTS_MAX
 from rota.wire.problems import FieldError
 from rota.wire.queues import RateLimitView
 from rota.wire.triggers import (
@@ -83,8 +82,6 @@ def _gathering(spec: TriggerSpec, where: str) -> Gathering | None:
         return None
     given = spec.batch
     if isinstance(given, int):
-        if not 1 <= given <= BATCH_EVENTS_MAX:
-            raise invalid(where + "batch", f"1 to {BATCH_EVENTS_MAX} events")
         given = BatchingSpec(size=given)
     return Gathering(wait_ms=given.wait.ms, size_max=given.size, key=given.key or "")
 

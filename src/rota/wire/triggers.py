@@ -79,7 +79,8 @@ Debounce: TypeAlias = Annotated[
     float | str | DebounceSpec, Meta(description='an object, or only how long to wait, as "5s"')
 ]
 Batch: TypeAlias = Annotated[
-    int | BatchingSpec, Meta(description="an object, or only how many events make a job")
+    Annotated[int, Meta(ge=1, le=BATCH_EVENTS_MAX)] | BatchingSpec,
+    Meta(description="an object, or only how many events make a job"),
 ]
 
 
