@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 # Here and not beside them: other rooms' tests import some of these first.
@@ -13,8 +14,10 @@ pytest.register_assert_rewrite(
     "tests.store.conformance",
     "tests.store.conformance_access",
     "tests.store.conformance_bulk",
+    "tests.store.conformance_events",
     "tests.store.conformance_leadership",
     "tests.store.conformance_retention",
+    "tests.store.conformance_schedules",
     "tests.store.conformance_shelves",
     "tests.store.naive",
 )
@@ -29,6 +32,13 @@ settings.register_profile(
     derandomize="CI" in os.environ,
 )
 settings.load_profile("rota")
+
+
+@pytest.fixture(autouse=True)
+def _nobody_elses_diary() -> Iterator[None]:
+    """A command that ran inside a test set the log up for its own stderr, which is gone by now."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session", autouse=True)

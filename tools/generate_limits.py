@@ -20,6 +20,7 @@ ROOMS: Mapping[str, str] = {
     "engine": "The loop",
     "store": "SQLite, logs and files",
     "gateway": "A gateway in front of cells",
+    "events": "What listens to other systems and tells them",
 }
 """Those that users meet first come first."""
 

@@ -60,6 +60,7 @@ class Server:
             catalog=self.store.catalog,
             logs=self.store.logs,
             artifacts=self.store.artifacts,
+            hooks=self.store.hooks,
             feed=self.engine.feed,
             access=Access(roster=self.roster),
             audit=self.audit,

@@ -107,8 +107,7 @@ async def open_house(
     timing: Timing | None = None, *, no_auth: bool = False, throttle: Throttle | None = None
 ) -> AsyncIterator[House]:
     """Starts it, and stops it whatever happens."""
-    store, clock = MemoryStore(), SystemClock()
-    figures = Figures()
+    store, clock, figures = MemoryStore(), SystemClock(), Figures()
     engine = Engine(store, clock, timing or Timing(), figures, Member(node="node-a"))
     await engine.start()
     roster, audit = Roster(store.access, clock), AuditTrail(store.access, clock)
@@ -120,6 +119,7 @@ async def open_house(
         catalog=store.catalog,
         logs=store.logs,
         artifacts=store.artifacts,
+        hooks=store.hooks,
         feed=engine.feed,
         access=Access(roster=roster, no_auth=no_auth, throttle=throttle or Throttle()),
         audit=audit,

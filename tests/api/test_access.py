@@ -13,7 +13,10 @@ async def test_every_call_needs_a_token_unless_it_says_so(house: House) -> None:
     for operation in OPERATIONS:
         path = operation.path.replace("{", "").replace("}", "")
         answer = await house.http.request(operation.method, path, headers=BARE)
-        if operation.open:
+        if operation.path == "/hooks/{name}" and operation.open:
+            # A webhook is let in to show its signature, and there is no such endpoint.
+            assert answer.status_code == 404
+        elif operation.open:
             assert answer.status_code < 300, path
         else:
             assert answer.status_code == 401, path

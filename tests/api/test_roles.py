@@ -12,7 +12,7 @@ from rota.api.routes import Operation
 from rota.cli.tokens import ROLES
 from rota.store.access import Role
 from rota.wire.tokens import RoleName
-from tests.api.house import House
+from tests.api.house import NOOP, House
 from tests.api.keys import ACME, OTHER, bearer, dead_key, key
 
 NOBODY = ""
@@ -62,6 +62,41 @@ EXPECTED = {
     "POST /queues/{name}/pause": OPERATORS,
     "POST /queues/{name}/resume": OPERATORS,
     "POST /queues/{name}/purge": OPERATORS,
+    "POST /schedules": SUBMITTERS,
+    "GET /schedules": READERS,
+    "POST /schedules/preview": READERS,
+    "POST /schedules/deploy": SUBMITTERS,
+    "GET /schedules/{schedule_id}": READERS,
+    "PATCH /schedules/{schedule_id}": SUBMITTERS,
+    "DELETE /schedules/{schedule_id}": SUBMITTERS,
+    "POST /schedules/{schedule_id}/pause": SUBMITTERS,
+    "POST /schedules/{schedule_id}/resume": SUBMITTERS,
+    "POST /schedules/{schedule_id}/trigger": SUBMITTERS,
+    "GET /schedules/{schedule_id}/preview": READERS,
+    "GET /schedules/{schedule_id}/occurrences": READERS,
+    "POST /schedules/{schedule_id}/backfill": SUBMITTERS,
+    "POST /schedules/{schedule_id}/backfills/{backfill_id}/cancel": SUBMITTERS,
+    "GET /calendars": READERS,
+    "GET /calendars/{name}": READERS,
+    "PUT /calendars/{name}": OPERATORS,
+    "DELETE /calendars/{name}": OPERATORS,
+    "POST /triggers": SUBMITTERS,
+    "GET /triggers": READERS,
+    "POST /triggers/preview": READERS,
+    "POST /triggers/deploy": SUBMITTERS,
+    "GET /triggers/{trigger_id}": READERS,
+    "PATCH /triggers/{trigger_id}": SUBMITTERS,
+    "DELETE /triggers/{trigger_id}": SUBMITTERS,
+    "POST /triggers/{trigger_id}/pause": SUBMITTERS,
+    "POST /triggers/{trigger_id}/resume": SUBMITTERS,
+    "GET /triggers/{trigger_id}/events": READERS,
+    "POST /events": SUBMITTERS,
+    "GET /events": READERS,
+    "GET /hooks": READERS,
+    "GET /hooks/{name}": READERS,
+    "PUT /hooks/{name}": OPERATORS,
+    "DELETE /hooks/{name}": OPERATORS,
+    "POST /hooks/{name}": EVERYBODY,
     "GET /healthz": EVERYBODY,
     "GET /readyz": EVERYBODY,
     "GET /stats": READERS,
@@ -75,11 +110,17 @@ EXPECTED = {
     "DELETE /tokens/{token_id}": ADMINS,
     "GET /audit": ADMINS,
 }
-NOT_FOR_TENANTS = ("GET /metrics",)
+NOT_FOR_TENANTS = ("GET /metrics", "GET /hooks")
 """Calls whose role would do, but which tell of all tenants."""
 UNKNOWN_ID = "019a85c2-0000-7000-8000-000000000000"
 
-BODIES: dict[str, Any] = {"PATCH /jobs/{job_id}": {"priority": 7}}
+PAST = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+BODIES: dict[str, Any] = {
+    "PATCH /jobs/{job_id}": {"priority": 7},
+    "PATCH /schedules/{schedule_id}": {"overlap": "skip"},
+    "POST /schedules/{schedule_id}/backfill": PAST,
+    "PATCH /triggers/{trigger_id}": {"filter": "data.size > 1"},
+}
 """What a call needs in order to get as far as looking at its job."""
 
 
@@ -88,7 +129,8 @@ def named(call: Operation) -> str:
 
 
 def is_about_one(call: Operation) -> bool:
-    return "{job_id}" in call.path or "{execution_id}" in call.path
+    kinds = ("{job_id}", "{execution_id}", "{schedule_id}", "{trigger_id}")
+    return any(kind in call.path for kind in kinds)
 
 
 async def ask(house: House, call: Operation, headers: dict[str, str], **ids: str) -> Any:
@@ -96,6 +138,17 @@ async def ask(house: House, call: Operation, headers: dict[str, str], **ids: str
     path = re.sub(r"{(\w+)}", lambda found: ids.get(found[1], UNKNOWN_ID), call.path)
     method = "HEAD" if call.path == "/stream" else call.method
     return await house.http.request(method, path, headers=headers, json=BODIES.get(named(call)))
+
+
+async def occasions(house: House, name: str) -> dict[str, str]:
+    """A schedule and a trigger of a tenant's; their ids."""
+    job = {"name": name, "task": NOOP, "tenant": ACME}
+    made: dict[str, str] = {}
+    for kind, more in (("schedule", {"cron": "0 0 1 1 *"}), ("trigger", {"event": "object.*"})):
+        body = {"name": name, "job": job, **more}
+        answer = await house.ask("POST", f"/{kind}s", body, expect=201)
+        made[f"{kind}_id"] = answer[f"{kind}_id"]
+    return made
 
 
 def test_every_call_has_an_expectation() -> None:
@@ -134,6 +187,8 @@ async def test_who_has_no_good_token_gets_nowhere(
     for call in OPERATIONS:
         answer = await ask(house, call, headers)
         due = (200, 204) if NOBODY in EXPECTED[named(call)] else (401,)
+        if call.path == "/hooks/{name}" and call.method == "POST":
+            due = (404,)  # there is none of that name; if there were, its signature would count
         if answer.status_code not in due:
             wrong.append(f"{named(call)} answers {answer.status_code} {answer.text}")
     assert not wrong, "\n".join(["", *wrong])
@@ -142,21 +197,28 @@ async def test_who_has_no_good_token_gets_nowhere(
 @pytest.mark.parametrize("role", [Role.SUBMITTER, Role.VIEWER])
 async def test_what_is_another_tenants_is_as_if_it_were_not_there(house: House, role: Role) -> None:
     order = await house.start(await house.register(), tenant=ACME)
+    ids = {"job_id": order["job_id"], "execution_id": order["execution_id"]}
+    ids |= await occasions(house, "unspeakable")
     other = await key(house, role, tenant=OTHER)
     calls = [one for one in OPERATIONS if is_about_one(one) and role in EXPECTED[named(one)]]
-    assert len(calls) >= 7
-    ids = {"job_id": order["job_id"], "execution_id": order["execution_id"]}
+    assert len(calls) >= 12
     for call in calls:
         foreign = await ask(house, call, other, **ids)
         unknown = await ask(house, call, other)
         assert foreign.status_code == unknown.status_code == 404, named(call)
-        shown = foreign.text.replace(ids["job_id"], UNKNOWN_ID)
-        assert shown.replace(ids["execution_id"], UNKNOWN_ID) == unknown.text, named(call)
+        shown = foreign.text
+        for own_id in ids.values():
+            shown = shown.replace(own_id, UNKNOWN_ID)
+        assert shown == unknown.text, named(call)
     assert (await house.ask("GET", f"/jobs/{order['job_id']}"))["status"] == "running"
 
 
 async def test_no_list_tells_a_tenant_of_others(house: House) -> None:
     order = await house.start(await house.register(), name="unspeakable", tenant=ACME)
+    ids = await occasions(house, "unspeakable")
+    event = {"id": "e1", "source": "/unspeakable", "type": "object.uploaded"}
+    acme = await key(house, Role.SUBMITTER, tenant=ACME)
+    await house.ask("POST", "/events", event, headers=acme, expect=202)
     other, looked = await key(house, Role.VIEWER, tenant=OTHER), 0
     for call in OPERATIONS:
         if call.method != "GET" or "{" in call.path or "viewer" not in EXPECTED[named(call)]:
@@ -164,6 +226,6 @@ async def test_no_list_tells_a_tenant_of_others(house: House) -> None:
         answer = await ask(house, call, other)
         looked += 1
         assert answer.status_code == (403 if named(call) in NOT_FOR_TENANTS else 200), named(call)
-        for secret in (order["job_id"], order["execution_id"], "unspeakable"):
+        for secret in (order["job_id"], order["execution_id"], *ids.values(), "unspeakable"):
             assert secret not in answer.text, named(call)
     assert looked >= 8

@@ -5,31 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
+from msgspec.structs import replace
+
+from rota.core.event_writes import (
+    AnyEventWrite,
+    DropTrigger,
+    PutArrival,
+    PutEvent,
+    PutHeld,
+    PutTrigger,
+    ReleaseHeld,
+)
+from rota.core.events import Arrival, ArrivalId, Held, Told, Trigger, Verdict
 from rota.core.inputs import Refilled
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import (
     Execution,
     ExecutionId,
+    Instant,
     JobId,
     JobRecord,
     KeyRecord,
     Queue,
+    ScheduleId,
+    TriggerId,
     Worker,
     WorkerId,
 )
 from rota.core.outcome import (
     AnyWrite,
+    DropCalendar,
     DropJob,
+    DropSchedule,
     DropWorker,
     MoveJob,
+    MoveSchedule,
+    PutCalendar,
     PutExecution,
     PutJob,
     PutKey,
+    PutOccurrence,
     PutQueue,
+    PutSchedule,
     PutWorker,
     Refill,
 )
 from rota.core.restore import Stored
+from rota.core.schedules import Calendar, Occurrence, Schedule
 from rota.core.tables import Tables
 
 
@@ -43,6 +65,13 @@ class NaiveLedger:
         self.queues: dict[str, Queue] = {}
         self.keys: dict[str, KeyRecord] = {}
         self.order_next = 1
+        self.schedules: dict[ScheduleId, Schedule] = {}
+        self.occurrences: dict[tuple[ScheduleId, Instant], Occurrence] = {}
+        self.calendars: dict[str, Calendar] = {}
+        self.triggers: dict[TriggerId, Trigger] = {}
+        self.told: dict[str, Told] = {}
+        self.arrivals: dict[ArrivalId, Arrival] = {}
+        self.held: dict[ArrivalId, Held] = {}
 
     def append(self, writes: Sequence[AnyWrite]) -> None:
         """One record."""
@@ -72,7 +101,73 @@ class NaiveLedger:
             case PutKey():
                 self.keys[write.record.key] = write.record
             case _:
+                self._apply_time(write)
+
+    def _apply_time(
+        self,
+        write: PutSchedule
+        | MoveSchedule
+        | DropSchedule
+        | PutOccurrence
+        | PutCalendar
+        | DropCalendar
+        | AnyEventWrite,
+    ) -> None:
+        match write:
+            case PutSchedule():
+                self.schedules[write.schedule.id] = write.schedule
+            case MoveSchedule():
+                before = self.schedules[write.id]
+                assert write.course.watermark >= before.course.watermark, "a watermark went back"
+                self.schedules[write.id] = replace(before, course=write.course)
+            case DropSchedule():
+                del self.schedules[write.id]
+            case PutOccurrence():
+                self._record(write.occurrence)
+            case PutCalendar():
+                self.calendars[write.calendar.name] = write.calendar
+            case DropCalendar():
+                del self.calendars[write.name]
+            case _:
+                self._apply_event(write)
+
+    def _apply_event(self, write: AnyEventWrite) -> None:
+        match write:
+            case PutTrigger():
+                self.triggers[write.trigger.id] = write.trigger
+            case DropTrigger():
+                del self.triggers[write.id]
+            case PutEvent():
+                before = self.told.get(write.told.key)
+                assert (before is None) == (write.told.repeats == 0), "an event was taken twice"
+                self.told[write.told.key] = write.told
+            case PutArrival():
+                self._arrive(write.arrival)
+            case PutHeld():
+                assert write.held.id not in self.held, "an event was held twice"
+                self.held[write.held.id] = write.held
+            case ReleaseHeld():
+                for arrival_id in write.ids:
+                    del self.held[arrival_id]
+            case _:
                 assert_never(write)
+
+    def _arrive(self, arrival: Arrival) -> None:
+        """A trigger decides about an event once; what waits is decided later."""
+        before = self.arrivals.get(arrival.id)
+        assert before is None or before.verdict is Verdict.HELD, f"{arrival.id} was decided twice"
+        if arrival.job_id is not None:
+            assert arrival.job_id in self.jobs, "a trigger's job was not written with it"
+        self.arrivals[arrival.id] = arrival
+
+    def _record(self, occurrence: Occurrence) -> None:
+        """An instant has one record, and once it has a job it keeps it."""
+        key = (occurrence.schedule_id, occurrence.nominal)
+        before = self.occurrences.get(key)
+        assert before is None or before.job_id is None, f"{key} was decided twice"
+        if occurrence.job_id is not None:
+            assert occurrence.job_id in self.jobs, "an instant's job was not written with it"
+        self.occurrences[key] = occurrence
 
     def live(self) -> list[JobRecord]:
         """Jobs that have not ended, in order of arrival."""
@@ -116,6 +211,10 @@ class NaiveLedger:
             workers=list(self.workers.values()),
             queues=list(self.queues.values()),
             order_next=self.order_next,
+            schedules=[self.schedules[one] for one in sorted(self.schedules)],
+            calendars=list(self.calendars.values()),
+            triggers=[self.triggers[one] for one in sorted(self.triggers)],
+            held=sorted(self.held.values(), key=lambda one: (one.at, one.id)),
         )
 
     def check_against(self, tables: Tables) -> None:
@@ -138,3 +237,10 @@ class NaiveLedger:
         assert {i: cell.worker for i, cell in tables.fleet.workers.items()} == self.workers
         assert {name: cell.queue for name, cell in tables.queues.items()} == self.queues
         assert tables.order_next == self.order_next
+        agenda = tables.agenda
+        assert {i: cell.schedule for i, cell in agenda.cells.items()} == self.schedules
+        assert agenda.calendars == self.calendars
+        cells = tables.bus.cells
+        assert {i: cell.trigger for i, cell in cells.items()} == self.triggers
+        windows = [window for cell in cells.values() for window in cell.windows.values()]
+        assert {i: one for window in windows for i, one in window.held.items()} == self.held

@@ -11,7 +11,9 @@ from rota.core.ids import line_number
 from rota.core.inputs import Cancel, Delete, Execute, Purge, Recall, Timing, Window
 from rota.core.model import JobId, JobState, WorkerId
 from rota.core.outcome import Counted
+from rota.core.schedules import Overlap
 from tests.core.asking import job, spec
+from tests.core.planned import MINUTE, Planner
 from tests.core.world import World, run
 
 TINY = Window(jobs=3, line=2, piece=2)
@@ -362,3 +364,17 @@ def test_the_same_jobs_start_in_the_same_order_with_and_without_a_window(
         wide.tell(what, number)
         narrow.tell(what, number)
         assert narrow.started == wide.started
+
+
+def test_runs_of_a_schedule_stay_in_memory_so_that_overlap_is_seen_after_a_restart() -> None:
+    world = Planner(timing=Timing(window=TINY))
+    for number in range(1, 9):
+        world.submit(f"j{number}")
+    assert len(in_memory(world)) == 3
+    schedule_id = world.schedule(overlap=Overlap.SKIP)
+    world.sleep(MINUTE)
+    (run_id,) = (one.job_id for one in world.ledger_of(schedule_id))
+    assert run_id in in_memory(world)
+    world.restart()
+    world.sleep(MINUTE)
+    assert [one.decision.value for one in world.ledger_of(schedule_id)] == ["fired", "skipped"]

@@ -46,6 +46,7 @@ from rota.core.model import (
 )
 from rota.core.outcome import Answer, AnyReceipt, Beat, JobsAccepted, Outcome
 from rota.core.scheduler import Scheduler
+from rota.engine.zones import load_zone
 from tests.core.asking import NOON, job, resources, spec
 from tests.core.ledger import NaiveLedger
 
@@ -59,7 +60,7 @@ class World:
     def __init__(self, *, checked: bool = True, timing: Timing | None = None) -> None:
         self.now: Instant = NOON
         self.timing = timing or Timing()
-        self.scheduler = Scheduler(self.timing, self.now)
+        self.scheduler = Scheduler(self.timing, self.now, load_zone)
         self.ledger = NaiveLedger()
         self.answers: dict[PollId, Answer] = {}
         self.last = Outcome([], [], [])
@@ -121,7 +122,7 @@ class World:
 
     def restart(self) -> None:
         """The scheduler is thrown away and built again from what was written."""
-        self.scheduler = Scheduler(self.timing, self.now)
+        self.scheduler = Scheduler(self.timing, self.now, load_zone)
         self.scheduler.restore(self.ledger.stored(self.timing.window.line), self.now)
         self.check()
 

@@ -174,6 +174,8 @@ class SlowStore:
         self.artifacts = store.artifacts
         self.access = store.access
         self.nodes = store.nodes
+        self.hooks = store.hooks
+        self.has_schedules = store.has_schedules
         self.durability = store.durability
 
     async def close(self) -> None:

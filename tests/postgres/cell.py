@@ -18,7 +18,10 @@ DELETE FROM rota.executions_live; DELETE FROM rota.executions_done; DELETE FROM 
 DELETE FROM rota.jobs_shelved; DELETE FROM rota.lines; DELETE FROM rota.queues;
 DELETE FROM rota.keys; DELETE FROM rota.leftovers;
 DELETE FROM rota.inbox; DELETE FROM rota.logs; DELETE FROM rota.log_pieces;
-DELETE FROM rota.artifacts; DELETE FROM rota.artifact_pieces;
+DELETE FROM rota.artifacts; DELETE FROM rota.artifact_pieces; DELETE FROM rota.schedules;
+DELETE FROM rota.occurrences; DELETE FROM rota.decided; DELETE FROM rota.calendars;
+DELETE FROM rota.triggers; DELETE FROM rota.events; DELETE FROM rota.arrivals;
+DELETE FROM rota.held; DELETE FROM rota.reacted; DELETE FROM rota.hooks;
 DELETE FROM rota.tokens; DELETE FROM rota.audit; DELETE FROM rota.nodes;
 UPDATE rota.access SET revision = 0, secret = NULL;
 UPDATE rota.leader SET holder = '', epoch = 0, nonce = 0, address = '';

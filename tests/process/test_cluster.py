@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ pytestmark = [pytest.mark.process, pytest.mark.postgres]
 
 LEADER_TTL = "1s"
 NOOP = {"name": "j", "task": {"kind": "noop"}}
+MANY = 200
 
 
 class Server:
@@ -184,3 +186,24 @@ def test_the_schema_is_looked_at_and_brought_up_to_date(cluster: Cluster) -> Non
     nowhere = cluster.run("doctor", "--store", "postgresql://rota@127.0.0.1:9/none")
     assert nowhere.returncode == 1
     assert "store" in nowhere.stdout
+
+
+def test_schedules_fire_once_though_the_leader_dies_when_they_are_due(cluster: Cluster) -> None:
+    leader, follower = cluster.serve("a"), cluster.serve("b")
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=4)
+    specs = [{"name": f"s{n}", "at": at.isoformat(), "job": NOOP} for n in range(MANY)]
+    follower.ask("POST", "/schedules/deploy", {"owner": "test", "schedules": specs})
+    event = {"event": "x.happened", "name": "t", "job": {**NOOP, "name": "heard"}}
+    follower.ask("POST", "/triggers", event, expect=201)
+    until(lambda: datetime.now(UTC) >= at, "they are due")
+    leader.daemon.kill()
+    until(lambda: follower.role == "leader", "another leader")
+
+    def names() -> list[str]:
+        found = follower.ask("GET", f"/jobs?name={NOOP['name']}&limit={2 * MANY}")["items"]
+        return [one["schedule_id"] for one in found]
+
+    until(lambda: len(names()) >= MANY, "all have fired")
+    assert len(set(names())) == len(names()) == MANY
+    told = {"id": "e1", "source": "/test", "type": "x.happened"}
+    assert len(follower.ask("POST", "/events", told, expect=202)["job_ids"]) == 1

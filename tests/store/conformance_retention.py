@@ -15,10 +15,12 @@ from rota.core.model import (
     JobState,
     KeyRecord,
     Life,
+    ScheduleId,
     WorkerId,
 )
-from rota.core.outcome import AnyWrite, PutExecution, PutJob, PutKey
-from rota.store.protocol import Direction, ExecutionQuery, JobQuery, Store
+from rota.core.outcome import AnyWrite, PutExecution, PutJob, PutKey, PutOccurrence
+from rota.core.schedules import Decision, Occurrence
+from rota.store.protocol import Direction, ExecutionQuery, JobQuery, OccurrenceQuery, Store
 from tests.store.conformance import Appender, StoreMaker, leading
 from tests.store.conformance_bulk import eventually, stream
 from tests.store.naive import QUEUED, spec
@@ -140,6 +142,21 @@ class RetentionConformance:
             await drop_all(store, WEDNESDAY)
             assert (await store.ledger.load()).totals == before
             assert await store.catalog.key("key") is not None
+
+    async def test_what_became_of_old_instants_goes_too(self, make_store: StoreMaker) -> None:
+        schedule_id = ScheduleId("schedule")
+        monday, wednesday = (
+            Occurrence(schedule_id, at, Decision.SKIPPED, at) for at in (MONDAY, WEDNESDAY)
+        )
+        query = OccurrenceQuery(schedule_id=schedule_id)
+        async with make_store() as store:
+            leader = await leading(store)
+            for one in (monday, wednesday):
+                await leader.append(PutOccurrence(one), at=one.nominal)
+                await store.ledger.load()
+            assert await store.catalog.find_occurrences(query) == [wednesday, monday]
+            await drop_all(store, TUESDAY)
+            assert await store.catalog.find_occurrences(query) == [wednesday]
 
     async def test_nothing_to_drop_is_no_error(self, make_store: StoreMaker) -> None:
         async with make_store() as store:

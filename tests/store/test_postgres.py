@@ -18,8 +18,10 @@ from tests.store.conformance import (
 )
 from tests.store.conformance_access import AccessConformance
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
+from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_retention import RetentionConformance
+from tests.store.conformance_schedules import ScheduleConformance
 from tests.store.conformance_shelves import ShelfConformance
 
 pytestmark = pytest.mark.postgres
@@ -66,6 +68,14 @@ class TestShelves(ShelfConformance):
 
 
 class TestReading(ReadingConformance):
+    pass
+
+
+class TestSchedules(ScheduleConformance):
+    pass
+
+
+class TestEvents(EventConformance):
     pass
 
 

@@ -20,14 +20,24 @@ from rota.core.model import (
     JobState,
     KeyRecord,
     Life,
+    ScheduleId,
     WorkerId,
 )
-from rota.core.outcome import AnyWrite, MoveJob, PutExecution, PutJob, PutKey
+from rota.core.outcome import AnyWrite, MoveJob, PutExecution, PutJob, PutKey, PutOccurrence
+from rota.core.schedules import Decision, Occurrence
 from rota.store.dropping import Dropped
 from rota.store.postgres import PostgresStore
 from rota.store.postgres_partitions import DAY_MS
 from rota.store.postgres_queries import Statement, execution_page, job_page
-from rota.store.protocol import Catalog, Direction, ExecutionQuery, JobQuery, Seq, StoreError
+from rota.store.protocol import (
+    Catalog,
+    Direction,
+    ExecutionQuery,
+    JobQuery,
+    OccurrenceQuery,
+    Seq,
+    StoreError,
+)
 from tests.postgres.cell import Cell
 from tests.store.conformance import Appender, leading
 from tests.store.conformance_bulk import stream
@@ -154,6 +164,7 @@ async def monday_of_all_kinds(leader: Appender, store: PostgresStore) -> Sequenc
     writes: list[AnyWrite] = [ended, late, waiting]
     writes += [run_at(n, job.id, MONDAY) for n, job in enumerate((ended, late, waiting), 1)]
     await leader.append(*writes, at=MONDAY)
+    await store.ledger.load()  # folded by itself: a window makes the partitions of its last day
     await leader.append(MoveJob(ended.id, life(MONDAY + 9)), at=MONDAY + 9)
     for number in (1, 2, 3):
         await store.logs.append(run_id(number, MONDAY), 0, b"text")
@@ -245,6 +256,25 @@ async def test_readers_meet_the_row_or_nothing_while_days_are_dropped(cell: Cell
         done.set()
         assert all(await asyncio.gather(*reading))
         assert len(await store.catalog.find_jobs(JobQuery())) == 2
+
+
+async def test_the_ledger_of_schedules_goes_with_its_day(cell: Cell) -> None:
+    schedule_id = ScheduleId("schedule-1")
+    old, new = (Occurrence(schedule_id, at, Decision.FIRED, at) for at in (MONDAY, WEEK_LATER))
+    early = Occurrence(schedule_id, MONDAY - 9 * DAY_MS, Decision.SKIPPED, MONDAY)
+    query = OccurrenceQuery(schedule_id=schedule_id)
+    async with cell.opened() as store:
+        leader = await leading(store)
+        await leader.append(PutOccurrence(old), PutOccurrence(early), at=MONDAY)
+        await store.ledger.load()
+        await leader.append(PutOccurrence(new), at=WEEK_LATER)
+        await store.ledger.load()
+        assert "occurrences_20241004" in await partitions(cell, "occurrences")
+        assert await store.catalog.find_occurrences(query) == [new, old, early]
+        while (await store.drop_before(TUESDAY)).more:
+            pass
+        assert "occurrences_20241004" not in await partitions(cell, "occurrences")
+        assert await store.catalog.find_occurrences(query) == [new]
 
 
 async def test_old_journal_and_keys_leave_by_the_partition_and_the_newest_stays(

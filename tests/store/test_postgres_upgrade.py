@@ -9,9 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rota.core.inputs import NewJob, Submit, Timing
-from rota.core.model import Instant, JobId, JobState, Life
-from rota.core.outcome import Order
+from rota.core.errors import Conflict
+from rota.core.event_inputs import ReceiveEvents
+from rota.core.event_writes import PutTrigger
+from rota.core.inputs import CreateSchedule, NewJob, NewSchedule, Recall, Submit, Timing
+from rota.core.model import Instant, JobId, JobState, Life, ScheduleId
+from rota.core.outcome import AnyWrite, Order, PutSchedule
 from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
@@ -22,13 +25,17 @@ from rota.store.nodes import Node
 from rota.store.postgres import PostgresStore, open_postgres
 from rota.store.postgres_connect import parse_address
 from rota.store.postgres_migrate import find_schema, migrate_postgres
-from rota.store.protocol import JobQuery, SchemaError, StoreError
+from rota.store.protocol import JobQuery, OccurrenceQuery, SchemaError, StoreError
 from tests.core.asking import job
+from tests.core.planned import plan
+from tests.core.stirred import event
 from tests.engine.rig import Rig, succeeded
 from tests.postgres.cell import Cell
 from tests.postgres.previous import NoHistoryError, PreviousProgram
 from tests.store.conformance import leading, put
+from tests.store.conformance_events import trigger
 from tests.store.conformance_retention import MONDAY
+from tests.store.conformance_schedules import schedule
 
 pytestmark = pytest.mark.postgres
 
@@ -41,6 +48,15 @@ CONTRACTS = Migration(
     f"{len(KNOWN) + 1:04}_contract.sql",
     f"-- works with programs from: {len(KNOWN) + 1}\nSELECT 1",
 )
+
+
+OCCASIONS = "schedules_and_events"
+
+
+def before(name: str) -> list[Migration]:
+    """The steps that a program has which does not know this one."""
+    step = next(step for step in KNOWN if step.name.endswith(f"_{name}.sql"))
+    return [one for one in KNOWN if one.number < step.number]
 
 
 @pytest.fixture
@@ -214,8 +230,7 @@ async def test_a_program_that_the_schema_left_behind_while_it_slept_does_not_lea
 async def test_the_first_job_on_the_shelf_shuts_out_programs_that_do_not_know_of_it(
     cell: Cell,
 ) -> None:
-    lines = next(step for step in KNOWN if step.name.endswith("_lines.sql"))
-    older = [step for step in KNOWN if step.number < lines.number]
+    older = before("lines")
     async with cell.opened() as store:
         leader = await leading(store)
         await leader.append(put(1))
@@ -227,6 +242,42 @@ async def test_the_first_job_on_the_shelf_shuts_out_programs_that_do_not_know_of
         await store.ledger.load()
     with pytest.raises(SchemaError):
         await migrate_postgres(parse_address(cell.dsn), older)
+
+
+async def test_without_tables_for_them_schedules_and_events_are_refused(cell: Cell) -> None:
+    await migrate_postgres(parse_address(cell.dsn), before(OCCASIONS))
+    new = CreateSchedule(schedule=NewSchedule(id=ScheduleId("s"), plan=plan()))
+    told = ReceiveEvents(events=(event(),), recall=Recall(at=0))
+    async with serving(cell, migrate=False) as (store, rig):
+        for asked in (new, told):
+            with pytest.raises(Conflict, match="rota migrate"):
+                await rig.engine.post(asked)
+        query = OccurrenceQuery(schedule_id=ScheduleId("s"))
+        assert await store.catalog.find_occurrences(query) == []
+        await whole_lives(store, rig, "life", 3)
+
+
+@pytest.mark.parametrize("write", [PutSchedule(schedule()), PutTrigger(trigger("trigger-0"))])
+async def test_the_first_schedule_or_trigger_shuts_out_programs_that_know_none(
+    cell: Cell, write: AnyWrite
+) -> None:
+    await migrate_postgres(parse_address(cell.dsn), before(OCCASIONS))
+    early = await open_postgres(cell.dsn, migrate=False)
+    try:
+        async with cell.opened() as store:
+            leader = await leading(store)
+            await leader.append(put(1))
+            await store.ledger.load()
+            assert await migrate_postgres(parse_address(cell.dsn), before(OCCASIONS)) == 0
+            await leader.append(write)
+            await store.ledger.load()
+        with pytest.raises(SchemaError):
+            await migrate_postgres(parse_address(cell.dsn), before(OCCASIONS))
+        # Nor may this very program lead if it started before the tables were there.
+        with pytest.raises(SchemaError, match="restart it"):
+            await early.ledger.claim("early")
+    finally:
+        await early.close()
 
 
 async def test_a_busy_table_holds_a_migration_up_and_not_everybody_behind_it(

@@ -12,11 +12,12 @@ import apsw
 import pytest
 
 from rota.core.model import ExecutionState, JobId, KeyRecord
-from rota.core.outcome import DropJob, PutKey
+from rota.core.outcome import DropJob, PutKey, PutOccurrence
 from rota.store import limits
 from rota.store.journal import encode_record
 from rota.store.protocol import (
     JobQuery,
+    OccurrenceQuery,
     SchemaError,
     Seq,
     Store,
@@ -45,8 +46,10 @@ from tests.store.conformance_bulk import (
     LogsConformance,
     eventually,
 )
+from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_retention import RetentionConformance
+from tests.store.conformance_schedules import SCHEDULES, ScheduleConformance, occurrence
 from tests.store.conformance_shelves import ShelfConformance
 from tests.store.faulty_disk import FaultyDisk
 
@@ -87,6 +90,14 @@ class TestShelves(ShelfConformance):
 
 
 class TestReading(ReadingConformance):
+    pass
+
+
+class TestSchedules(ScheduleConformance):
+    pass
+
+
+class TestEvents(EventConformance):
     pass
 
 
@@ -226,6 +237,16 @@ async def test_old_journal_and_keys_leave_and_what_is_needed_stays(
         assert len(await store.catalog.find_jobs(JobQuery(limit=100))) == 40
     async with opened(tmp_path) as store:
         assert (await store.ledger.load()).seq == 41
+
+
+async def test_old_lines_of_a_ledger_leave_as_new_ones_come(tmp_path: Path) -> None:
+    later = 2 + limits.OCCURRENCE_AGE_MS
+    async with opened(tmp_path) as store:
+        leader = await leading(store)
+        await leader.append(*(PutOccurrence(occurrence(n)) for n in range(1, 10)), at=1)
+        await leader.append(PutOccurrence(occurrence(later)), at=later)
+        found = await store.catalog.find_occurrences(OccurrenceQuery(schedule_id=SCHEDULES[0]))
+    assert [one.nominal for one in found] == [later, *range(9, 1, -1)]
 
 
 @asynccontextmanager

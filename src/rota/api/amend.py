@@ -89,7 +89,13 @@ def patched(job: JobRecord, patch: dict[str, Any]) -> Spec:
         raise invalid("", f"the merged job cannot be written as JSON: {error}") from None
     wanted = decode_json(_decoder.decode, JobSpec, text)
     spec = spec_of(wanted, job.spec.created_at, _dependencies(wanted))
-    return msgspec.structs.replace(spec, order=job.spec.order, revision=job.spec.revision)
+    return msgspec.structs.replace(
+        spec,
+        order=job.spec.order,
+        revision=job.spec.revision,
+        origin=job.spec.origin,
+        stimulus=job.spec.stimulus,
+    )
 
 
 def _dependencies(wanted: JobSpec) -> tuple[Dependency, ...]:

@@ -26,6 +26,8 @@ OPEN_PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz")
 OPEN_PREFIX = "/static/"
 SIGN_OUT = ("DELETE", "/session")
 """Open too: whoever may no longer come in may still leave."""
+SIGNED_PREFIX = "/hooks/"
+"""Whoever posts here shows who it is by a signature instead."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 CSP = (
@@ -180,6 +182,7 @@ def _is_open(scope: Scope) -> bool:
     return (
         path in OPEN_PATHS
         or path.startswith(OPEN_PREFIX)
+        or (scope["method"] == "POST" and path.startswith(SIGNED_PREFIX))
         or (scope["method"], path) in (SIGN_OUT, ("OPTIONS", "/session"))
     )
 

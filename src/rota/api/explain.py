@@ -90,7 +90,9 @@ async def graph_of_job(call: Call[None, NoQuery]) -> GraphView:
     catalog = call.parts.catalog
     start = await find_job(call, job_id_in(call))
     ids, edges, truncated = await _connected(catalog, start.id)
-    jobs = {job.id: job for job in await read_upstream(catalog, ids) if is_own(call, job)}
+    jobs = {
+        job.id: job for job in await read_upstream(catalog, ids) if is_own(call, job.spec.terms)
+    }
     nodes = [
         GraphNode(one, jobs[one].spec.terms.name, jobs[one].life.state.value)
         for one in ids

@@ -130,3 +130,9 @@ FORWARD_LAST_S = 1.0
 """How long a server that stops still waits for the leader's answers."""
 NODE_SILENT_MS = 5_000
 """A server that has not announced itself for so long is shown as silent."""
+RUNS_SHOWN = 100
+"""Live jobs that the answer about one schedule names."""
+LEDGER_READ_AT_ONCE = 1_000
+"""Records of a schedule's ledger read at a time for a backfill."""
+BACKFILL_SHOWN = 100
+"""Instants that the answer to a backfill names."""

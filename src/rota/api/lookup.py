@@ -1,11 +1,11 @@
-"""Finds jobs and executions for a caller: what is another tenant's is not there for it.
+"""Finds what a caller asks for: what is another tenant's is not there for it.
 
 A caller without a tenant sees all, and costs no more than before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from rota.api.parts import Parts
 from rota.api.problems import ProblemError, not_found
 from rota.api.routes import Call
 from rota.core.errors import UnknownDependency
-from rota.core.model import Execution, ExecutionId, JobId, JobRecord
+from rota.core.model import Execution, ExecutionId, JobId, JobRecord, Terms
 from rota.engine.ports import UnavailableError
 from rota.store.protocol import Catalog, ExecutionQuery
 from rota.wire.cursors import make_cursor
@@ -24,26 +24,44 @@ from rota.wire.jobs import JobSpec
 
 
 class _Named(msgspec.Struct):
-    """Whether a submission names a tenant: the parsed job has a default in its place."""
+    """Whether a job names a tenant: the parsed one has a default in its place."""
 
     tenant: str | None = None
 
 
-class _NamedBatch(msgspec.Struct):
-    jobs: list[_Named] | None = None
-    tenant: str | None = None
+class _Having(msgspec.Struct):
+    """A schedule or trigger, as far as its job goes."""
+
+    job: _Named | None = None
 
 
-def is_own(call: Call[Any, Any], job: JobRecord) -> bool:
-    """Whether the caller may know of a job."""
-    return call.caller.tenant in (None, job.spec.terms.tenant)
+class _Body(_Named):
+    """Everything that brings jobs: one, many, or what will make them."""
+
+    job: _Named | None = None
+    jobs: list[_Named] = []
+    schedules: list[_Having] = []
+    triggers: list[_Having] = []
+    trigger: _Having | None = None
+
+    def all_named(self) -> Iterator[_Named | None]:
+        yield self
+        yield self.job
+        yield from self.jobs
+        for having in (*self.schedules, *self.triggers, self.trigger):
+            yield None if having is None else having.job
+
+
+def is_own(call: Call[Any, Any], terms: Terms) -> bool:
+    """Whether the caller may know of what has these terms: a job, or what makes such jobs."""
+    return call.caller.tenant in (None, terms.tenant)
 
 
 async def find_job(call: Call[Any, Any], job_id: JobId) -> JobRecord:
     """The job, in whatever state."""
     found = await call.parts.catalog.jobs([job_id])
     job = found[0] if found else await _not_taken_yet(call.parts, job_id)
-    if job is None or not is_own(call, job):
+    if job is None or not is_own(call, job.spec.terms):
         raise not_found("job", job_id)
     return job
 
@@ -124,11 +142,19 @@ def adopt(call: Call[Any, Any], specs: Sequence[JobSpec]) -> None:
     own = call.caller.tenant
     if own is None:
         return
-    named = msgspec.json.decode(call.raw, type=_NamedBatch)
-    for one in named.jobs if named.jobs is not None else [named]:
-        check_tenant(call, one.tenant)
+    for one in msgspec.json.decode(call.raw, type=_Body).all_named():
+        check_tenant(call, one.tenant if one else None)
     for spec in specs:
         spec.tenant = own
+
+
+def adopted(call: Call[Any, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """The same for a patch of a schedule or trigger: its job stays with its tenant."""
+    own, job = call.caller.tenant, patch.get("job", {})
+    if own is None or not isinstance(job, dict):
+        return patch
+    check_tenant(call, job.get("tenant"))
+    return {**patch, "job": {**job, "tenant": own}}
 
 
 def check_tenant(call: Call[Any, Any], named: str | None) -> None:

@@ -47,6 +47,14 @@ class Figures(Protocol):
         """Jobs ended since the beginning, by (queue, state)."""
         ...
 
+    def decided(self) -> Mapping[tuple[str, str], int]:
+        """Instants of schedules decided since the beginning, by (decision, why skipped)."""
+        ...
+
+    def reacted(self) -> Mapping[str, int]:
+        """Events and what triggers made of them since the beginning, by outcome."""
+        ...
+
     def histograms(self) -> Mapping[str, Histogram]:
         """By the names in HISTOGRAMS."""
         ...
@@ -70,6 +78,7 @@ HISTOGRAMS: Mapping[str, str] = {
     "dispatch_latency_seconds": "From the decision to run a job to its order leaving the server",
     "append_seconds": "One append to the journal, until durable",
     "append_jobs": "Jobs touched by one append",
+    "schedule_lateness_seconds": "From when a schedule's run was due to when its job was made",
 }
 
 
@@ -132,6 +141,28 @@ class ServerCollector(Collector):
         for (queue, status), count in self.figures.finished().items():
             finished.add_metric([status, queue], count)
         yield finished
+        decided = CounterMetricFamily(
+            "rota_schedule_occurrences",
+            "Instants of schedules, by what became of them and why they were skipped",
+            labels=["outcome", "reason"],
+        )
+        for (decision, why), count in self.figures.decided().items():
+            decided.add_metric([decision, why], count)
+        yield decided
+        yield from self._events()
+
+    def _events(self) -> Iterator[Metric]:
+        received = CounterMetricFamily(
+            "rota_events_received", "Events, new or sent again", labels=["outcome"]
+        )
+        judged = CounterMetricFamily(
+            "rota_trigger_decisions", "What triggers made of events", labels=["outcome"]
+        )
+        for word, count in self.figures.reacted().items():
+            family = received if word in ("accepted", "repeated") else judged
+            family.add_metric([word], count)
+        yield received
+        yield judged
 
     def _live_jobs(self) -> Iterator[Metric]:
         live = GaugeMetricFamily(

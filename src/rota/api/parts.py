@@ -25,10 +25,11 @@ from rota.api.metrics import Figures
 from rota.api.problems import ProblemError
 from rota.api.trail import AuditTrail
 from rota.core.inputs import Key
-from rota.core.model import Instant, JobId, WorkerId
+from rota.core.model import Instant, WorkerId
 from rota.engine.assurance import Assurance
 from rota.engine.ports import Brain
 from rota.engine.presence import Presence
+from rota.store.hooks import Hooks
 from rota.store.protocol import Artifacts, Catalog, Logs
 from rota.wire.jobs import BulkAnswer
 
@@ -49,6 +50,7 @@ class Parts:
     catalog: Catalog
     logs: Logs
     artifacts: Artifacts
+    hooks: Hooks
     feed: Feed
     access: Access
     audit: AuditTrail
@@ -150,21 +152,24 @@ class BulkMemory:
 
 
 class TenantBook:
-    """Whose jobs are: what the streams of tenants have found out, the longest unused forgotten."""
+    """Whose jobs, schedules and triggers are: what the streams of tenants have found out.
+
+    The longest unused are forgotten.
+    """
 
     def __init__(self) -> None:
-        self._tenants: OrderedDict[JobId, str] = OrderedDict()
+        self._tenants: OrderedDict[str, str] = OrderedDict()
 
-    def note(self, job_id: JobId, tenant: str) -> None:
+    def note(self, thing_id: str, tenant: str) -> None:
         """Remembers one."""
-        self._tenants[job_id] = tenant
-        self._tenants.move_to_end(job_id)
+        self._tenants[thing_id] = tenant
+        self._tenants.move_to_end(thing_id)
         if len(self._tenants) > TENANTS_REMEMBERED_MAX:
             self._tenants.popitem(last=False)
 
-    def of(self, job_id: JobId) -> str | None:
+    def of(self, thing_id: str) -> str | None:
         """Whose it is, if that is remembered."""
-        return self._tenants.get(job_id)
+        return self._tenants.get(thing_id)
 
 
 @dataclass(frozen=True)

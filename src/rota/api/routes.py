@@ -94,6 +94,9 @@ class Operation:
     takes: str = JSON
     gives: str = JSON
     """The media type of the answer, where that is not JSON."""
+    reads_body: bool = False
+    """The handler makes sense of the body itself; `body` only describes it."""
+    body_bytes_max: int = BODY_BYTES_MAX
     streams_in: bool = False
     """The handler reads the body itself, piece by piece."""
     endless: bool = False
@@ -141,7 +144,7 @@ class Server:
         self._query = QueryReader(operation.query)
         self._no_query = operation.query is NoQuery
         self._decode: Callable[[bytes], Any] | None = None
-        if operation.body is not None and not operation.streams_in:
+        if operation.body is not None and not (operation.streams_in or operation.reads_body):
             decoder = msgspec.json.Decoder(operation.body, dec_hook=dec_hook)
             self._decode = decoder.decode
 
@@ -189,10 +192,10 @@ class Server:
         raw, body = b"", None
         if self._decode is not None:
             require_json(scope)
-            raw = await read_body(scope, receive, BODY_BYTES_MAX)
+            raw = await read_body(scope, receive, self.operation.body_bytes_max)
             body = decode_json(self._decode, self.operation.body, raw)
         elif self.operation.writes and not self.operation.streams_in:
-            raw = await read_body(scope, receive, BODY_BYTES_MAX)
+            raw = await read_body(scope, receive, self.operation.body_bytes_max)
         caller = caller_of(scope)
         key = read_key(scope, raw, caller.tenant) if self.operation.writes else None
         path = scope["path_params"]

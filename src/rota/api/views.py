@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from rota.api.metrics import worker_status
 from rota.api.translate import function_capability
+from rota.core.event_writes import (
+    DropTrigger,
+    PutArrival,
+    PutEvent,
+    PutHeld,
+    PutTrigger,
+    ReleaseHeld,
+)
 from rota.core.glance import Explanation, QueueGlance, WorkerGlance
 from rota.core.inputs import Timing
 from rota.core.model import (
@@ -23,14 +31,20 @@ from rota.core.model import (
     Spec,
 )
 from rota.core.outcome import (
+    DropCalendar,
     DropJob,
+    DropSchedule,
     DropWorker,
     MoveJob,
+    MoveSchedule,
     Order,
+    PutCalendar,
     PutExecution,
     PutJob,
     PutKey,
+    PutOccurrence,
     PutQueue,
+    PutSchedule,
     PutWorker,
 )
 from rota.store.protocol import Artifact, Change
@@ -85,6 +99,8 @@ def job_view(job: JobRecord) -> JobView:
         worker_id=life.worker_id,
         created_at=from_instant(spec.created_at),
         scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
+        schedule_id=None if spec.origin is None else spec.origin.schedule_id,
+        trigger_id=None if spec.stimulus is None else spec.stimulus.trigger_id,
         started_at=_time(life.started_at),
         finished_at=_time(life.finished_at),
         progress=life.progress,
@@ -239,6 +255,13 @@ def _figures(figures: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+_AboutSchedule: TypeAlias = PutSchedule | DropSchedule | PutOccurrence
+_Quiet: TypeAlias = (
+    PutKey | MoveSchedule | PutCalendar | DropCalendar | PutEvent | PutHeld | ReleaseHeld
+)
+"""What is no one's business."""
+
+
 def change_view(change: Change) -> ChangeView | None:
     """One state change, as the stream tells it; None for what is no one's business."""
     at = from_instant(change.at)
@@ -268,8 +291,49 @@ def change_view(change: Change) -> ChangeView | None:
             return ChangeView("worker", worker_id, "deleted", at)
         case PutQueue(queue=queue):
             return ChangeView("queue", queue.name, "paused" if queue.paused else "open", at)
-        case PutKey():
-            return None
+        case PutTrigger() | DropTrigger() | PutArrival():
+            return _trigger_change(change.write, at)
+        case _:
+            return _schedule_change(change.write, at)
+
+
+def _schedule_change(write: _Quiet | _AboutSchedule, at: str) -> ChangeView | None:
+    if isinstance(write, _Quiet):
+        return None
+    if isinstance(write, PutSchedule):
+        status = "paused" if write.schedule.course.paused else "active"
+        return ChangeView("schedule", write.schedule.id, status, at, write.schedule.plan.name)
+    if isinstance(write, DropSchedule):
+        return ChangeView("schedule", write.id, "deleted", at)
+    one = write.occurrence
+    return ChangeView(
+        "occurrence",
+        f"{one.schedule_id}/{from_instant(one.nominal)}",
+        one.decision.value,
+        at,
+        reason=one.why.value,
+        job_id=one.job_id or "",
+        schedule_id=one.schedule_id,
+    )
+
+
+def _trigger_change(write: PutTrigger | DropTrigger | PutArrival, at: str) -> ChangeView:
+    if isinstance(write, PutTrigger):
+        status = "paused" if write.trigger.paused else "active"
+        return ChangeView("trigger", write.trigger.id, status, at, write.trigger.rule.name)
+    if isinstance(write, DropTrigger):
+        return ChangeView("trigger", write.id, "deleted", at)
+    one = write.arrival
+    return ChangeView(
+        "arrival",
+        one.id,
+        one.verdict.value,
+        at,
+        one.type,
+        reason=one.detail,
+        job_id=one.job_id or "",
+        trigger_id=one.trigger_id,
+    )
 
 
 def _scheduled_at(run_at: Instant | None, created_at: Instant) -> Instant:

@@ -48,6 +48,16 @@ SECTIONS: dict[str, dict[str, Word]] = {
         "dead-letters": Word("jobs", "dead_letters", "List jobs that used up their attempts."),
         "executions": Word("executions", "executions", "List tries of jobs."),
     },
+    "Time": {
+        "schedules": Word("schedules", "schedules", "List, make, run and backfill schedules."),
+        "cron": Word("cron", "cron", "Print what a cron expression means."),
+        "calendars": Word("calendars", "calendars", "List and set calendars of holidays."),
+    },
+    "Events": {
+        "triggers": Word("triggers", "triggers", "List, make, try and pause triggers."),
+        "events": Word("events", "events", "List and send events; listen to other systems."),
+        "hooks": Word("hooks", "hooks", "List and set up webhook endpoints."),
+    },
     "Workers and queues": {
         "workers": Word("workers", "workers", "List, drain and remove workers."),
         "queues": Word("queues", "queues", "List, set, pause and purge queues."),

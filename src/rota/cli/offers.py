@@ -1,4 +1,4 @@
-"""Offers the shell what could be meant: ids of recent jobs, names of workers and queues.
+"""Offers the shell what could be meant: ids of jobs, names of workers, queues and schedules.
 
 Pressing a key must never hang or complain: a server that is away or slow offers nothing.
 """
@@ -52,3 +52,15 @@ def workers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 def queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Queues."""
     return _offered(lambda client: ((queue.name, "") for queue in client.queues()), incomplete)
+
+
+def schedules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Schedules, by name."""
+    return _offered(
+        lambda client: ((one.name, one.status) for one in client.schedules()), incomplete
+    )
+
+
+def triggers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Triggers, by name."""
+    return _offered(lambda client: ((one.name, one.event) for one in client.triggers()), incomplete)

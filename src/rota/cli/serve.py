@@ -163,6 +163,8 @@ class Figures:
         self.engine = engine
         self.submitted = counts.submitted
         self.finished = counts.finished
+        self.decided = counts.decided
+        self.reacted = counts.reacted
         self.histograms = counts.histograms
         self.fold_lag_seconds = engine.fold_lag_s
 
@@ -184,6 +186,7 @@ def _parts(
         catalog=store.catalog,
         logs=store.logs,
         artifacts=store.artifacts,
+        hooks=store.hooks,
         feed=engine.feed,
         access=admission.access,
         audit=admission.audit,

@@ -340,3 +340,5 @@ def follow_clock(t: Tables, by: Millis, now: Instant) -> None:
         delay_starts(queue, by)
         t.check_gates(queue, now)
     t.recent.follow_clock(by)
+    t.agenda.follow_clock(by)
+    t.bus.follow_clock(by)

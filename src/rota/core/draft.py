@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 from rota.core.cells import JobCell
+from rota.core.event_draft import EventDraft
 from rota.core.model import (
     Execution,
     ExecutionId,
+    Instant,
     JobId,
     KeyRecord,
     Millis,
     Queue,
+    ScheduleId,
     Worker,
     WorkerId,
 )
 from rota.core.outcome import (
     Answer,
     AnyWrite,
+    DropCalendar,
     DropJob,
+    DropSchedule,
     DropWorker,
     Ended,
     MoveJob,
+    MoveSchedule,
+    PutCalendar,
     PutExecution,
     PutJob,
     PutKey,
+    PutOccurrence,
     PutQueue,
+    PutSchedule,
     PutWorker,
 )
+from rota.core.schedules import Calendar, Course, Occurrence, Schedule
 
 
 class Draft:
@@ -33,14 +43,20 @@ class Draft:
 
     __slots__ = (
         "answers",
+        "calendars",
+        "courses",
         "dropped",
+        "dropped_schedules",
         "dropped_workers",
         "ends",
+        "events",
         "executions",
         "keys",
         "moved",
+        "occurrences",
         "put",
         "queues",
+        "schedules",
         "submitted",
         "waits",
         "workers",
@@ -55,6 +71,12 @@ class Draft:
         self.dropped: dict[JobId, None] = {}
         self.executions: dict[ExecutionId, Execution] = {}
         self.keys: list[KeyRecord] = []
+        self.calendars: dict[str, Calendar | None] = {}
+        self.schedules: dict[ScheduleId, Schedule] = {}
+        self.courses: dict[ScheduleId, Course] = {}
+        self.dropped_schedules: dict[ScheduleId, None] = {}
+        self.occurrences: dict[tuple[ScheduleId, Instant], Occurrence] = {}
+        self.events = EventDraft()
         self.answers: list[Answer] = []
         self.waits: list[Millis] = []
         self.ends: list[Ended] = []
@@ -71,4 +93,15 @@ class Draft:
         facts += [PutExecution(execution) for execution in self.executions.values()]
         facts += [DropJob(job_id) for job_id in self.dropped]
         facts += [PutKey(record) for record in self.keys]
+        return [*facts, *self._times(), *self.events.writes()]
+
+    def _times(self) -> list[AnyWrite]:
+        facts: list[AnyWrite] = [
+            DropCalendar(name) if calendar is None else PutCalendar(calendar)
+            for name, calendar in self.calendars.items()
+        ]
+        facts += [PutSchedule(schedule) for schedule in self.schedules.values()]
+        facts += [MoveSchedule(schedule_id, course) for schedule_id, course in self.courses.items()]
+        facts += [PutOccurrence(occurrence) for occurrence in self.occurrences.values()]
+        facts += [DropSchedule(schedule_id) for schedule_id in self.dropped_schedules]
         return facts

@@ -7,7 +7,18 @@ from typing import Any
 
 import msgspec
 
-from rota.core.model import ExecutionId, Instant, JobState, Queue, Resources, Worker
+from rota.core.events import Trigger, Verdict
+from rota.core.model import (
+    ExecutionId,
+    Instant,
+    JobId,
+    JobState,
+    Queue,
+    Resources,
+    Spec,
+    Worker,
+)
+from rota.core.schedules import Schedule
 
 
 class WorkerGlance(msgspec.Struct, frozen=True):
@@ -28,6 +39,35 @@ class QueueGlance(msgspec.Struct, frozen=True):
     depth: Mapping[JobState, int]
     shelved: int = 0
     """How many of the queued ones memory has left to the store."""
+
+
+class ScheduleGlance(msgspec.Struct, frozen=True):
+    """A schedule, when it is due next, and its runs that have not ended."""
+
+    schedule: Schedule
+    next_at: Instant | None
+    due_at: Instant | None
+    runs: tuple[JobId, ...]
+    trouble: str = ""
+    """Why it cannot run though it is not paused; empty when it can."""
+
+
+class TriggerGlance(msgspec.Struct, frozen=True):
+    """A trigger, and the events that wait in its windows."""
+
+    trigger: Trigger
+    waiting: int
+    closes_at: Instant | None
+    """When the first of its windows makes a job."""
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What a trigger would make of an event, and the job if it would make one."""
+
+    trigger: Trigger
+    verdict: Verdict
+    detail: str
+    job: Spec | None
 
 
 class Cause(msgspec.Struct, frozen=True):

@@ -6,19 +6,41 @@ from hashlib import blake2b
 
 import msgspec
 
-from rota.core.model import ExecutionId, Instant, JobId, Needs
+from rota.core.events import ArrivalId
+from rota.core.model import ExecutionId, Instant, JobId, Needs, Origin, TriggerId
 
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 """A UUID's variant takes two bits of one digit."""
 
 
 def execution_id(job_id: JobId, fence: int, now: Instant) -> ExecutionId:
-    """A UUIDv7 of the time, the job's own cell and a hash of whose execution it is."""
-    dice = blake2b(f"{job_id}/{fence}".encode(), digest_size=8).hexdigest()
+    """The id of a job's execution."""
+    return ExecutionId(_uuid7(job_id, f"{job_id}/{fence}", now))
+
+
+def run_id(origin: Origin, now: Instant) -> JobId:
+    """The id of the job that a schedule makes for an instant."""
+    parent = origin.schedule_id
+    return JobId(_uuid7(parent, f"{parent}/{origin.nominal}", now))
+
+
+def arrival_id(trigger_id: TriggerId, event_key: str, now: Instant) -> ArrivalId:
+    """The id of what a trigger makes of an event."""
+    return ArrivalId(_uuid7(trigger_id, f"{trigger_id}/{event_key}", now))
+
+
+def triggered_id(arrival: ArrivalId, now: Instant) -> JobId:
+    """The id of the job that a trigger makes."""
+    return JobId(_uuid7(arrival, f"job/{arrival}", now))
+
+
+def _uuid7(parent: str, whose: str, now: Instant) -> str:
+    """A UUIDv7 of the time, the parent's own cell and a hash of whose it is."""
+    dice = blake2b(whose.encode(), digest_size=8).hexdigest()
     time = f"{now & 0xFFFF_FFFF_FFFF:012x}"
     variant = _VARIANT[dice[0]]
-    cell = f"{job_id[15:18]:0>3}"
-    return ExecutionId(f"{time[:8]}-{time[8:]}-7{cell}-{variant}{dice[1:4]}-{dice[4:16]}")
+    cell = f"{parent[15:18]:0>3}"
+    return f"{time[:8]}-{time[8:]}-7{cell}-{variant}{dice[1:4]}-{dice[4:16]}"
 
 
 def line_number(queue: str, needs: Needs, priority: int) -> int:

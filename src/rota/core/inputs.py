@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import msgspec
-
+from rota.core.event_inputs import AnyEventInput
+from rota.core.keyed import Input, Keyed
+from rota.core.keyed import Key as Key
+from rota.core.keyed import Recall as Recall
 from rota.core.limits import LINE_KEPT, REFILL_JOBS, WINDOW_JOBS
 from rota.core.model import (
     ExecutionId,
@@ -17,43 +19,16 @@ from rota.core.model import (
     Instant,
     JobId,
     JobRecord,
-    KeyRecord,
     Millis,
     PollId,
     RateLimit,
     Resources,
+    ScheduleId,
     Spec,
     WorkerId,
 )
 from rota.core.outcome import Refill
-
-
-class Input(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The base of all inputs."""
-
-
-class Recall(Input, frozen=True, kw_only=True):
-    """What the tables said at `at`: jobs that may have left memory, and the key if it was used."""
-
-    at: Instant
-    jobs: tuple[JobRecord, ...] = ()
-    upstream: tuple[JobRecord, ...] = ()
-    """What `jobs` depend on: only for how they ended."""
-    key: KeyRecord | None = None
-
-
-class Key(Input, frozen=True, kw_only=True):
-    """An idempotency key and the fingerprint of the request that carries it."""
-
-    key: str
-    fingerprint: str
-
-
-class Keyed(Input, frozen=True, kw_only=True):
-    """The base of inputs that may be repeated safely under a key."""
-
-    key: Key | None = None
-    recall: Recall | None = None
+from rota.core.schedules import Calendar, Plan
 
 
 class NewJob(Input, frozen=True, kw_only=True):
@@ -236,6 +211,92 @@ class Refilled(Input, frozen=True, kw_only=True):
     jobs: tuple[JobRecord, ...]
 
 
+class ScheduleInput(Keyed, frozen=True, kw_only=True):
+    """The base of what happens to schedules, so that they are told from all else at once."""
+
+
+class NewSchedule(Input, frozen=True, kw_only=True):
+    """One schedule to make; in a deployment the id is used only if its name is new."""
+
+    id: ScheduleId
+    plan: Plan
+    paused: bool = False
+
+
+class CreateSchedule(ScheduleInput, frozen=True, kw_only=True):
+    """A new schedule."""
+
+    schedule: NewSchedule
+
+
+class UpdateSchedule(ScheduleInput, frozen=True, kw_only=True):
+    """Replaces the plan of a schedule; `revision` is the one it was read at."""
+
+    schedule_id: ScheduleId
+    plan: Plan
+    revision: int
+    paused: bool
+
+
+class DeleteSchedule(ScheduleInput, frozen=True, kw_only=True):
+    """A schedule makes no more jobs, and is gone; what it made goes on."""
+
+    schedule_id: ScheduleId
+
+
+class PauseSchedule(ScheduleInput, frozen=True, kw_only=True):
+    """A schedule makes no jobs until it is resumed, or does again."""
+
+    schedule_id: ScheduleId
+    paused: bool
+
+
+class TriggerSchedule(ScheduleInput, frozen=True, kw_only=True):
+    """One run now, whatever the time is and even while paused."""
+
+    schedule_id: ScheduleId
+
+
+class BackfillSchedule(ScheduleInput, frozen=True, kw_only=True):
+    """Runs for instants of the past that the ledger has no job for, as of `recall`."""
+
+    schedule_id: ScheduleId
+    backfill_id: str
+    instants: tuple[Instant, ...]
+    max_parallel: int
+    priority: int
+    ranges: tuple[tuple[Instant, Instant], ...] = ()
+    """Records among them that stand for all instants up to another."""
+
+
+class CancelBackfill(ScheduleInput, frozen=True, kw_only=True):
+    """Calls off what is left of a backfill."""
+
+    schedule_id: ScheduleId
+    backfill_id: str
+
+
+class DeploySchedules(ScheduleInput, frozen=True, kw_only=True):
+    """All schedules that a program has: what it had and names no more is retired."""
+
+    owner: str
+    schedules: tuple[NewSchedule, ...]
+    tenant: str | None = None
+    """Of this tenant only, whoever else has an owner of that name; None: of all."""
+
+
+class SetCalendar(ScheduleInput, frozen=True, kw_only=True):
+    """A calendar as it is from now on."""
+
+    calendar: Calendar
+
+
+class DeleteCalendar(ScheduleInput, frozen=True, kw_only=True):
+    """A calendar that no schedule names goes."""
+
+    name: str
+
+
 class ClockJump(Input, frozen=True, kw_only=True):
     """Somebody set the clock: times that people named follow it, leases must not."""
 
@@ -255,6 +316,19 @@ class Tick(Input, frozen=True, kw_only=True):
 FromWorker: TypeAlias = (
     Register | Heartbeat | Poll | ClosePoll | Complete | Progress | Drain | Leave
 )
+AnyScheduleInput: TypeAlias = (
+    CreateSchedule
+    | UpdateSchedule
+    | DeleteSchedule
+    | PauseSchedule
+    | TriggerSchedule
+    | BackfillSchedule
+    | CancelBackfill
+    | DeploySchedules
+    | SetCalendar
+    | DeleteCalendar
+)
+
 AnyInput: TypeAlias = (
     Submit
     | Reject
@@ -267,6 +341,8 @@ AnyInput: TypeAlias = (
     | PutQueueSettings
     | Purge
     | Refilled
+    | AnyScheduleInput
+    | AnyEventInput
     | ClockJump
     | Absence
     | Tick

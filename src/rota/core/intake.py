@@ -62,6 +62,16 @@ def reject(t: Tables, event: Reject, now: Instant) -> JobsAccepted:
     return JobsAccepted(tuple(new.id for new in event.jobs))
 
 
+def submit_run(t: Tables, new: NewJob, now: Instant) -> JobCell:
+    """The job that a schedule or a trigger makes; it depends on nobody."""
+    t.queue(new.spec.terms.queue, now)
+    cell = _accept(t, new, now, named=False)
+    if cell.life is FRESH:
+        _begin(t, cell, {}, now)
+    t.draft.submitted += 1
+    return cell
+
+
 def _refuse_known_ids(t: Tables, jobs: Sequence[NewJob], batch: dict[JobId, NewJob]) -> None:
     if len(batch) != len(jobs):
         raise Conflict("two jobs of the batch have the same id")

@@ -22,6 +22,8 @@ def check(t: Tables) -> None:
     _check_lines(t)
     _check_shelves(t)
     _check_depth(t)
+    _check_agenda(t)
+    _check_bus(t)
 
 
 def _check_jobs(t: Tables) -> None:
@@ -143,3 +145,34 @@ def _check_depth(t: Tables) -> None:
     for queue, states in t.depth.items():
         for state, count in states.items():
             assert count == depth.get((queue, state), 0), f"depth of {queue} {state} drifted"
+
+
+def _check_agenda(t: Tables) -> None:
+    runs: dict[str, dict[str, None]] = {}
+    for job_id, job in t.jobs.items():
+        origin = job.spec.origin
+        if origin is not None and origin.schedule_id in t.agenda.cells:
+            runs.setdefault(origin.schedule_id, {})[job_id] = None
+    assert runs == t.agenda.runs, "the runs of schedules drifted"
+    for schedule_id, cell in t.agenda.cells.items():
+        schedule = cell.schedule
+        name = (schedule.plan.job.terms.tenant, schedule.plan.name)
+        assert t.agenda.named(*name) is cell, f"schedule {schedule_id} is not found by its name"
+        assert (cell.next_at is None) == (cell.due_at is None)
+        if cell.next_at is not None:
+            assert cell.next_at > schedule.course.watermark, f"{schedule_id} would fire again"
+    assert not t.agenda.ended, "a run's end went unnoticed"
+
+
+def _check_bus(t: Tables) -> None:
+    assert not t.bus.ended, "a job's end was told to nobody"
+    windows = [window for cell in t.bus.cells.values() for window in cell.windows.values()]
+    assert t.bus.windows == len(windows), "the number of open windows drifted"
+    assert t.bus.held_bytes == sum(window.size for window in windows), "what is held drifted"
+    for trigger_id, cell in t.bus.cells.items():
+        rule = cell.trigger.rule
+        assert t.bus.named(rule.job.terms.tenant, rule.name) is cell, f"{trigger_id} has no name"
+        for key, window in cell.windows.items():
+            assert window.held, f"window {key!r} of {trigger_id} is empty"
+            size = sum(len(held.event.data) for held in window.held.values())
+            assert window.size == size, f"the size of a window of {trigger_id} drifted"

@@ -39,3 +39,63 @@ CLASSES_KEPT = 256
 """Places for classes of alike jobs before those of empty classes are used again."""
 FRESH_MAX = 8
 """Open workers whose room is looked at one by one for every decision."""
+CRON_CHARS_MAX = 255
+"""A cron expression; the longest that is meant, a list of every minute, is shorter."""
+CRON_POOL_MAX = 10_000
+"""Cron expressions kept read: many schedules have the same, and reading one again is cheap."""
+CRON_YEARS_AHEAD = 40
+"""How far a day is searched for: a 29 February on a given weekday may be this far away."""
+INTERVAL_MS_MIN = 1_000
+"""The shortest interval: every second, as the most frequent cron expression."""
+JITTER_MS_MAX = 24 * 3600 * 1000
+"""The most that runs are spread: beyond a day nobody could say which run is which."""
+SCHEDULES_MAX = 1_000_000
+"""Schedules known at once: each is a kilobyte or two of memory."""
+CALENDARS_MAX = 1_000
+"""Calendars known at once."""
+FIRES_PER_TURN = 500
+"""Instants decided in one turn: ten thousand schedules of the same second must not hold up a
+heartbeat until the last of them has its job."""
+FIRES_PER_SCHEDULE = 50
+"""Instants of one schedule decided before the others get their turn."""
+ON_TIME_MS = 1_000
+"""What is decided no later than this after its time was on time; after it, late."""
+MISSED_AFTER_MS = 60_000
+"""What is decided no later than this was late; after it, missed, and `catch_up` says what becomes
+of it. A restart or a change of leader takes less."""
+SCHEDULE_RUNS_MAX = 10_000
+"""Live runs of one schedule: past it instants are skipped, for nobody is working them off."""
+BACKFILL_JOBS_MAX = 10_000
+"""Runs of one backfill: they are made in one step."""
+BACKFILL_PRIORITY_STEP = 100
+"""How far below a schedule's own runs those of a backfill stand, unless said otherwise."""
+FILTER_CHARS_MAX = 4_000
+"""A filter's text, or a path; people write a line."""
+FILTER_NODES_MAX = 256
+"""Parts of one filter."""
+FILTER_DEPTH_MAX = 32
+"""Brackets inside brackets in a filter: it is read and walked by recursion."""
+FILTER_STEPS_MAX = 10_000
+"""Steps of one look at one event: a part is one, and so are so many characters of a text."""
+FILTER_TEXT_PER_STEP = 256
+"""Characters compared or searched that count as one step."""
+TRIGGERS_MAX = 100_000
+"""Triggers known at once."""
+CHAIN_DEPTH_MAX = 16
+"""Triggers that may set each other off, one because of the other: beyond it looks like a loop."""
+EVENT_BYTES_MAX = 1_000_000
+"""One event, all of it as JSON: a job that gets it whole must be able to carry it."""
+GATHERED_MAX = 1_000
+"""Events that one job gets together."""
+GATHERED_BYTES_MAX = 900_000
+"""Their size together: they become one payload."""
+WINDOWS_MAX = 10_000
+"""Windows of one trigger open at once: a key with ever new values must not fill memory."""
+HELD_BYTES_MAX = 256 * 1024 * 1024
+"""Data of all events that wait in windows: they are in memory."""
+TRIGGERED_BYTES_MAX = 1_048_576
+"""Task or payload of a job with an event's values filled in: what a submitted one may have."""
+JOB_EVENT_BYTES_MAX = 64 * 1024
+"""A job's result or error in the event of its end; a larger one is read from the job."""
+SLOTS_REMEMBERED_MAX = 4_096
+"""Slots of triggers' jobs kept read: reading one again is cheap."""

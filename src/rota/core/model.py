@@ -21,6 +21,8 @@ JobId = NewType("JobId", str)
 ExecutionId = NewType("ExecutionId", str)
 WorkerId = NewType("WorkerId", str)
 PollId = NewType("PollId", int)
+ScheduleId = NewType("ScheduleId", str)
+TriggerId = NewType("TriggerId", str)
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -157,6 +159,33 @@ class Dependency(Record, frozen=True):
     when: When = When.SUCCEEDED
 
 
+class RunCause(StrEnum):
+    """What made a schedule run."""
+
+    TIME = "schedule"
+    PERSON = "trigger"
+    BACKFILL = "backfill"
+
+
+class Origin(Record, frozen=True):
+    """Which schedule made a job, and for which instant."""
+
+    schedule_id: ScheduleId
+    nominal: Instant
+    cause: RunCause = RunCause.TIME
+    backfill_id: str = ""
+
+
+class Stimulus(Record, frozen=True):
+    """Which trigger made a job, and because of which event."""
+
+    trigger_id: TriggerId
+    source: str
+    event_id: str
+    depth: int = 0
+    """How many triggers, one because of the other, led to the job."""
+
+
 class Spec(Record, frozen=True):
     """What was asked for. `task` and `payload` are JSON text the core carries but never reads."""
 
@@ -173,6 +202,10 @@ class Spec(Record, frozen=True):
     labels: Labels = ()
     revision: int = 0
     """Grows with every update, so two updates at once cannot overwrite each other."""
+    origin: Origin | None = None
+    """The schedule it comes from; None: somebody submitted it."""
+    stimulus: Stimulus | None = None
+    """The trigger it comes from."""
 
 
 class Life(Record, frozen=True):

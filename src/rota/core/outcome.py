@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from rota.core.errors import Refusal
+from rota.core.event_writes import AnyEventWrite
+from rota.core.events import Told, Trigger
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -20,14 +22,14 @@ from rota.core.model import (
     Millis,
     PollId,
     Queue,
+    ScheduleId,
     Spec,
+    TriggerId,
     Worker,
     WorkerId,
 )
-
-
-class Write(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
-    """The base of the facts that one journal record is made of."""
+from rota.core.schedules import Calendar, Course, Occurrence, Schedule
+from rota.core.write import Write
 
 
 class PutJob(Write, frozen=True, tag="j"):
@@ -81,8 +83,59 @@ class PutKey(Write, frozen=True, tag="k"):
     record: KeyRecord
 
 
+class PutSchedule(Write, frozen=True, tag="s"):
+    """A schedule as a whole: new, or its plan changed."""
+
+    schedule: Schedule
+
+
+class MoveSchedule(Write, frozen=True, tag="ms"):
+    """A schedule has come further; its plan is what it was."""
+
+    id: ScheduleId
+    course: Course
+
+
+class DropSchedule(Write, frozen=True, tag="ds"):
+    """A schedule is gone. Its ledger stays until it is too old."""
+
+    id: ScheduleId
+
+
+class PutOccurrence(Write, frozen=True, tag="o"):
+    """What became of an instant of a schedule; in place of an earlier record of the same one."""
+
+    occurrence: Occurrence
+
+
+class PutCalendar(Write, frozen=True, tag="c"):
+    """A calendar, as a whole."""
+
+    calendar: Calendar
+
+
+class DropCalendar(Write, frozen=True, tag="dc"):
+    """A calendar is gone."""
+
+    name: str
+
+
 AnyWrite: TypeAlias = (
-    PutJob | MoveJob | DropJob | PutExecution | PutWorker | DropWorker | PutQueue | PutKey
+    PutJob
+    | MoveJob
+    | DropJob
+    | PutExecution
+    | PutWorker
+    | DropWorker
+    | PutQueue
+    | PutKey
+    | PutSchedule
+    | MoveSchedule
+    | DropSchedule
+    | PutOccurrence
+    | PutCalendar
+    | DropCalendar
+    | AnyEventWrite
 )
 
 
@@ -146,6 +199,66 @@ class PollOpened(Receipt, frozen=True, tag="p"):
     poll_id: PollId
 
 
+class ScheduleAnswer(Receipt, frozen=True, tag="s"):
+    """The schedule as it is after the step."""
+
+    schedule: Schedule
+
+
+class ScheduleGone(Receipt, frozen=True, tag="sg"):
+    """The schedule was removed."""
+
+    schedule_id: ScheduleId
+
+
+class Triggered(Receipt, frozen=True, tag="t"):
+    """One run of a schedule, asked for by a person."""
+
+    occurrence: Occurrence
+    job: JobRecord
+
+
+class Backfilled(Receipt, frozen=True, tag="bf"):
+    """Runs of a schedule for instants of the past."""
+
+    backfill_id: str
+    job_ids: tuple[JobId, ...]
+
+
+class Deployed(Receipt, frozen=True, tag="d"):
+    """What a program's schedules came to, by name."""
+
+    created: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+
+
+class CalendarAnswer(Receipt, frozen=True, tag="c"):
+    """The calendar as it is after the step."""
+
+    calendar: Calendar
+
+
+class TriggerAnswer(Receipt, frozen=True, tag="tr"):
+    """The trigger as it is after the step."""
+
+    trigger: Trigger
+
+
+class TriggerGone(Receipt, frozen=True, tag="tg"):
+    """The trigger was removed."""
+
+    trigger_id: TriggerId
+
+
+class EventsTaken(Receipt, frozen=True, tag="ev"):
+    """Events, in the order given, and whether each had been accepted before."""
+
+    told: tuple[Told, ...]
+    repeated: tuple[bool, ...]
+
+
 AnyReceipt: TypeAlias = (
     JobsAccepted
     | JobAnswer
@@ -156,6 +269,15 @@ AnyReceipt: TypeAlias = (
     | Beat
     | Counted
     | PollOpened
+    | ScheduleAnswer
+    | ScheduleGone
+    | Triggered
+    | Backfilled
+    | Deployed
+    | CalendarAnswer
+    | TriggerAnswer
+    | TriggerGone
+    | EventsTaken
 )
 
 
@@ -214,6 +336,10 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     ends: Sequence[Ended] = ()
     wanted: Sequence[Refill] = ()
     """What memory wants of the store, as soon as this turn is durable."""
+    occurrences: Sequence[Occurrence] = ()
+    """What became of instants of schedules in this turn."""
+    reacted: Mapping[str, int] = {}
+    """How many events were accepted and repeated, and how many verdicts there were of each."""
 
 
 _receipt_encoder = msgspec.msgpack.Encoder()

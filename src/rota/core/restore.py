@@ -8,9 +8,12 @@ import msgspec
 
 from rota.core.attendance import watch_all
 from rota.core.cells import ExecutionCell, JobCell, QueueCell
+from rota.core.events import Held, Trigger
 from rota.core.executions import first_lease_until
 from rota.core.limits import STOP_WINDOW_MS
 from rota.core.model import Execution, Instant, JobRecord, JobState, Queue, Worker
+from rota.core.reacting import watch_windows
+from rota.core.schedules import Calendar, Schedule
 from rota.core.shelving import restore_shelves
 from rota.core.tables import Tables
 from rota.core.timers import Alarm
@@ -28,6 +31,13 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     order_next: int = 1
     lines: Sequence[tuple[int, int]] = ()
     """(line, how many jobs are in it); the first of each are among `jobs`."""
+    schedules: Sequence[Schedule] = ()
+    """In order of creation."""
+    calendars: Sequence[Calendar] = ()
+    triggers: Sequence[Trigger] = ()
+    """In order of creation."""
+    held: Sequence[Held] = ()
+    """In order of arrival."""
 
 
 def restore(t: Tables, stored: Stored, now: Instant) -> None:
@@ -37,6 +47,11 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
         t.queues[queue.name] = QueueCell(queue)
     for worker in stored.workers:
         t.fleet.add(worker, now)
+    for calendar in stored.calendars:
+        t.agenda.calendars[calendar.name] = calendar
+    for schedule in stored.schedules:
+        t.agenda.restore(schedule)
+    _listen(t, stored, now)
     cells = [t.add_job(record.id, record.spec, record.life) for record in stored.jobs]
     for execution in stored.executions:
         _resume(t, execution, now)
@@ -46,6 +61,16 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
     for queue_cell in t.queues.values():
         t.check_gates(queue_cell, now)
     watch_all(t, now)
+
+
+def _listen(t: Tables, stored: Stored, now: Instant) -> None:
+    """Triggers, and the events that wait in their windows."""
+    for trigger in stored.triggers:
+        t.bus.restore(trigger)
+    for held in stored.held:
+        t.bus.restore_held(t.bus.cells[held.trigger_id], held)
+    for cell in t.bus.cells.values():
+        watch_windows(t, cell, now)
 
 
 def _resume(t: Tables, execution: Execution, now: Instant) -> None:

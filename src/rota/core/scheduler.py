@@ -6,16 +6,37 @@ workers are brought together, once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import assert_never
 
-from rota.core import attendance, control, intake, progress, shelving, waiting
+from rota.core import (
+    attendance,
+    control,
+    firing,
+    intake,
+    planning,
+    progress,
+    reacting,
+    shelving,
+    triggers,
+    waiting,
+)
 from rota.core.dispatch import answer_polls, dispatch
-from rota.core.draft import Draft
 from rota.core.ending import expire
 from rota.core.errors import AlreadyAccepted, KeyReused, Refusal, StaleRecall
+from rota.core.event_inputs import EventInput
+from rota.core.events import Event, Rule
 from rota.core.executions import complete
-from rota.core.glance import Explanation, QueueGlance, WorkerGlance
+from rota.core.foresight import Foreseen, foresee
+from rota.core.glance import (
+    Explanation,
+    QueueGlance,
+    ScheduleGlance,
+    Trial,
+    TriggerGlance,
+    WorkerGlance,
+)
 from rota.core.inputs import (
     Absence,
     AnyInput,
@@ -28,7 +49,6 @@ from rota.core.inputs import (
     Execute,
     FromWorker,
     Heartbeat,
-    Keyed,
     Leave,
     Poll,
     Progress,
@@ -38,12 +58,14 @@ from rota.core.inputs import (
     Register,
     Reject,
     Retry,
+    ScheduleInput,
     Submit,
     Tick,
     Timing,
     Update,
 )
 from rota.core.invariants import check
+from rota.core.keyed import Keyed
 from rota.core.limits import RINGS_PER_TURN
 from rota.core.model import (
     ExecutionId,
@@ -51,6 +73,8 @@ from rota.core.model import (
     JobId,
     JobRecord,
     KeyRecord,
+    ScheduleId,
+    TriggerId,
     WorkerId,
 )
 from rota.core.outcome import (
@@ -63,17 +87,19 @@ from rota.core.outcome import (
     encode_receipt,
 )
 from rota.core.restore import Stored, restore
+from rota.core.schedules import Calendar, Plan, Schedule
 from rota.core.tables import Tables
 from rota.core.timers import Alarm, Entry
-from rota.core.views import glance_queue, glance_worker
+from rota.core.views import glance_queue, glance_schedule, glance_worker
 from rota.core.why import explain
+from rota.core.zones import Atlas, only_utc
 
 
 class Scheduler:
     """One cell's brain. Pure: the same inputs at the same times give the same outcomes."""
 
-    def __init__(self, timing: Timing, now: Instant) -> None:
-        self._t = Tables(timing, now)
+    def __init__(self, timing: Timing, now: Instant, atlas: Atlas = only_utc) -> None:
+        self._t = Tables(timing, now, atlas)
 
     def restore(self, stored: Stored, now: Instant) -> None:
         """Takes up what was stored; every lease gets its whole length again."""
@@ -88,7 +114,7 @@ class Scheduler:
     def turn(self, events: Sequence[AnyInput], now: Instant) -> Outcome:
         """Steps all inputs, rings what is due, places what is ready."""
         t = self._t
-        t.draft = Draft()
+        t.begin_turn()
         for event in events:
             # Before anything rings: a lease must not run out because a clock was set.
             if isinstance(event, ClockJump):
@@ -98,12 +124,16 @@ class Scheduler:
             else:
                 break
         self._ring(now)
+        firing.fire_due(t, now)
         replies = [self._take(event, now) for event in events]
+        reacting.follow_ends(t, now)
+        firing.follow_ends(t, now)
         dispatch(t, now)
         if t.visitors:
             shelving.see_off(t)
         answer_polls(t, now)
         t.recent.forget(now)
+        t.bus.forget(now)
         draft = t.draft
         return Outcome(
             replies,
@@ -113,11 +143,14 @@ class Scheduler:
             draft.waits,
             draft.ends,
             shelving.ask(t),
+            tuple(draft.occurrences.values()),
+            draft.events.reacted(),
         )
 
     def next_due(self) -> Instant | None:
         """When a Tick is needed next."""
-        return self._t.timers.next_due()
+        left = self._t.agenda.due
+        return next(iter(left.values())) if left else self._t.timers.next_due()
 
     def _take(self, event: AnyInput, now: Instant) -> AnyReceipt | Refusal:
         try:
@@ -172,6 +205,10 @@ class Scheduler:
                 return shelving.refill(t, event, now)
             case ClockJump() | Absence() | Tick():
                 return Counted(0)
+            case EventInput():
+                return triggers.step(t, event, now)
+            case ScheduleInput():
+                return planning.step(t, event, now)
             case _:
                 return self._attend(event, now)
 
@@ -202,10 +239,11 @@ class Scheduler:
     # Time
 
     def _ring(self, now: Instant) -> None:
-        timers = self._t.timers
+        t, timers = self._t, self._t.timers
         for when, _, alarm, key in timers.due(now, RINGS_PER_TURN):
             self._ring_one(alarm, key, when, now)
-        if len(timers) > 4096 + 4 * (len(self._t.jobs) + len(self._t.fleet.workers)):
+        alive = len(t.jobs) + len(t.fleet.workers) + len(t.agenda.cells) + t.bus.windows
+        if len(timers) > 4096 + 4 * alive:
             timers.sweep(self._means_something)
 
     def _ring_one(self, alarm: Alarm, key: str, when: Instant, now: Instant) -> None:
@@ -223,6 +261,10 @@ class Scheduler:
                 t.check_gates(t.queues[key], now)
             case Alarm.PROGRESS:
                 progress.ring(t, ExecutionId(key), now)
+            case Alarm.SCHEDULE:
+                firing.ring(t, ScheduleId(key), when)
+            case Alarm.WINDOW:
+                reacting.ring(t, key, when, now)
 
     def _means_something(self, entry: Entry) -> bool:
         when, _, alarm, key = entry
@@ -241,6 +283,11 @@ class Scheduler:
                 return True
             case Alarm.PROGRESS:
                 return ExecutionId(key) in t.executions
+            case Alarm.SCHEDULE:
+                schedule = t.agenda.cells.get(ScheduleId(key))
+                return schedule is not None and schedule.due_at == when
+            case Alarm.WINDOW:
+                return reacting.means_something(t, key, when)
 
     # Looking
 
@@ -270,6 +317,55 @@ class Scheduler:
     def queues(self) -> list[QueueGlance]:
         """All queues, by name."""
         return [glance_queue(self._t, self._t.queues[name]) for name in sorted(self._t.queues)]
+
+    def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:
+        """Those to keep, newest first; looked at as they are asked for, for there may be many."""
+        cells = self._t.agenda.cells
+        for schedule_id in sorted(cells, reverse=True):
+            if keep(cells[schedule_id].schedule):
+                yield glance_schedule(self._t, cells[schedule_id])
+
+    def schedule(self, schedule_id: ScheduleId) -> ScheduleGlance | None:
+        """One of them."""
+        cell = self._t.agenda.cells.get(schedule_id)
+        return None if cell is None else glance_schedule(self._t, cell)
+
+    def calendars(self) -> list[Calendar]:
+        """All calendars, by name."""
+        return [self._t.agenda.calendars[name] for name in sorted(self._t.agenda.calendars)]
+
+    def foresee_plan(self, plan: Plan, after: Instant, count: int) -> list[Foreseen]:
+        """What a schedule with this plan would do if it were made at `after`."""
+        return foresee(planning.check_plan(self._t, plan, after), after, count)
+
+    def foresee(self, schedule_id: ScheduleId, after: Instant, count: int) -> list[Foreseen]:
+        """What a schedule's timetable says, paused or not."""
+        ways = self._t.agenda.cell(schedule_id).ways
+        return [] if ways is None else foresee(ways, after, count)
+
+    def instants(
+        self, schedule_id: ScheduleId, start: Instant, end: Instant, limit: int
+    ) -> list[Instant]:
+        """The instants of a schedule's timetable within a range, so many at most."""
+        ways = self._t.agenda.cell(schedule_id).ways
+        return [] if ways is None else list(islice(ways.between(start, end), limit))
+
+    def triggers(self) -> list[TriggerGlance]:
+        """All triggers, in order of creation."""
+        return [triggers.glance(cell) for cell in self._t.bus.cells.values()]
+
+    def trigger(self, trigger_id: TriggerId) -> TriggerGlance | None:
+        """One of them."""
+        cell = self._t.bus.cells.get(trigger_id)
+        return None if cell is None else triggers.glance(cell)
+
+    def try_event(self, event: Event, only: TriggerId | None, now: Instant) -> list[Trial]:
+        """What triggers would make of an event."""
+        return triggers.try_event(self._t, event, only, now)
+
+    def try_rule(self, rule: Rule, event: Event, now: Instant) -> Trial:
+        """What a trigger that nobody has made would make of it."""
+        return triggers.try_rule(rule, event, now)
 
     def live_jobs(self) -> int:
         """How many jobs are in memory."""

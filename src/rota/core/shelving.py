@@ -23,10 +23,12 @@ def waits_only(spec: Spec, now: Instant) -> bool:
     """Whether nothing but a worker is missing, and nothing but a worker can happen to it.
 
     What others depend on is not asked here; nor may a job with a key go, for it has to be there
-    when a slot of its key is free, whatever else waits.
+    when a slot of its key is free, whatever else waits. A schedule looks at its runs at every
+    instant, so a load must find them.
     """
     return (
         not spec.dependencies
+        and spec.origin is None
         and spec.concurrency is None
         and spec.expires_at is None
         and (spec.run_at is None or spec.run_at <= now)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from rota.core.agenda import Agenda
+from rota.core.bus import Bus
 from rota.core.cells import ExecutionCell, JobCell, QueueCell, WorkerCell
 from rota.core.concurrency import KeyGroups
 from rota.core.draft import Draft
@@ -35,6 +37,7 @@ from rota.core.outcome import Ended
 from rota.core.placement import Fleet
 from rota.core.recent import Recent
 from rota.core.timers import Alarm, Timers
+from rota.core.zones import Atlas, only_utc
 
 FRESH = Life(JobState.PENDING)
 """The life of a job that was just accepted."""
@@ -43,13 +46,15 @@ FRESH = Life(JobState.PENDING)
 class Tables:
     """All that the scheduler knows."""
 
-    def __init__(self, timing: Timing, now: Instant) -> None:
+    def __init__(self, timing: Timing, now: Instant, atlas: Atlas = only_utc) -> None:
         self.timing = timing
         self.jobs: dict[JobId, JobCell] = {}
         self.executions: dict[ExecutionId, ExecutionCell] = {}
         self.queues: dict[str, QueueCell] = {}
         self.graph = Graph()
         self.timers = Timers()
+        self.agenda = Agenda(atlas, self.timers)
+        self.bus = Bus(self.timers)
         self.recent = Recent(now)
         self.lines = Lines(self.jobs)
         self.fleet = Fleet(self.lines)
@@ -63,13 +68,19 @@ class Tables:
         """Questions asked of the store so far."""
         self.visitors: dict[JobId, None] = {}
         """Jobs that were brought back from the shelf by name in this turn."""
-        self.draft = Draft()
+        self.draft = self.agenda.draft
+        self.bus.draft = self.draft.events
         self.opened_now: dict[WorkerId, None] = {}
         """Workers that opened a poll in this turn."""
         self.answer_now: dict[WorkerId, None] = {}
         """Workers whose open poll is answered at the end of this turn."""
         self._ready = FRESH
         self._terms: dict[Terms, Terms] = {}
+
+    def begin_turn(self) -> None:
+        """What changes from now on is a new draft."""
+        self.draft = self.agenda.draft = Draft()
+        self.bus.draft = self.draft.events
 
     # Looking up
 
@@ -105,6 +116,8 @@ class Tables:
         cell = JobCell(job_id, self._shared(spec), life)
         self.jobs[job_id] = cell
         self._count(cell, life.state, 1)
+        if spec.origin is not None:
+            self.agenda.run_begins(spec.origin, job_id)
         return cell
 
     def _shared(self, spec: Spec) -> Spec:
@@ -172,6 +185,10 @@ class Tables:
         self.set_life(cell, replace(life, state=state, finished_at=now, due_at=None))
         self.forget_job(cell)
         self.recent.depart(cell.id, now)
+        if cell.spec.origin is not None:
+            self.agenda.run_ended(cell.spec.origin, cell.id)
+        if self.bus.hears(state):
+            self.bus.ended.append(cell)
         ran = None if life.started_at is None else now - life.started_at
         self.draft.ends.append(Ended(cell.spec.terms.queue, state, ran))
         if life.doomed:

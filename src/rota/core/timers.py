@@ -18,6 +18,8 @@ class Alarm(IntEnum):
     POLL = 2
     QUEUE = 3
     PROGRESS = 4
+    SCHEDULE = 5
+    WINDOW = 6
 
 
 Entry: TypeAlias = tuple[Instant, int, Alarm, str]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from rota.core.agenda import ScheduleCell
 from rota.core.cells import QueueCell, WorkerCell
-from rota.core.glance import QueueGlance, WorkerGlance
+from rota.core.glance import QueueGlance, ScheduleGlance, WorkerGlance
 from rota.core.model import Instant
 from rota.core.resources import minus
 from rota.core.tables import Tables
@@ -24,3 +25,15 @@ def glance_queue(t: Tables, cell: QueueCell) -> QueueGlance:
     """A queue as it is now."""
     depth = dict(t.depth.get(cell.queue.name, {}))
     return QueueGlance(cell.queue, depth, t.lines.shelved_of(cell))
+
+
+def glance_schedule(t: Tables, cell: ScheduleCell) -> ScheduleGlance:
+    """A schedule as it is now."""
+    zone = cell.schedule.plan.timetable.timezone
+    return ScheduleGlance(
+        cell.schedule,
+        cell.next_at,
+        cell.due_at,
+        tuple(t.agenda.runs_of(cell.schedule.id)),
+        "" if cell.ways is not None else f"this server's zone data has no {zone}",
+    )

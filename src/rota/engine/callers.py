@@ -9,6 +9,7 @@ from itertools import count
 from typing import NamedTuple
 
 from rota.core.errors import Refusal
+from rota.core.event_inputs import ReceiveEvents
 from rota.core.inputs import AnyInput, Refilled, Submit
 from rota.core.model import PollId
 from rota.core.outcome import Answer, AnyReceipt, Outcome
@@ -68,8 +69,7 @@ class Callers:
         while self._inbox and weight < TURN_WEIGHT_MAX:
             pending = self._inbox.popleft()
             batch.append(pending)
-            event = pending.event
-            weight += len(event.jobs) if isinstance(event, Submit | Refilled) else 1
+            weight += _weight(pending.event)
         self._in_turn = batch
         return [pending.event for pending in batch]
 
@@ -112,3 +112,10 @@ def _fail(
     for future in futures:
         if future is not None and not future.done():
             future.set_exception(error)
+
+
+def _weight(event: AnyInput) -> int:
+    """How much of a turn it takes."""
+    if isinstance(event, Submit | Refilled):
+        return len(event.jobs)
+    return len(event.events) if isinstance(event, ReceiveEvents) else 1

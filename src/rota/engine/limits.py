@@ -45,3 +45,5 @@ RETENTION_EVERY_S = 600.0
 """How often the leader looks for finished work that is too old to be kept."""
 RETENTION_PAUSE_S = 0.05
 """Between two pieces of dropping it, for whoever else wants the store."""
+CLOCK_LOOK_S = 10.0
+"""The longest sleep while something is to come: setting the wall clock ends no sleep by itself."""

@@ -13,14 +13,16 @@ from contextlib import suppress
 
 import structlog
 
-from rota.core.glance import Explanation, QueueGlance, WorkerGlance
-from rota.core.inputs import AnyInput, ClosePoll, Poll, Refilled, Timing
-from rota.core.model import JobId, JobRecord, PollId, WorkerId
+from rota.core.errors import Conflict
+from rota.core.event_inputs import EventInput
+from rota.core.inputs import AnyInput, ClosePoll, Poll, Refilled, ScheduleInput, Timing
+from rota.core.model import PollId
 from rota.core.outcome import Answer, AnyReceipt
 from rota.core.scheduler import Scheduler
 from rota.engine.callers import Callers, Pending
 from rota.engine.feed import Feed
 from rota.engine.keeper import Keeper
+from rota.engine.limits import CLOCK_LOOK_S
 from rota.engine.lookers import Lookers
 from rota.engine.pickup import Pickup, ReadSpec
 from rota.engine.ports import Clock, Observer, Standing, UnavailableError
@@ -30,12 +32,13 @@ from rota.engine.seat import Member, Seat
 from rota.engine.standby import Standby
 from rota.engine.timekeeping import FoldLag, Timekeeping
 from rota.engine.trouble import Patience, in_words, is_unexpected
+from rota.engine.views import Views
 from rota.store.protocol import FencedError, Seq, Store, StoreError
 
 log = structlog.get_logger("rota.engine")
 
 
-class Engine:
+class Engine(Views):
     """Runs one scheduler on one store, whenever this server leads."""
 
     def __init__(
@@ -236,6 +239,11 @@ class Engine:
         """Steps one input; what it answers is durable."""
         if not self.ready:
             raise UnavailableError(f"not ready: {self._trouble}")
+        if isinstance(event, ScheduleInput | EventInput) and not self._store.has_schedules:
+            raise Conflict(
+                "the database has no tables for schedules and events: its schema is older than"
+                " this program. Run `rota migrate`, then restart the servers"
+            )
         return await self._step(event)
 
     async def _post_entry(self, event: AnyInput, entry: int) -> AnyReceipt:
@@ -280,26 +288,6 @@ class Engine:
         if self._scheduler is None or not self._seat.trusted:
             raise UnavailableError(f"not ready: {self._trouble}")
         return self._scheduler
-
-    def why(self, job_id: JobId, record: JobRecord | None = None) -> Explanation | None:
-        """Why a live job does not run."""
-        return self._brain().why(job_id, self.clock.now(), record)
-
-    def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
-        """The newest progress of a running job."""
-        return self._brain().progress_of(job_id)
-
-    def workers(self) -> Sequence[WorkerGlance]:
-        """All workers known."""
-        return self._brain().workers(self.clock.now())
-
-    def worker(self, worker_id: WorkerId) -> WorkerGlance | None:
-        """One of them."""
-        return self._brain().worker(worker_id, self.clock.now())
-
-    def queues(self) -> Sequence[QueueGlance]:
-        """All queues."""
-        return self._brain().queues()
 
     # One turn
 
@@ -359,7 +347,7 @@ class Engine:
             return
         due = self._brain().next_due()
         delay_s = None if due is None else max(0, due - self.clock.now()) / 1000
-        await self._woken_within(None if delay_s is None else min(delay_s, 3600.0))
+        await self._woken_within(None if delay_s is None else min(delay_s, CLOCK_LOOK_S))
 
     async def _turn(self) -> None:
         began = self.clock.fine_s()

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
+from rota.core.model import RunCause
 from rota.core.outcome import Outcome
 from rota.store.protocol import Totals
 
@@ -43,17 +44,22 @@ class Counts:
     def __init__(self) -> None:
         self._submitted = 0
         self._finished: dict[tuple[str, str], int] = {}
+        self._decided: dict[tuple[str, str], int] = {}
+        self._reacted: dict[str, int] = {}
         self.reloads: dict[str, int] = {}
         self._waits = Histogram(LONG_SECONDS)
         self._runs = Histogram(LONG_SECONDS)
         self._dispatch = Histogram(SECONDS)
         self._appends = Histogram(SECONDS)
         self._append_jobs = Histogram(SIZES)
+        self._lateness = Histogram(LONG_SECONDS)
 
     def loaded(self, totals: Totals) -> None:
         """Memory was read from the store, and with it what was counted before."""
         self._submitted = totals.submitted
         self._finished = {(queue, state): count for queue, state, count in totals.finished}
+        self._decided = {(decision, why): count for decision, why, count in totals.decided}
+        self._reacted = dict(totals.reacted)
 
     def reloaded(self, reason: str) -> None:
         """Memory was thrown away."""
@@ -69,6 +75,13 @@ class Counts:
             self._finished[key] = self._finished.get(key, 0) + 1
             if end.ran_ms is not None:
                 self._runs.note(end.ran_ms / 1000)
+        for one in outcome.occurrences:
+            word = (one.decision.value, one.why.value)
+            self._decided[word] = self._decided.get(word, 0) + 1
+            if one.cause is RunCause.TIME and one.job_id is not None:
+                self._lateness.note(one.late_ms / 1000)
+        for reaction, count in outcome.reacted.items():
+            self._reacted[reaction] = self._reacted.get(reaction, 0) + count
         orders = sum(len(answer.orders) for answer in outcome.answers)
         if orders:
             self._dispatch.note(turn_s, orders)
@@ -84,6 +97,14 @@ class Counts:
         """Jobs ended since the beginning, by (queue, state)."""
         return self._finished
 
+    def decided(self) -> Mapping[tuple[str, str], int]:
+        """Instants of schedules decided since the beginning, by (decision, why)."""
+        return self._decided
+
+    def reacted(self) -> Mapping[str, int]:
+        """Events accepted and repeated, and what triggers made of them, since the beginning."""
+        return self._reacted
+
     def histograms(self) -> Mapping[str, Histogram]:
         """By the name of their metric, without the product's."""
         return {
@@ -92,4 +113,5 @@ class Counts:
             "dispatch_latency_seconds": self._dispatch,
             "append_seconds": self._appends,
             "append_jobs": self._append_jobs,
+            "schedule_lateness_seconds": self._lateness,
         }

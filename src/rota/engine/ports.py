@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
 
-from rota.core.glance import Explanation, QueueGlance, WorkerGlance
+from rota.core.events import Event, Rule
+from rota.core.foresight import Foreseen
+from rota.core.glance import (
+    Explanation,
+    QueueGlance,
+    ScheduleGlance,
+    Trial,
+    TriggerGlance,
+    WorkerGlance,
+)
 from rota.core.inputs import AnyInput, Poll, Timing
-from rota.core.model import Instant, JobId, JobRecord, Millis, PollId, WorkerId
+from rota.core.model import (
+    Instant,
+    JobId,
+    JobRecord,
+    Millis,
+    PollId,
+    ScheduleId,
+    TriggerId,
+    WorkerId,
+)
 from rota.core.outcome import Answer, AnyReceipt, Outcome
+from rota.core.schedules import Calendar, Plan, Schedule
 from rota.store.protocol import Totals
 
 
@@ -119,6 +138,48 @@ class Brain(Protocol):
 
     def queues(self) -> Sequence[QueueGlance]:
         """All queues."""
+        ...
+
+    def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:
+        """Those to keep, newest first; not to be held over an await."""
+        ...
+
+    def schedule(self, schedule_id: ScheduleId) -> ScheduleGlance | None:
+        """One of them."""
+        ...
+
+    def calendars(self) -> Sequence[Calendar]:
+        """All calendars, by name."""
+        ...
+
+    def foresee(self, schedule_id: ScheduleId, after: Instant, count: int) -> Sequence[Foreseen]:
+        """The next instants of a schedule; raises NotFound."""
+        ...
+
+    def foresee_plan(self, plan: Plan, after: Instant, count: int) -> Sequence[Foreseen]:
+        """The same of a plan that nobody has; raises the Refusal that making it would meet."""
+        ...
+
+    def instants(
+        self, schedule_id: ScheduleId, start: Instant, end: Instant, limit: int
+    ) -> Sequence[Instant]:
+        """The instants of a schedule within a range, both ends included; raises NotFound."""
+        ...
+
+    def triggers(self) -> Sequence[TriggerGlance]:
+        """All triggers, the oldest first."""
+        ...
+
+    def trigger(self, trigger_id: TriggerId) -> TriggerGlance | None:
+        """One of them."""
+        ...
+
+    def try_event(self, event: Event, only: TriggerId | None = None) -> Sequence[Trial]:
+        """What triggers would make of an event; raises NotFound."""
+        ...
+
+    def try_rule(self, rule: Rule, event: Event) -> Trial:
+        """The same of a trigger that nobody has; raises the Refusal that making it would meet."""
         ...
 
     @property

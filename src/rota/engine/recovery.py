@@ -9,6 +9,7 @@ from rota.core.inputs import Timing
 from rota.core.model import Instant
 from rota.core.restore import Stored
 from rota.core.scheduler import Scheduler
+from rota.engine.zones import load_zone
 from rota.store.protocol import Snapshot
 
 
@@ -21,7 +22,7 @@ async def build_scheduler(snapshot: Snapshot, timing: Timing, now: Instant) -> S
 
 
 def _build(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
-    scheduler = Scheduler(timing, now)
+    scheduler = Scheduler(timing, now, load_zone)
     # A million records are made at once and live long: the collector would only look at them.
     gc.disable()
     try:
@@ -33,6 +34,10 @@ def _build(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
                 queues=snapshot.queues,
                 order_next=snapshot.order_next,
                 lines=snapshot.lines,
+                schedules=snapshot.schedules,
+                calendars=snapshot.calendars,
+                triggers=snapshot.triggers,
+                held=snapshot.held,
             ),
             now,
         )

@@ -1,4 +1,4 @@
-"""Lists of all cells as one: jobs, executions, workers, queues."""
+"""Lists of all cells as one: jobs, executions, workers, queues, schedules and triggers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,15 @@ class _Worker(msgspec.Struct):
     registered_at: datetime
 
 
-class _Queue(msgspec.Struct):
+class _Schedule(msgspec.Struct):
+    schedule_id: str
+
+
+class _Trigger(msgspec.Struct):
+    trigger_id: str
+
+
+class _Named(msgspec.Struct):
     name: str
 
 
@@ -64,7 +72,10 @@ EXECUTIONS = Order(_Execution, lambda execution: str(execution.execution_id))
 WORKERS = Order(
     _Worker, lambda worker: f"{to_instant(worker.registered_at):015d}:{worker.worker_id}"
 )
-QUEUES = Order(_Queue, lambda queue: str(queue.name), falling=False)
+SCHEDULES = Order(_Schedule, lambda schedule: str(schedule.schedule_id))
+TRIGGERS = Order(_Trigger, lambda trigger: str(trigger.trigger_id))
+QUEUES = Order(_Named, lambda queue: str(queue.name), falling=False)
+CALENDARS = Order(_Named, lambda calendar: str(calendar.name), falling=False)
 
 
 async def list_jobs(visit: Visit) -> Response:
@@ -80,6 +91,21 @@ async def list_executions(visit: Visit) -> Response:
 async def list_workers(visit: Visit) -> Response:
     """The newest registration first."""
     return await _list(visit, WORKERS)
+
+
+async def list_schedules(visit: Visit) -> Response:
+    """Newest first."""
+    return await _list(visit, SCHEDULES)
+
+
+async def list_triggers(visit: Visit) -> Response:
+    """Newest first."""
+    return await _list(visit, TRIGGERS)
+
+
+async def list_calendars(visit: Visit) -> Response:
+    """By name; one that several cells have is one."""
+    return await _list(visit, CALENDARS)
 
 
 async def list_queues(visit: Visit) -> Response:
@@ -99,12 +125,17 @@ async def _list(visit: Visit, order: Order) -> Response:
     parts = [_part(told, order) for told in settle(tolds)]
     page = merge_pages(parts, places, limit, falling=order.falling)
     rest = page.rest | _still_to_come(visit, query, places, tolds)
-    items = (
-        [combine_queues(group) for group in page.groups]
-        if order is QUEUES
-        else [msgspec.Raw(item) for group in page.groups for _, item in group]
-    )
+    items = [item for group in page.groups for item in _shown(order, group)]
     return merged({"items": items, "next_cursor": write_places(rest)}, lacks(tolds))
+
+
+def _shown(order: Order, group: Sequence[tuple[str, bytes]]) -> Sequence[Any]:
+    """Items of one key: what bears a name is one thing of all cells, ids differ."""
+    if order is QUEUES:
+        return [combine_queues(group)]
+    if order is CALENDARS:
+        return [combine_calendars([item for _, item in group])]
+    return [msgspec.Raw(item) for _, item in group]
 
 
 def combine_queues(group: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
@@ -113,6 +144,12 @@ def combine_queues(group: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
     first = next(iter(views.values()))
     depth = reduce(add_up, (view.get("depth", {}) for view in views.values()))
     return {**first, "depth": depth, "cells": views}
+
+
+def combine_calendars(bodies: Sequence[bytes]) -> dict[str, Any]:
+    """One calendar of all cells: alike in each, and named by schedules of each."""
+    views = [msgspec.json.decode(body) for body in bodies]
+    return {**views[0], "schedules": sum(view["schedules"] for view in views)}
 
 
 def _pairs(visit: Visit) -> Query:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from starlette.responses import Response
 
-from rota.gateway import fleetwide, lists, own, stream, submit
+from rota.gateway import fleetwide, lists, occasions, own, stream, submit
 from rota.gateway.desk import Visit
 from rota.gateway.single import anywhere, by_id, by_tenant, not_here
 
@@ -76,6 +76,51 @@ QUEUES = (
     Route("POST", "/queues/{name}/purge", fleetwide.purge_queue),
 )
 
+SCHEDULES = (
+    Route("POST", "/schedules", occasions.make),
+    Route("GET", "/schedules", lists.list_schedules),
+    Route("POST", "/schedules/preview", occasions.make),
+    Route("POST", "/schedules/deploy", occasions.deploy),
+    Route("GET", "/schedules/{schedule_id}", by_id),
+    Route("PATCH", "/schedules/{schedule_id}", by_id),
+    Route("DELETE", "/schedules/{schedule_id}", by_id),
+    Route("POST", "/schedules/{schedule_id}/pause", by_id),
+    Route("POST", "/schedules/{schedule_id}/resume", by_id),
+    Route("POST", "/schedules/{schedule_id}/trigger", by_id),
+    Route("GET", "/schedules/{schedule_id}/preview", by_id),
+    Route("GET", "/schedules/{schedule_id}/occurrences", by_id),
+    Route("POST", "/schedules/{schedule_id}/backfill", by_id),
+    Route("POST", "/schedules/{schedule_id}/backfills/{backfill_id}/cancel", by_id),
+    Route("GET", "/calendars", lists.list_calendars),
+    Route("GET", "/calendars/{name}", occasions.show_calendar),
+    Route("PUT", "/calendars/{name}", occasions.change_calendar),
+    Route("DELETE", "/calendars/{name}", occasions.change_calendar),
+)
+
+TRIGGERS = (
+    Route("POST", "/triggers", occasions.make),
+    Route("GET", "/triggers", lists.list_triggers),
+    Route("POST", "/triggers/preview", occasions.preview_event),
+    Route("POST", "/triggers/deploy", occasions.deploy),
+    Route("GET", "/triggers/{trigger_id}", by_id),
+    Route("PATCH", "/triggers/{trigger_id}", by_id),
+    Route("DELETE", "/triggers/{trigger_id}", by_id),
+    Route("POST", "/triggers/{trigger_id}/pause", by_id),
+    Route("POST", "/triggers/{trigger_id}/resume", by_id),
+    Route("GET", "/triggers/{trigger_id}/events", by_id),
+)
+
+EVENTS = (
+    Route("POST", "/events", occasions.tell),
+    Route("GET", "/events", not_here),
+    Route("GET", "/hooks", not_here),
+    Route("GET", "/hooks/{name}", not_here),
+    Route("PUT", "/hooks/{name}", not_here),
+    Route("DELETE", "/hooks/{name}", not_here),
+    Route("POST", "/hooks/{name}", not_here),
+)
+"""An endpoint's secret, and the addresses its senders know, are those of one cell."""
+
 SERVICE = (
     Route("GET", "/healthz", own.show_alive),
     Route("GET", "/readyz", own.show_ready),
@@ -101,4 +146,15 @@ PAGES = (
     Route("GET", "/static/{file}", anywhere),
 )
 
-ROUTES: Sequence[Route] = (*JOBS, *WORKERS, *EXECUTIONS, *QUEUES, *SERVICE, *ACCESS, *PAGES)
+ROUTES: Sequence[Route] = (
+    *JOBS,
+    *WORKERS,
+    *EXECUTIONS,
+    *QUEUES,
+    *SCHEDULES,
+    *TRIGGERS,
+    *EVENTS,
+    *SERVICE,
+    *ACCESS,
+    *PAGES,
+)

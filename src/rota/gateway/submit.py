@@ -18,7 +18,7 @@ from rota.wire.problems import FieldError
 DEFAULT_TENANT = "default"
 
 
-class _Job(msgspec.Struct):
+class Template(msgspec.Struct):
     """As much of a job as says where it goes; all else is the cell's to check."""
 
     tenant: str = DEFAULT_TENANT
@@ -26,13 +26,13 @@ class _Job(msgspec.Struct):
 
 
 class _Batch(msgspec.Struct):
-    jobs: list[_Job]
+    jobs: list[Template]
 
 
 async def submit_job(visit: Visit) -> Response:
     """To the cell of the job's tenant."""
     try:
-        job = msgspec.json.decode(visit.body, type=_Job)
+        job = msgspec.json.decode(visit.body, type=Template)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         # What is wrong with it, a cell says best.
         return await relay(visit, visit.desk.fleet.any())
@@ -50,7 +50,7 @@ async def submit_batch(visit: Visit) -> Response:
     return await relay(visit, cell_of_jobs(visit.desk.fleet, jobs, "jobs[{}]."))
 
 
-def cell_of_jobs(fleet: Fleet, jobs: Sequence[_Job], where: str = "") -> Cell:
+def cell_of_jobs(fleet: Fleet, jobs: Sequence[Template], where: str = "") -> Cell:
     """The one cell that takes them all; refuses what would need two."""
     homes = {tenant: fleet.home(tenant) for tenant in dict.fromkeys(job.tenant for job in jobs)}
     first = jobs[0]
@@ -69,7 +69,7 @@ def cell_of_jobs(fleet: Fleet, jobs: Sequence[_Job], where: str = "") -> Cell:
     return cell
 
 
-def _check_dependency(fleet: Fleet, cell: Cell, job: _Job, needed: Any, field: str) -> None:
+def _check_dependency(fleet: Fleet, cell: Cell, job: Template, needed: Any, field: str) -> None:
     job_id = needed.get("job_id") if isinstance(needed, dict) else needed
     there = fleet.of_id(job_id) if isinstance(job_id, str) else None
     if there is not None and there is not cell:

@@ -30,6 +30,7 @@ from rota.sdk.flows import Patience
 from rota.sdk.functions import JobFunction
 from rota.sdk.handles import AsyncJob, Job
 from rota.sdk.inline import Runs
+from rota.sdk.schedule_calls import LedgerSearch
 
 __all__ = [
     "AnswerError",
@@ -51,6 +52,7 @@ __all__ = [
     "JobFailed",
     "JobFunction",
     "JobSearch",
+    "LedgerSearch",
     "LimitError",
     "NotFoundError",
     "Patience",

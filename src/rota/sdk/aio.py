@@ -12,8 +12,10 @@ from rota.sdk.calls import Call, JobLike, JobSearch
 from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.discover import Endpoint, discover
 from rota.sdk.errors import ApiError, UnreachableError
+from rota.sdk.event_methods import AsyncEventMethods
 from rota.sdk.events import Event
 from rota.sdk.flows import Course, Emit, Flow, Patience, Terms
+from rota.sdk.schedule_methods import AsyncScheduleMethods
 from rota.sdk.servers import Servers
 from rota.sdk.transactions import refuse_key, submit_in_async
 from rota.sdk.watching import Waiting
@@ -92,7 +94,7 @@ class AsyncCarrier:
                     course.take(came)
 
 
-class AsyncClient(AsyncCarrier):
+class AsyncClient(AsyncCarrier, AsyncScheduleMethods, AsyncEventMethods):
     """A Rota server, as asyncio sees it.
 
         async with AsyncClient() as rota:

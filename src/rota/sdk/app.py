@@ -8,7 +8,8 @@ import os
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
+from datetime import timedelta
+from typing import Any, Literal, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from rota.sdk.aio import AsyncClient
 from rota.sdk.arguments import Shape
@@ -16,6 +17,11 @@ from rota.sdk.calls import JobLike
 from rota.sdk.client import Client
 from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.context import Context
+from rota.sdk.declarations import (
+    SCHEDULE_OPTIONS,
+    ScheduleDecorator,
+    ScheduleOptions,
+)
 from rota.sdk.functions import AsyncFunction, JobFunction, SyncFunction
 from rota.sdk.handles import AsyncJob, AsyncPort, Job, Port
 from rota.sdk.inline import AsyncRuns, Runs
@@ -23,11 +29,14 @@ from rota.sdk.options import (
     DECLARATION,
     Declaration,
     JobOptions,
+    Length,
     check_names,
     check_values,
     merged,
 )
+from rota.sdk.reactions import TRIGGER_OPTIONS, TriggerDecorator, TriggerOptions
 from rota.sdk.transactions import refuse_key
+from rota.wire.schedules import DeployAnswer
 
 __all__ = ["App", "JobFunction"]
 
@@ -102,6 +111,10 @@ class App:
         check_values("App", defaults)
         self.functions: dict[str, JobFunction[..., Any]] = {}
         """Every function that a worker of this app can run, by name."""
+        self.declared: dict[str, dict[str, Any]] = {}
+        """Every schedule of this app, by name, as the API takes it."""
+        self.reactions: dict[str, dict[str, Any]] = {}
+        """Every trigger of this app, by name, as the API takes it."""
         self.clock = clock or SystemClock()
         self.job = JobDecorator(self, dict(defaults))
         self._url, self._token = url, token
@@ -158,6 +171,54 @@ class App:
             return AsyncJob(view.job_id, port, _as_it_is)
         refuse_key(idempotency_key)
         return AsyncJob(await port.submit_in(conn, job), port, _as_it_is)
+
+    def cron(
+        self, expression: str, *, tz: str = "UTC", **options: Unpack[ScheduleOptions]
+    ) -> ScheduleDecorator:
+        """Runs a function by a cron expression, on the wall clock of a zone; see `deploy`.
+
+        @app.cron("0 9 * * MON-FRI", tz="Europe/Berlin")
+        def report() -> None: ...
+        """
+        check_names(options, SCHEDULE_OPTIONS, "@app.cron")
+        return ScheduleDecorator(self, {"cron": expression, "timezone": tz}, options)
+
+    def every(
+        self,
+        interval: Length,
+        *,
+        after: Literal["start", "finish"] = "start",
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleDecorator:
+        """Runs a function again and again; `after="finish"` counts from the end of each run."""
+        check_names(options, SCHEDULE_OPTIONS, "@app.every")
+        length = interval.total_seconds() if isinstance(interval, timedelta) else interval
+        return ScheduleDecorator(self, {"interval": length, "from": after}, options)
+
+    def on(self, event: str, **options: Unpack[TriggerOptions]) -> TriggerDecorator:
+        """Runs a function for each event of a type (`prefix.*` for many); see `deploy`.
+
+        @app.on("object.uploaded", where="data.size > 1000")
+        def scan(event: dict) -> None: ...
+        """
+        check_names(options, TRIGGER_OPTIONS, "@app.on")
+        return TriggerDecorator(self, event, options)
+
+    def deploy(self, owner: str) -> DeployAnswer:
+        """Makes the server's schedules and triggers of `owner` just those that are declared here.
+
+        What is new is made, what differs is changed, and what is no longer declared is retired.
+        Nothing else deploys: starting a worker does not, so that an old one that is started again
+        cannot bring back what a newer version took away.
+        """
+        done = self.client.deploy_schedules(owner, list(self.declared.values()))
+        more = self.client.deploy_triggers(owner, list(self.reactions.values()))
+        return DeployAnswer(
+            created=done.created + more.created,
+            changed=done.changed + more.changed,
+            unchanged=done.unchanged + more.unchanged,
+            retired=done.retired + more.retired,
+        )
 
     @property
     def client(self) -> Client:

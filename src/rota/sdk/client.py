@@ -13,8 +13,10 @@ from rota.sdk.calls import JobLike, JobSearch
 from rota.sdk.carrier import Carrier
 from rota.sdk.clock import Clock
 from rota.sdk.discover import Endpoint, discover
+from rota.sdk.event_methods import EventMethods
 from rota.sdk.events import Event
 from rota.sdk.flows import Patience
+from rota.sdk.schedule_methods import ScheduleMethods
 from rota.sdk.transactions import refuse_key, submit_in
 from rota.sdk.watching import Waiting
 from rota.wire.executions import (
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     import httpx2
 
 
-class Client(Carrier):
+class Client(Carrier, ScheduleMethods, EventMethods):
     """A Rota server, as Python sees it.
 
         with Client() as rota:

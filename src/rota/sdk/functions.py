@@ -199,6 +199,10 @@ class JobFunction(Generic[P, R]):
             )
         return payload
 
+    def template(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The job of a call with these arguments, for somebody else to submit."""
+        return self._job(args, kwargs)[0]
+
     def _submit_all(
         self, calls: Iterable[tuple[Any, ...]], on_progress: OnProgress | None
     ) -> list[Job[Any]]:

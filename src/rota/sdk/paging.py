@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from rota.sdk import calls
+from rota.sdk import calls, event_calls, schedule_calls
 from rota.sdk.calls import Call, JobSearch
 from rota.sdk.flows import Emit, Flow, Terms, fetch
+from rota.wire.events import HookView
 from rota.wire.jobs import JobView
 from rota.wire.limits import PAGE_ITEMS_MAX
 from rota.wire.queues import QueueView
+from rota.wire.schedules import CalendarView, ScheduleView
+from rota.wire.triggers import TriggerView
 from rota.wire.workers import WorkerView
 
 T = TypeVar("T")
@@ -62,6 +65,43 @@ def all_workers(
 def all_queues(terms: Terms) -> Flow[list[QueueView]]:
     """All queues, by name."""
     return _gather(terms, lambda cursor: calls.list_queues(limit=PAGE_ITEMS_MAX, cursor=cursor))
+
+
+def all_schedules(
+    terms: Terms, *, name: str | None, tenant: str | None, owner: str | None
+) -> Flow[list[ScheduleView]]:
+    """Schedules that match, newest first."""
+    return _gather(
+        terms,
+        lambda cursor: schedule_calls.list_schedules(
+            name=name, tenant=tenant, owner=owner, limit=PAGE_ITEMS_MAX, cursor=cursor
+        ),
+    )
+
+
+def all_calendars(terms: Terms) -> Flow[list[CalendarView]]:
+    """All calendars, by name."""
+    return _gather(
+        terms,
+        lambda cursor: schedule_calls.list_calendars(limit=PAGE_ITEMS_MAX, cursor=cursor),
+    )
+
+
+def all_triggers(terms: Terms, *, name: str | None, owner: str | None) -> Flow[list[TriggerView]]:
+    """Triggers that match, newest first."""
+    return _gather(
+        terms,
+        lambda cursor: event_calls.list_triggers(
+            name=name, owner=owner, limit=PAGE_ITEMS_MAX, cursor=cursor
+        ),
+    )
+
+
+def all_hooks(terms: Terms) -> Flow[list[HookView]]:
+    """All webhook endpoints, by name."""
+    return _gather(
+        terms, lambda cursor: event_calls.list_hooks(limit=PAGE_ITEMS_MAX, cursor=cursor)
+    )
 
 
 def _gather(terms: Terms, page_at: Callable[[str | None], Call[Any]]) -> Flow[list[Any]]:

@@ -7,34 +7,45 @@ state. Folding records in one window or one by one comes to the same rows, whate
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 import msgspec
 
+from rota.core.event_writes import AnyEventWrite
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import (
     Execution,
     ExecutionId,
+    Instant,
     JobId,
     JobState,
     KeyRecord,
     Life,
     Queue,
+    ScheduleId,
     Spec,
     Worker,
     WorkerId,
 )
 from rota.core.outcome import (
     AnyWrite,
+    DropCalendar,
     DropJob,
+    DropSchedule,
     DropWorker,
     MoveJob,
+    MoveSchedule,
+    PutCalendar,
     PutExecution,
     PutJob,
     PutKey,
+    PutOccurrence,
     PutQueue,
+    PutSchedule,
     PutWorker,
 )
+from rota.core.schedules import Calendar, Course, Occurrence, Schedule
+from rota.store.fold_events import FoldedEvents
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -48,6 +59,9 @@ class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 Standings: TypeAlias = Mapping[JobId, Standing]
+AnyTimeWrite: TypeAlias = (
+    PutSchedule | MoveSchedule | DropSchedule | PutOccurrence | PutCalendar | DropCalendar
+)
 
 
 class Folded(msgspec.Struct):
@@ -72,6 +86,16 @@ class Folded(msgspec.Struct):
     order_next: int = 0
     lines: dict[int, int] = {}
     """How many more jobs are on the shelf of each line, or how many fewer."""
+    schedules: dict[ScheduleId, Schedule | None] = {}
+    """Put in the window as a whole; None: gone."""
+    courses: dict[ScheduleId, Course] = {}
+    """The newest course of each schedule whose plan is what it was."""
+    occurrences: dict[tuple[ScheduleId, Instant], Occurrence] = {}
+    decided: dict[tuple[str, str], int] = {}
+    """How many instants were decided, by (decision, why)."""
+    calendars: dict[str, Calendar | None] = {}
+    """None: gone."""
+    events: FoldedEvents = msgspec.field(default_factory=FoldedEvents)
 
     @property
     def moves(self) -> Iterable[tuple[JobId, Life]]:
@@ -131,7 +155,42 @@ class _Window:
             case PutKey():
                 folded.keys[write.record.key] = write.record
             case _:
-                assert_never(write)
+                self._take_time(write)
+
+    def _take_time(self, write: AnyTimeWrite | AnyEventWrite) -> None:
+        folded = self.folded
+        match write:
+            case PutSchedule():
+                folded.schedules[write.schedule.id] = write.schedule
+                folded.courses.pop(write.schedule.id, None)
+            case MoveSchedule():
+                self._move_schedule(write)
+            case DropSchedule():
+                folded.schedules[write.id] = None
+                folded.courses.pop(write.id, None)
+            case PutOccurrence():
+                self._decide(write.occurrence)
+            case PutCalendar():
+                folded.calendars[write.calendar.name] = write.calendar
+            case DropCalendar():
+                folded.calendars[write.name] = None
+            case _:
+                folded.events.take(write)
+
+    def _move_schedule(self, write: MoveSchedule) -> None:
+        folded = self.folded
+        if write.id not in folded.schedules:
+            folded.courses[write.id] = write.course
+            return
+        put = folded.schedules[write.id]
+        if put is not None:
+            folded.schedules[write.id] = msgspec.structs.replace(put, course=write.course)
+
+    def _decide(self, occurrence: Occurrence) -> None:
+        folded = self.folded
+        folded.occurrences[(occurrence.schedule_id, occurrence.nominal)] = occurrence
+        word = (occurrence.decision.value, occurrence.why.value)
+        folded.decided[word] = folded.decided.get(word, 0) + 1
 
     def _put(self, write: PutJob) -> None:
         folded, spec = self.folded, write.spec

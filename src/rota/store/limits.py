@@ -35,6 +35,12 @@ JOURNAL_RECORDS_MAX = 200_000
 """Journal records kept at most, whatever their age: on a busy day the disk comes first."""
 KEY_AGE_MS = 24 * 3600 * 1000
 """How long an idempotency key is honoured."""
+OCCURRENCE_AGE_MS = 400 * 24 * 3600 * 1000
+"""How long SQLite keeps what became of a schedule's instants: more than a year, for yearly ones."""
+EVENT_AGE_MS = 7 * 24 * 3600 * 1000
+"""How long an event is known, so that the same again has no effect."""
+ARRIVAL_AGE_MS = 30 * 24 * 3600 * 1000
+"""How long SQLite keeps what triggers made of events."""
 PRUNE_PER_RECORD = 2
 """Old records (and keys) deleted for each one folded: above one, so that a backlog shrinks, and
 small, so that no fold is held up."""

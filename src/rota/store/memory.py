@@ -27,10 +27,12 @@ from rota.store.cell_name import agreed
 from rota.store.dropping import Dropped
 from rota.store.durability import ONE_DISK, Durability
 from rota.store.fold import Folded, Standing, fold, jobs_touched, shelf_of
+from rota.store.hooks import MemoryHooks
 from rota.store.journal import decode_record, encode_record
 from rota.store.limits import LOG_BYTES_PER_EXECUTION
 from rota.store.memory_access import MemoryAccess
 from rota.store.memory_bulk import MemoryArtifacts, MemoryLogs
+from rota.store.memory_events import MemoryHistories, OccasionTables
 from rota.store.memory_inbox import MemoryInbox
 from rota.store.nodes import MemoryNodes
 from rota.store.protocol import (
@@ -56,6 +58,8 @@ from rota.store.rows import edges_upstream
 class MemoryStore:
     """Everything that is remembered, until the process ends."""
 
+    has_schedules = True
+
     def __init__(self, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION) -> None:
         self.logs = MemoryLogs(log_bytes_max)
         self.artifacts = MemoryArtifacts()
@@ -65,6 +69,7 @@ class MemoryStore:
         self._cell = ""
         self.access = MemoryAccess()
         self.nodes = MemoryNodes()
+        self.hooks = MemoryHooks()
 
     async def durability(self) -> Durability:
         """None at all, in truth."""
@@ -98,6 +103,7 @@ class _Tables:
         self.finished: dict[tuple[str, str], int] = {}
         self.order_next = 0
         self.lines: dict[int, int] = {}
+        self.occasions = OccasionTables()
         self._logs = logs
         self._artifacts = artifacts
 
@@ -132,6 +138,7 @@ class _Tables:
         for ended, count in folded.finished.items():
             self.finished[ended] = self.finished.get(ended, 0) + count
         self.order_next = max(self.order_next, folded.order_next)
+        self.occasions.apply(folded)
         for line, step in folded.lines.items():
             self.lines[line] = self.lines.get(line, 0) + step
             if not self.lines[line]:
@@ -155,6 +162,7 @@ class _Tables:
             if job.life.state in JOB_FINAL and (job.life.finished_at or 0) < before
         ]
         self._drop(Folded(dropped=dict.fromkeys(old)))
+        self.occasions.drop_before(before)
         return len(old)
 
     def _drop(self, folded: Folded) -> None:
@@ -245,7 +253,7 @@ class MemoryLedger(MemoryInbox):
         ]
         for line in tables.lines:
             live += tables.shelf(line, -1, kept)
-        return Snapshot(
+        plain = Snapshot(
             seq=Seq(len(tables.journal)),
             jobs=sorted(live, key=lambda job: job.spec.order),
             executions=[x for x in tables.executions.values() if x.state not in EXECUTION_FINAL],
@@ -258,6 +266,7 @@ class MemoryLedger(MemoryInbox):
             ),
             lines=list(tables.lines.items()),
         )
+        return tables.occasions.complete(plain)
 
     async def append(
         self,
@@ -289,7 +298,7 @@ class MemoryLedger(MemoryInbox):
         """Nothing to give back."""
 
 
-class MemoryCatalog:
+class MemoryCatalog(MemoryHistories):
     """The readers' side."""
 
     def __init__(self, tables: _Tables) -> None:
@@ -358,6 +367,9 @@ class MemoryCatalog:
     def _tables(self) -> _Tables:
         self._kept.catch_up()
         return self._kept
+
+    def _occasions(self) -> OccasionTables:
+        return self._tables.occasions
 
 
 def _matches(job: JobRecord, query: JobQuery) -> bool:

@@ -13,6 +13,7 @@ from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, Life, Spec
 from rota.core.outcome import AnyWrite, MoveJob, PutJob
 from rota.store.fold import Folded, Standing, fold, shelf_of
+from rota.store.occasions import Occasions
 from rota.store.protocol import JournalRecord, Seq, Snapshot, StoreError, Totals
 
 
@@ -37,6 +38,7 @@ class Mirror:
             self._note(execution)
         self._workers = {worker.id: worker for worker in snapshot.workers}
         self._queues = {queue.name: queue for queue in snapshot.queues}
+        self._occasions = Occasions(snapshot)
         self._order_next = snapshot.order_next
         self._submitted = snapshot.totals.submitted
         self._finished = {(queue, state): n for queue, state, n in snapshot.totals.finished}
@@ -70,7 +72,7 @@ class Mirror:
 
     def snapshot(self) -> Snapshot:
         """The same as a load would bring at this place of the journal."""
-        return Snapshot(
+        plain = Snapshot(
             seq=Seq(self.seq),
             jobs=sorted(self._jobs.values(), key=_by_arrival),
             executions=[self._executions[key] for key in sorted(self._executions)],
@@ -82,6 +84,7 @@ class Mirror:
                 tuple((queue, state, n) for (queue, state), n in self._finished.items()),
             ),
         )
+        return self._occasions.complete(plain)
 
     def _standings(
         self, batches: Iterable[Sequence[AnyWrite]], specs: dict[JobId, Spec]
@@ -131,6 +134,7 @@ class Mirror:
         for ended, count in folded.finished.items():
             self._finished[ended] = self._finished.get(ended, 0) + count
         self._order_next = max(self._order_next, folded.order_next)
+        self._occasions.apply(folded)
 
     def _set(self, job: JobRecord) -> None:
         if shelf_of(job.life):

@@ -9,12 +9,14 @@ from rota.store.access import AccessBook
 from rota.store.cell_name import agreed
 from rota.store.dropping import Dropped
 from rota.store.durability import Durability
+from rota.store.hooks import Hooks, MemoryHooks
 from rota.store.limits import LEADER_DEADLINE_S, LOG_BYTES_PER_EXECUTION, SIDE_DEADLINE_S
 from rota.store.memory_access import MemoryAccess
 from rota.store.nodes import MemoryNodes, Nodes
 from rota.store.postgres_access import PostgresAccess, access_line
 from rota.store.postgres_bulk import PostgresArtifacts, PostgresLogs
 from rota.store.postgres_connect import Address, Line, parse_address
+from rota.store.postgres_events import PostgresHooks
 from rota.store.postgres_folder import PostgresFolder
 from rota.store.postgres_ledger import PostgresLedger
 from rota.store.postgres_migrate import Schema, prepared
@@ -50,9 +52,10 @@ class PostgresStore:
         self, address: Address, schema: Schema, log_bytes_max: int, leader_deadline_s: float
     ) -> None:
         self.schema = schema
-        self.shelves = shelves = schema.has("lines")
+        self.shelves = schema.has("lines")
         """Whether waiting jobs can be left to it."""
-        self._folder = PostgresFolder(address, shelves=shelves)
+        self.has_schedules = schema.has("schedules_and_events")
+        self._folder = PostgresFolder(address, schema)
         self._readers = ReaderPool(address)
         # Workers hold on to what was not acknowledged, and a log is no promise: a crash of the
         # database loses perhaps the last moments.
@@ -62,13 +65,17 @@ class PostgresStore:
         self.ledger = PostgresLedger(
             address, schema, self._folder, self._readers, leader_deadline_s
         )
-        self.catalog = PostgresCatalog(self._readers, self._folder, shelves=shelves)
+        self.catalog = PostgresCatalog(self._readers, self._folder, schema)
         self.logs = PostgresLogs(self._logs_line, self._readers, log_bytes_max)
+        self._hooks_line = Line(address, "hooks", SIDE_DEADLINE_S, {})
         self.artifacts = PostgresArtifacts(self._files_line, self._readers)
         # On a schema that has no tables for these yet, each server has its own.
         self.access: AccessBook = MemoryAccess()
         if schema.has("access"):
             self.access = PostgresAccess(self._access_line, self._readers)
+        self.hooks: Hooks = MemoryHooks()
+        if self.has_schedules:
+            self.hooks = PostgresHooks(self._hooks_line)
         self.nodes: Nodes = MemoryNodes()
         if schema.has("followers"):
             self.nodes = PostgresNodes(self._logs_line, self._readers)
@@ -100,3 +107,4 @@ class PostgresStore:
         await self._logs_line.close()
         await self._files_line.close()
         await self._access_line.close()
+        await self._hooks_line.close()

@@ -16,6 +16,8 @@ from rota.store.fold import Folded, Standing, fold, jobs_touched, shelf_of
 from rota.store.journal import decode_record
 from rota.store.limits import POSTGRES_FOLD_WINDOW_WRITES
 from rota.store.postgres_connect import Connection
+from rota.store.postgres_events import write_events
+from rota.store.postgres_times import write_times
 from rota.store.protocol import Seq
 from rota.store.rows import Row
 
@@ -139,6 +141,10 @@ class WindowFold:
         await self._move_jobs(folded, places)
         await self._write_executions(folded.executions)
         await self._write_others(folded)
+        if folded.schedules or folded.events.triggers:
+            await self._connection.execute("SELECT rota.open_agenda()")
+        await write_times(self._connection, folded)
+        await write_events(self._connection, folded.events)
         await self._write_figures(folded)
         await self._count_lines(folded)
         return leaves_behind

@@ -25,6 +25,7 @@ from rota.store.protocol import (
     FencedError,
     JournalRecord,
     LeaderRow,
+    SchemaError,
     Seq,
     Snapshot,
     StoreError,
@@ -112,15 +113,24 @@ class PostgresLedger(PostgresInbox):
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
         """Opens a new epoch; whoever held an older one can append no more."""
         was = (seen.epoch, seen.nonce) if seen else (None, None)
-        known = self._schema.known
+        # Steps that were taken since the start are not made use of here before the next one.
+        known = min(self._schema.known, self._schema.number)
         epoch = await self._leader.write(lambda c: c.fetchval(_CLAIM, holder, address, *was, known))
         if epoch is None:
             shut_out = await self._leader.read(lambda c: c.fetchval(_SHUT_OUT, known))
             if shut_out is not None:
-                raise left_behind(self._address.shown, shut_out, known)
+                raise self._left_behind(shut_out)
             raise FencedError("another server claimed first")
         self._folder.leads = True
         return Epoch(epoch)
+
+    def _left_behind(self, found: int) -> SchemaError:
+        where, known = self._address.shown, self._schema.known
+        if found > known:
+            return left_behind(where, found, known)
+        return SchemaError(
+            f"{where} was migrated to schema {found} after this server started: restart it"
+        )
 
     async def renew(self, epoch: Epoch) -> bool:
         """Writes, durably, that the holder of `epoch` is alive."""

@@ -7,11 +7,15 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
+from msgspec.structs import replace
+
 from rota.core.model import JobRecord
 from rota.core.outcome import Refill
 from rota.store import rows
 from rota.store.limits import LOAD_ROWS_PER_FETCH
 from rota.store.postgres_connect import Connection
+from rota.store.postgres_events import read_held, read_triggers
+from rota.store.postgres_migrate import Schema
 from rota.store.protocol import Seq, Snapshot, Totals
 
 _by_arrival = attrgetter("spec.order")
@@ -42,14 +46,14 @@ async def read_shelves(
     return [tuple(bulk.jobs(shelf)) for shelf in shelves]
 
 
-async def read_snapshot(connection: Connection, kept: int | None) -> Snapshot:
-    """As of the newest record folded, with the first `kept` jobs of each shelf (None: no shelf)."""
+async def read_snapshot(connection: Connection, schema: Schema, kept: int) -> Snapshot:
+    """As of the newest record folded, with the first `kept` jobs of each shelf."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         meta = await connection.fetchrow("SELECT folded_seq, order_next, submitted FROM rota.meta")
         assert meta is not None
         jobs = await _live_jobs(connection)
         lines: list[tuple[int, int]] = []
-        if kept is not None:
+        if schema.has("lines"):
             found = await connection.fetch("SELECT line, count FROM rota.lines ORDER BY line")
             lines = [(row[0], row[1]) for row in found]
             heads = await read_shelves(connection, [Refill(line, -1, kept, 0) for line, _ in lines])
@@ -60,15 +64,38 @@ async def read_snapshot(connection: Connection, kept: int | None) -> Snapshot:
         workers = await connection.fetch("SELECT body FROM rota.workers ORDER BY id")
         queues = await connection.fetch("SELECT body FROM rota.queues ORDER BY name")
         totals = await connection.fetch("SELECT queue, state, count FROM rota.totals")
-    return Snapshot(
-        seq=Seq(meta[0]),
-        jobs=jobs,
-        executions=[rows.execution(tuple(row)) for row in executions],
-        workers=[rows.worker(tuple(row)) for row in workers],
-        queues=[rows.queue(tuple(row)) for row in queues],
-        order_next=meta[1],
-        totals=Totals(meta[2], tuple((row[0], row[1], row[2]) for row in totals)),
-        lines=lines,
+        plain = Snapshot(
+            seq=Seq(meta[0]),
+            jobs=jobs,
+            executions=[rows.execution(tuple(row)) for row in executions],
+            workers=[rows.worker(tuple(row)) for row in workers],
+            queues=[rows.queue(tuple(row)) for row in queues],
+            order_next=meta[1],
+            totals=Totals(meta[2], tuple((row[0], row[1], row[2]) for row in totals)),
+            lines=lines,
+        )
+        if not schema.has("schedules_and_events"):
+            return plain
+        return await _with_occasions(connection, plain)
+
+
+async def _with_occasions(connection: Connection, plain: Snapshot) -> Snapshot:
+    """The same with schedules and triggers, inside the caller's transaction."""
+    decided = await connection.fetch("SELECT decision, why, count FROM rota.decided")
+    reacted = await connection.fetch("SELECT word, count FROM rota.reacted")
+    schedules = await connection.fetch("SELECT course, body FROM rota.schedules ORDER BY id")
+    calendars = await connection.fetch("SELECT body FROM rota.calendars ORDER BY name")
+    return replace(
+        plain,
+        totals=replace(
+            plain.totals,
+            decided=tuple((row[0], row[1], row[2]) for row in decided),
+            reacted=tuple((row[0], row[1]) for row in reacted),
+        ),
+        schedules=[rows.schedule(tuple(row)) for row in schedules],
+        calendars=[rows.calendar(tuple(row)) for row in calendars],
+        triggers=await read_triggers(connection),
+        held=await read_held(connection),
     )
 
 

@@ -7,7 +7,7 @@ locks: whoever waits for a lock on a table makes everybody behind it wait too.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
 from typing import TypeAlias
@@ -17,6 +17,8 @@ import msgspec
 from rota.core.model import Instant
 from rota.store.dropping import Dropped
 from rota.store.limits import (
+    ARRIVAL_AGE_MS,
+    EVENT_AGE_MS,
     JOURNAL_AGE_MS,
     JOURNAL_PARTITION_RECORDS,
     JOURNAL_PARTITIONS_AHEAD,
@@ -50,10 +52,14 @@ class Daily(msgspec.Struct, frozen=True):
 
     def bound(self, day: int) -> str:
         """The first value of a day, as SQL."""
-        if self.column == "at":
+        if self.column in ("at", "nominal"):
             return str(day * DAY_MS)
         digits = f"{day * DAY_MS:012x}"
         return f"'{digits[:8]}-{digits[8:]}'"
+
+    def exists(self, there: Mapping[str, None]) -> bool:
+        """Whether the schema has the table, by the partitions that are there."""
+        return f"{self.table}_rest" in there
 
     def partition(self, day: int) -> str:
         """Its name."""
@@ -65,6 +71,11 @@ _OF_KEPT_EXECUTION = "IN (SELECT id FROM kept_executions)"
 JOBS_DONE = Daily("jobs_done", "id", f"id {_OF_KEPT_JOB}")
 EXECUTIONS_DONE = Daily("executions_done", "id", f"id {_OF_KEPT_EXECUTION}")
 KEYS = Daily("keys", "at")
+OCCURRENCES = Daily("occurrences", "nominal")
+EVENTS = Daily("events", "at")
+ARRIVALS = Daily("arrivals", "id")
+AGED = {KEYS: KEY_AGE_MS, EVENTS: EVENT_AGE_MS, ARRIVALS: ARRIVAL_AGE_MS}
+"""What goes by its own age, and not with the finished work of its day."""
 DAILY = (
     JOBS_DONE,
     Daily("labels", "job_id", f"job_id {_OF_KEPT_JOB}"),
@@ -74,7 +85,8 @@ DAILY = (
     Daily("log_pieces", "execution_id", f"execution_id {_OF_KEPT_EXECUTION}"),
     Daily("artifacts", "execution_id", f"execution_id {_OF_KEPT_EXECUTION}"),
     Daily("artifact_pieces", "execution_id", f"execution_id {_OF_KEPT_EXECUTION}"),
-    KEYS,
+    OCCURRENCES,
+    *AGED,
 )
 
 
@@ -103,12 +115,12 @@ def _missing(there: dict[str, None], newest: Seq, now: Instant | None) -> list[M
         partial(_make_day, daily=daily, day=day)
         for day in days
         for daily in DAILY
-        if daily.partition(day) not in there
+        if daily.exists(there) and daily.partition(day) not in there
     ]
 
 
 async def drop_old_journal(connection: Connection, now: Instant) -> None:
-    """Journal and keys that are past their age; what was not folded always stays."""
+    """Journal, keys and events that are past their age; what was not folded always stays."""
     async with connection.transaction():
         await connection.execute(_LOCK_PATIENCE)
         folded = await connection.fetchval(_TAKE_TURN)
@@ -124,14 +136,22 @@ async def drop_old_journal(connection: Connection, now: Instant) -> None:
             old = newest_at is None or newest_at < now - JOURNAL_AGE_MS
             if old or end <= folded - JOURNAL_RECORDS_MAX:
                 await connection.execute(f"DROP TABLE rota.journal_{number}")
-        for day in _days_before(there, KEYS, now - KEY_AGE_MS):
-            await connection.execute(f"DROP TABLE rota.{KEYS.partition(day)}")
-        await connection.execute(
-            "DELETE FROM rota.keys_rest WHERE ctid = ANY (ARRAY("
-            " SELECT ctid FROM rota.keys_rest WHERE at < $1 LIMIT $2))",
-            now - KEY_AGE_MS,
-            PRUNE_MIN,
-        )
+        for aged, age in AGED.items():
+            if aged.exists(there):
+                await _drop_aged(connection, aged, there, now - age)
+
+
+async def _drop_aged(
+    connection: Connection, aged: Daily, there: dict[str, None], before: Instant
+) -> None:
+    for day in _days_before(there, aged, before):
+        await connection.execute(f"DROP TABLE rota.{aged.partition(day)}")
+    rest = f"rota.{aged.table}_rest"
+    await connection.execute(
+        f"DELETE FROM {rest} WHERE ctid = ANY (ARRAY("
+        f" SELECT ctid FROM {rest} WHERE {aged.column} < {aged.bound(before // DAY_MS)}"
+        f" LIMIT {PRUNE_MIN:d}))"
+    )
 
 
 async def drop_old(connection: Connection, before: Instant) -> Dropped:
@@ -143,7 +163,7 @@ async def drop_old(connection: Connection, before: Instant) -> Dropped:
     there = await _partitions(connection)
     days = _days_before(there, JOBS_DONE, before)
     if not days:
-        return await _drop_from_rest(connection, before)
+        return await _drop_from_rest(connection, before, there)
     jobs = await _size(connection, JOBS_DONE.partition(days[0]))
     async with connection.transaction():
         await _drop_day(connection, days[0], before, there)
@@ -187,8 +207,8 @@ async def _drop_day(
     )
     for daily in DAILY:
         part = daily.partition(day)
-        # Keys have an age of their own; a table that came later has no days from before.
-        if daily is KEYS or part not in there:
+        # Some have an age of their own; a table that came later has no days from before.
+        if daily in AGED or part not in there:
             continue
         await connection.execute(
             f"ALTER TABLE rota.{daily.table} DETACH PARTITION rota.{part};"
@@ -197,10 +217,21 @@ async def _drop_day(
         )
 
 
-async def _drop_from_rest(connection: Connection, before: Instant) -> Dropped:
+async def _drop_from_rest(
+    connection: Connection, before: Instant, there: dict[str, None]
+) -> Dropped:
     """Those without a day of their own, a few thousand at a time; they are never many."""
     async with connection.transaction():
         await connection.fetchval(_TAKE_TURN)
+        decided = []
+        if OCCURRENCES.exists(there):
+            decided = await connection.fetch(
+                "DELETE FROM rota.occurrences_rest WHERE ctid = ANY (ARRAY("
+                " SELECT ctid FROM rota.occurrences_rest WHERE nominal < $1 LIMIT $2))"
+                " RETURNING true",
+                before,
+                REST_ROWS_PER_DROP,
+            )
         gone = await connection.fetch(
             "DELETE FROM rota.jobs_done_rest WHERE ctid = ANY (ARRAY("
             " SELECT ctid FROM rota.jobs_done_rest"
@@ -216,7 +247,7 @@ async def _drop_from_rest(connection: Connection, before: Instant) -> Dropped:
             " INSERT INTO rota.leftovers SELECT id FROM gone ON CONFLICT DO NOTHING",
             ids,
         )
-    return Dropped(len(ids), more=len(ids) == REST_ROWS_PER_DROP)
+    return Dropped(len(ids), more=REST_ROWS_PER_DROP in (len(ids), len(decided)))
 
 
 async def _partitions(connection: Connection) -> dict[str, None]:

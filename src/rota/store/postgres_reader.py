@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from rota.core.events import Arrival, Told
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, KeyRecord
+from rota.core.schedules import Occurrence
 from rota.store import rows
 from rota.store.journal import decode_record
 from rota.store.limits import COUNT_ROWS_MAX
 from rota.store.postgres_connect import Connection
+from rota.store.postgres_events import find_arrivals, find_events, read_told
 from rota.store.postgres_folder import PostgresFolder
+from rota.store.postgres_migrate import Schema
 from rota.store.postgres_pool import ReaderPool
 from rota.store.postgres_queries import execution_page, job_page
+from rota.store.postgres_times import find_occurrences
 from rota.store.protocol import (
     Change,
     Direction,
     Edge,
     ExecutionQuery,
     JobQuery,
+    OccurrenceQuery,
     Seq,
 )
+from rota.store.queries import ArrivalQuery, EventQuery
 
 T = TypeVar("T")
 
@@ -48,11 +55,11 @@ _SHELVED_COUNTS = "UNION ALL SELECT 'queued' FROM rota.jobs_shelved WHERE tenant
 class PostgresCatalog:
     """The readers' side of the store, the same on leader and followers."""
 
-    def __init__(self, readers: ReaderPool, folder: PostgresFolder, *, shelves: bool) -> None:
-        """`shelves`: whether the schema has a place for jobs on the shelf."""
+    def __init__(self, readers: ReaderPool, folder: PostgresFolder, schema: Schema) -> None:
         self._readers = readers
         self._folder = folder
-        self._shelves = shelves
+        self._shelves = shelves = schema.has("lines")
+        self._occasions = schema.has("schedules_and_events")
         self._jobs = _JOBS + _SHELVED_JOBS if shelves else _JOBS
         self._counts = _COUNTS.format(shelved=_SHELVED_COUNTS if shelves else "")
 
@@ -99,6 +106,22 @@ class PostgresCatalog:
         )
         return [rows.edge(tuple(row)) for row in found]
 
+    async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """A page of a schedule's ledger, newest first."""
+        return await self._read_occasions(lambda c: find_occurrences(c, query))
+
+    async def told(self, keys: Sequence[str]) -> list[Told]:
+        """Those of these events that were accepted."""
+        return await self._read_occasions(lambda c: read_told(c, keys))
+
+    async def find_events(self, query: EventQuery) -> list[Told]:
+        """A page of accepted events, newest first."""
+        return await self._read_occasions(lambda c: find_events(c, query))
+
+    async def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
+        """A page of a trigger's ledger, newest first."""
+        return await self._read_occasions(lambda c: find_arrivals(c, query))
+
     async def key(self, key: str) -> KeyRecord | None:
         """What was answered to an idempotency key."""
         found = await self._read(
@@ -130,6 +153,10 @@ class PostgresCatalog:
         )
         assert found is not None
         return Seq(found[0] or 0), Seq(found[1] or 0)
+
+    async def _read_occasions(self, read: Callable[[Connection], Awaitable[list[T]]]) -> list[T]:
+        """Of an older schema, which has no such tables: nothing."""
+        return await self._read(read) if self._occasions else []
 
     async def _read(self, read: Callable[[Connection], Awaitable[T]]) -> T:
         lag = await self._readers.run(lambda c: c.fetchrow(_LAG))

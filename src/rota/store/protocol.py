@@ -8,11 +8,11 @@ from typing import NewType, Protocol
 
 import msgspec
 
+from rota.core.events import Held, Trigger
 from rota.core.limits import LINE_KEPT
 from rota.core.model import (
     Execution,
     ExecutionId,
-    ExecutionState,
     Instant,
     JobId,
     JobRecord,
@@ -21,14 +21,19 @@ from rota.core.model import (
     Queue,
     When,
     Worker,
-    WorkerId,
 )
 from rota.core.outcome import AnyWrite, Refill
+from rota.core.schedules import Calendar, Schedule
 from rota.store.access import AccessBook
 from rota.store.dropping import Dropped
 from rota.store.durability import Durability
+from rota.store.histories import Histories
+from rota.store.hooks import Hooks
 from rota.store.inbox import Inbox
 from rota.store.nodes import Nodes
+from rota.store.queries import ExecutionQuery as ExecutionQuery
+from rota.store.queries import JobQuery as JobQuery
+from rota.store.queries import OccurrenceQuery as OccurrenceQuery
 
 Epoch = NewType("Epoch", int)
 Seq = NewType("Seq", int)
@@ -76,6 +81,10 @@ class Totals(msgspec.Struct, frozen=True):
     submitted: int = 0
     finished: tuple[tuple[str, str, int], ...] = ()
     """(queue, state, how many)."""
+    decided: tuple[tuple[str, str, int], ...] = ()
+    """(decision, why, how many) of schedules' instants."""
+    reacted: tuple[tuple[str, int], ...] = ()
+    """(word, how many) of events and what triggers made of them."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -93,6 +102,13 @@ class Snapshot(msgspec.Struct, frozen=True):
     totals: Totals
     lines: Sequence[tuple[int, int]] = ()
     """(line, how many jobs are on its shelf); only the first of each line are among `jobs`."""
+    schedules: Sequence[Schedule] = ()
+    """In order of creation."""
+    calendars: Sequence[Calendar] = ()
+    triggers: Sequence[Trigger] = ()
+    """In order of creation."""
+    held: Sequence[Held] = ()
+    """In order of arrival."""
 
 
 class LeaderRow(msgspec.Struct, frozen=True):
@@ -196,34 +212,6 @@ class Edge(msgspec.Struct, frozen=True):
     when: When
 
 
-class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs, newest first; `before` is the id of the last one already seen.
-
-    `states` are alternatives, `labels` must all be there; the bounds of `created_at` are exclusive.
-    """
-
-    states: tuple[JobState, ...] = ()
-    priority: int | None = None
-    queue: str | None = None
-    tenant: str | None = None
-    name: str | None = None
-    labels: tuple[tuple[str, str], ...] = ()
-    created_after: Instant | None = None
-    created_before: Instant | None = None
-    before: str | None = None
-    limit: int = 50
-
-
-class ExecutionQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which executions, newest first; `before` is the id of the last one already seen."""
-
-    job_id: JobId | None = None
-    worker_id: WorkerId | None = None
-    states: tuple[ExecutionState, ...] = ()
-    before: str | None = None
-    limit: int = 50
-
-
 class Change(msgspec.Struct, frozen=True):
     """One write, with its place: record `seq`, number `index` in it."""
 
@@ -233,7 +221,7 @@ class Change(msgspec.Struct, frozen=True):
     write: AnyWrite
 
 
-class Catalog(Protocol):
+class Catalog(Histories, Protocol):
     """The readers' side: every call sees all that was appended before it was made."""
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
@@ -367,6 +355,16 @@ class Store(Protocol):
     @property
     def artifacts(self) -> Artifacts:
         """For what jobs leave behind."""
+        ...
+
+    @property
+    def has_schedules(self) -> bool:
+        """Whether it has tables for schedules, triggers and events; an older schema has none."""
+        ...
+
+    @property
+    def hooks(self) -> Hooks:
+        """For who may send webhooks."""
         ...
 
     @property

@@ -22,6 +22,7 @@ from rota.core.model import (
     When,
     Worker,
 )
+from rota.core.schedules import Calendar, Course, Occurrence, Schedule
 from rota.store.fold import Standing
 from rota.store.protocol import Edge
 
@@ -41,6 +42,10 @@ _decode_life = msgspec.msgpack.Decoder(Life).decode
 _decode_execution = msgspec.msgpack.Decoder(Execution).decode
 _decode_worker = msgspec.msgpack.Decoder(Worker).decode
 _decode_queue = msgspec.msgpack.Decoder(Queue).decode
+_decode_schedule = msgspec.msgpack.Decoder(Schedule).decode
+_decode_course = msgspec.msgpack.Decoder(Course).decode
+_decode_occurrence = msgspec.msgpack.Decoder(Occurrence).decode
+_decode_calendar = msgspec.msgpack.Decoder(Calendar).decode
 _decode_standings = msgspec.json.Decoder(list[tuple[JobId, Standing]]).decode
 
 
@@ -177,3 +182,38 @@ def key_row(record: KeyRecord) -> Row:
 def key(row: Row) -> KeyRecord:
     """From all four."""
     return KeyRecord(*row)
+
+
+def schedule_row(record: Schedule) -> Row:
+    """Id, course, body. The course in the body is only as new as the plan."""
+    return (record.id, _encode(record.course), _encode(record))
+
+
+def course_row(schedule_id: str, course: Course) -> Row:
+    """Id, course."""
+    return (schedule_id, _encode(course))
+
+
+def schedule(row: Row) -> Schedule:
+    """From course, body."""
+    return msgspec.structs.replace(_decode_schedule(row[1]), course=_decode_course(row[0]))
+
+
+def occurrence_row(record: Occurrence) -> Row:
+    """Schedule id, nominal, decision, body."""
+    return (record.schedule_id, record.nominal, record.decision.value, _encode(record))
+
+
+def occurrence(row: Row) -> Occurrence:
+    """From the body."""
+    return _decode_occurrence(row[0])
+
+
+def calendar_row(record: Calendar) -> Row:
+    """Name, body."""
+    return (record.name, _encode(record))
+
+
+def calendar(row: Row) -> Calendar:
+    """From the body."""
+    return _decode_calendar(row[0])

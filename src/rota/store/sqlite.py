@@ -18,6 +18,7 @@ from rota.store.nodes import MemoryNodes
 from rota.store.protocol import StoreError
 from rota.store.sqlite_access import SqliteAccess
 from rota.store.sqlite_connect import give_back
+from rota.store.sqlite_hooks import SqliteHooks
 from rota.store.sqlite_logs import SqliteLogs
 from rota.store.sqlite_reader import SqliteCatalog
 from rota.store.sqlite_retention import drop_some
@@ -43,6 +44,7 @@ class SqliteStore:
 
     shelves = True
     """Whether waiting jobs can be left to it."""
+    has_schedules = True
 
     def __init__(self, data_dir: Path, lock: DirectoryLock, log_bytes_max: int) -> None:
         self._lock = lock
@@ -56,6 +58,7 @@ class SqliteStore:
         # The directory is this server's alone, so nobody else could read who is there.
         self.nodes = MemoryNodes()
         self._dropped_to = ""
+        self.hooks = SqliteHooks(self.ledger)
         self._sweep_soon()
 
     async def durability(self) -> Durability:

@@ -18,12 +18,14 @@ from rota.store.limits import (
     JOURNAL_AGE_MS,
     JOURNAL_RECORDS_MAX,
     KEY_AGE_MS,
+    OCCURRENCE_AGE_MS,
     PRUNE_MIN,
     PRUNE_PER_RECORD,
 )
 from rota.store.protocol import Seq
 from rota.store.rows import Row
 from rota.store.sqlite_connect import fetch, run_in_bulk
+from rota.store.sqlite_events import prune_events, write_events
 from rota.store.sqlite_queries import SHELVED
 
 _json = msgspec.json.Encoder()
@@ -70,9 +72,13 @@ def fold_window(connection: apsw.Connection, window: Window) -> bool:
         _write_jobs(connection, folded)
         _leave_shelves(connection, folded, standings)
         _write_others(connection, folded)
+        _write_times(connection, folded)
+        write_events(connection, folded.events)
         _write_figures(connection, folded, window.last_seq)
         _prune_journal(connection, window)
         _prune_keys(connection, len(folded.keys), window.last_at)
+        _prune_occurrences(connection, len(folded.occurrences), window.last_at)
+        prune_events(connection, folded.events, window.last_at)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
@@ -180,6 +186,32 @@ def _write_others(connection: apsw.Connection, folded: Folded) -> None:
     run_in_bulk(connection, "INSERT OR REPLACE INTO keys VALUES", keys)
 
 
+def _write_times(connection: apsw.Connection, folded: Folded) -> None:
+    """Schedules, their ledger, and calendars."""
+    put = [rows.schedule_row(one) for one in folded.schedules.values() if one is not None]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO schedules VALUES", put)
+    gone = [(schedule_id,) for schedule_id, one in folded.schedules.items() if one is None]
+    run_in_bulk(connection, "DELETE FROM schedules WHERE id IN (VALUES", gone, ")")
+    run_in_bulk(
+        connection,
+        "UPDATE schedules SET course = v.column2 FROM (VALUES",
+        [rows.course_row(*moved) for moved in folded.courses.items()],
+        ") AS v WHERE schedules.id = v.column1",
+    )
+    decided = [rows.occurrence_row(one) for one in folded.occurrences.values()]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO occurrences VALUES", decided)
+    run_in_bulk(
+        connection,
+        "INSERT INTO decided VALUES",
+        [(decision, why, count) for (decision, why), count in folded.decided.items()],
+        "ON CONFLICT (decision, why) DO UPDATE SET count = count + excluded.count",
+    )
+    calendars = [rows.calendar_row(one) for one in folded.calendars.values() if one is not None]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO calendars VALUES", calendars)
+    dropped = [(name,) for name, one in folded.calendars.items() if one is None]
+    run_in_bulk(connection, "DELETE FROM calendars WHERE name IN (VALUES", dropped, ")")
+
+
 def _write_figures(connection: apsw.Connection, folded: Folded, last_seq: Seq) -> None:
     run_in_bulk(
         connection,
@@ -219,3 +251,13 @@ def _prune_keys(connection: apsw.Connection, came: int, now: Instant) -> None:
         "DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE at < ? ORDER BY at LIMIT ?)",
         (now - KEY_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * came),
     )
+
+
+def _prune_occurrences(connection: apsw.Connection, came: int, now: Instant) -> None:
+    if came:
+        connection.execute(
+            "DELETE FROM occurrences WHERE (schedule_id, nominal) IN ("
+            " SELECT schedule_id, nominal FROM occurrences WHERE nominal < ?"
+            " ORDER BY nominal LIMIT ?)",
+            (now - OCCURRENCE_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * came),
+        )

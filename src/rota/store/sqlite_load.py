@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 import apsw
+from msgspec.structs import replace
 
 from rota.core.model import JobRecord
 from rota.core.outcome import Refill
@@ -13,6 +14,7 @@ from rota.store import rows
 from rota.store.protocol import Seq, Snapshot, Totals
 from rota.store.rows import Row
 from rota.store.sqlite_connect import fetch
+from rota.store.sqlite_events import read_held, read_triggers
 
 _by_arrival = attrgetter("spec.order")
 
@@ -60,19 +62,44 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
             rows.EXECUTION_LIVE,
         )
         executions = [rows.execution(row) for row in live_executions]
-        totals = fetch(connection, "SELECT queue, state, count FROM totals")
-        return Snapshot(
+        plain = Snapshot(
             seq=Seq(seq),
             jobs=jobs,
             executions=executions,
             workers=[rows.worker(row) for row in connection.execute("SELECT body FROM workers")],
             queues=[rows.queue(row) for row in connection.execute("SELECT body FROM queues")],
             order_next=order_next,
-            totals=Totals(submitted, tuple((row[0], row[1], row[2]) for row in totals)),
+            totals=_totals(connection, submitted),
             lines=[(line, count) for line, count in lines],
         )
+        return _with_occasions(connection, plain)
     finally:
         connection.execute("COMMIT")
+
+
+def _with_occasions(connection: apsw.Connection, plain: Snapshot) -> Snapshot:
+    """The same with schedules and triggers, inside the caller's transaction."""
+    schedules = connection.execute("SELECT course, body FROM schedules ORDER BY id")
+    calendars = connection.execute("SELECT body FROM calendars")
+    return replace(
+        plain,
+        schedules=[rows.schedule(row) for row in schedules],
+        calendars=[rows.calendar(row) for row in calendars],
+        triggers=read_triggers(connection),
+        held=read_held(connection),
+    )
+
+
+def _totals(connection: apsw.Connection, submitted: int) -> Totals:
+    finished = fetch(connection, "SELECT queue, state, count FROM totals")
+    decided = fetch(connection, "SELECT decision, why, count FROM decided")
+    reacted = fetch(connection, "SELECT word, count FROM reacted")
+    return Totals(
+        submitted,
+        tuple((row[0], row[1], row[2]) for row in finished),
+        tuple((row[0], row[1], row[2]) for row in decided),
+        tuple((row[0], row[1]) for row in reacted),
+    )
 
 
 def _places(values: tuple[str, ...]) -> str:

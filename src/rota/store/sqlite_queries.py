@@ -14,7 +14,7 @@ import msgspec
 
 from rota.core.model import JobState
 from rota.store.limits import PROBE_IDS, SCAN_IDS_MAX
-from rota.store.protocol import ExecutionQuery, JobQuery
+from rota.store.protocol import ExecutionQuery, JobQuery, OccurrenceQuery
 from rota.store.rows import Row
 
 PAST_ALL_IDS = "\U0010ffff"
@@ -149,6 +149,20 @@ def search_executions(query: ExecutionQuery) -> Search:
     return Search(
         "executions", "body", tuple(facets), tuple(where), tuple(args), before, query.limit
     )
+
+
+def search_occurrences(query: OccurrenceQuery) -> tuple[str, tuple[Any, ...]]:
+    """Rows of body. A schedule's ledger is read along its primary key."""
+    where, args = ["schedule_id = ?"], [query.schedule_id, *(d.value for d in query.decisions)]
+    if query.decisions:
+        where.append(f"decision IN ({', '.join('?' * len(query.decisions))})")
+    bounds: list[Any] = []
+    for clause, bound in (("nominal > ?", query.after), ("nominal < ?", query.before)):
+        if bound is not None:
+            where.append(clause)
+            bounds.append(bound)
+    sql = f"SELECT body FROM occurrences WHERE {' AND '.join(where)} ORDER BY nominal DESC LIMIT ?"
+    return sql, (*args, *bounds, query.limit)
 
 
 def _column_facet(table: str, column: str, values: tuple[str, ...]) -> Facet:

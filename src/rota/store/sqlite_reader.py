@@ -12,8 +12,10 @@ from typing import Protocol, TypeVar
 import apsw
 import msgspec
 
+from rota.core.events import Arrival, Told
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, KeyRecord
-from rota.store import rows
+from rota.core.schedules import Occurrence
+from rota.store import event_rows, rows
 from rota.store.journal import decode_record
 from rota.store.limits import COUNT_ROWS_MAX, READERS
 from rota.store.protocol import (
@@ -22,11 +24,14 @@ from rota.store.protocol import (
     Edge,
     ExecutionQuery,
     JobQuery,
+    OccurrenceQuery,
     Seq,
     StoreError,
 )
+from rota.store.queries import ArrivalQuery, EventQuery
 from rota.store.sqlite_connect import fetch, open_reader
-from rota.store.sqlite_queries import search_executions, search_jobs
+from rota.store.sqlite_events import read_told, search_arrivals, search_events
+from rota.store.sqlite_queries import search_executions, search_jobs, search_occurrences
 
 T = TypeVar("T")
 
@@ -125,6 +130,25 @@ class SqliteCatalog:
         if direction is Direction.UPSTREAM:
             return await self._read(lambda c: _upstream(c, wanted))
         return await self._read(lambda c: _downstream(c, wanted))
+
+    async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """A page of a schedule's ledger, newest first."""
+        sql, args = search_occurrences(query)
+        return await self._read(lambda c: [rows.occurrence(row) for row in c.execute(sql, args)])
+
+    async def told(self, keys: Sequence[str]) -> list[Told]:
+        """Those of these events that were accepted."""
+        return await self._read(lambda c: read_told(c, keys))
+
+    async def find_events(self, query: EventQuery) -> list[Told]:
+        """A page of accepted events, newest first."""
+        sql, args = search_events(query)
+        return await self._read(lambda c: [event_rows.told(row) for row in c.execute(sql, args)])
+
+    async def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
+        """A page of a trigger's ledger, newest first."""
+        sql, args = search_arrivals(query)
+        return await self._read(lambda c: [event_rows.arrival(row) for row in c.execute(sql, args)])
 
     async def key(self, key: str) -> KeyRecord | None:
         """What was answered to an idempotency key."""

@@ -229,6 +229,8 @@ class JobView(msgspec.Struct):
     message: str | None
     result: Any
     error: Any
+    schedule_id: str | None = None
+    trigger_id: str | None = None
 
 
 class JobPage(msgspec.Struct):

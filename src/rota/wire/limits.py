@@ -74,3 +74,41 @@ BYTES_MAX = 1 << 60
 """Memory or storage of one machine."""
 MESSAGE_CHARS_MAX = 1000
 """A progress message."""
+CRON_CHARS_MAX = 255
+"""A cron expression."""
+ZONE_CHARS_MAX = 64
+"""The name of a time zone; the longest there is has 32 characters."""
+CALENDARS_PER_SCHEDULE_MAX = 16
+"""Calendars that one schedule names."""
+CALENDAR_DATES_MAX = 10_000
+"""Dates of one calendar: every day of 27 years."""
+CONCURRENCY_MAX = 10_000
+"""Runs of one schedule that may be under way at once."""
+BACKFILL_PARALLEL_MAX = 10_000
+"""Runs of one backfill that may be under way at once."""
+DEPLOYED_SCHEDULES_MAX = 1_000
+"""Schedules of one program: they are deployed in one step."""
+PREVIEW_ITEMS_MAX = 1_000
+"""Instants in one preview."""
+EVENT_BYTES_MAX = 1_000_000
+"""One event, all of it as JSON: a job that gets it whole must be able to carry it."""
+EVENTS_BATCH_MAX = 1_000
+"""Events in one call: they are decided in one step."""
+EVENT_TYPE_CHARS_MAX = 255
+"""The type of an event, or a pattern for it."""
+ATTRIBUTE_CHARS_MAX = 1_024
+"""Any other attribute of an event: its id, source, subject, and what the sender adds."""
+ATTRIBUTES_MAX = 32
+"""Attributes that a sender adds."""
+FILTER_CHARS_MAX = 4_000
+"""A trigger's filter."""
+BATCH_EVENTS_MAX = 1_000
+"""Events that one job gets together."""
+DEPLOYED_TRIGGERS_MAX = 1_000
+"""Triggers of one program: they are deployed in one step."""
+SECRET_CHARS_MIN = 16
+"""A webhook's secret: shorter ones can be guessed."""
+SECRET_CHARS_MAX = 512
+"""The longest that senders of webhooks take."""
+SECRETS_PER_HOOK_MAX = 4
+"""Secrets of one webhook endpoint at a time: the old, the new, and some to spare."""

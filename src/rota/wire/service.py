@@ -71,7 +71,7 @@ class ChangeView(msgspec.Struct, omit_defaults=True):
     """One state change, as sent by the stream."""
 
     kind: str
-    """job, execution, worker or queue."""
+    """job, execution, worker, queue, schedule, occurrence, trigger or arrival."""
     id: str
     status: str
     at: Time
@@ -80,3 +80,5 @@ class ChangeView(msgspec.Struct, omit_defaults=True):
     reason: str = ""
     job_id: str = ""
     worker_id: str = ""
+    schedule_id: str = ""
+    trigger_id: str = ""

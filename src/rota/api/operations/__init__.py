@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from rota.api.operations.access import ACCESS
+from rota.api.operations.events import EVENTS, HOOKS, TRIGGERS
 from rota.api.operations.jobs import JOBS
+from rota.api.operations.schedules import SCHEDULES
 from rota.api.operations.service import QUEUES, SERVICE
 from rota.api.operations.workers import EXECUTIONS, WORKERS
 
-OPERATIONS = (*JOBS, *WORKERS, *EXECUTIONS, *QUEUES, *SERVICE, *ACCESS)
+OPERATIONS = (
+    *JOBS,
+    *WORKERS,
+    *EXECUTIONS,
+    *QUEUES,
+    *SCHEDULES,
+    *TRIGGERS,
+    *EVENTS,
+    *HOOKS,
+    *SERVICE,
+    *ACCESS,
+)
 
 __all__ = ["OPERATIONS"]

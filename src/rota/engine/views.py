@@ -1,0 +1,93 @@
+"""What may be seen of a scheduler's memory. Only looks; everything shown is durable."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+
+from rota.core.events import Event, Rule
+from rota.core.foresight import Foreseen
+from rota.core.glance import (
+    Explanation,
+    QueueGlance,
+    ScheduleGlance,
+    Trial,
+    TriggerGlance,
+    WorkerGlance,
+)
+from rota.core.model import Instant, JobId, JobRecord, ScheduleId, TriggerId, WorkerId
+from rota.core.scheduler import Scheduler
+from rota.core.schedules import Calendar, Plan, Schedule
+from rota.engine.ports import Clock
+
+
+class Views(ABC):
+    """The engine's side that answers questions and changes nothing."""
+
+    clock: Clock
+
+    @abstractmethod
+    def _brain(self) -> Scheduler:
+        """The scheduler; raises UnavailableError where none may be asked."""
+
+    def why(self, job_id: JobId, record: JobRecord | None = None) -> Explanation | None:
+        """Why a live job does not run."""
+        return self._brain().why(job_id, self.clock.now(), record)
+
+    def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
+        """The newest progress of a running job."""
+        return self._brain().progress_of(job_id)
+
+    def workers(self) -> Sequence[WorkerGlance]:
+        """All workers known."""
+        return self._brain().workers(self.clock.now())
+
+    def worker(self, worker_id: WorkerId) -> WorkerGlance | None:
+        """One of them."""
+        return self._brain().worker(worker_id, self.clock.now())
+
+    def queues(self) -> Sequence[QueueGlance]:
+        """All queues."""
+        return self._brain().queues()
+
+    def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:
+        """Those to keep, newest first."""
+        return self._brain().schedules(keep)
+
+    def schedule(self, schedule_id: ScheduleId) -> ScheduleGlance | None:
+        """One of them."""
+        return self._brain().schedule(schedule_id)
+
+    def calendars(self) -> Sequence[Calendar]:
+        """All calendars."""
+        return self._brain().calendars()
+
+    def foresee(self, schedule_id: ScheduleId, after: Instant, count: int) -> Sequence[Foreseen]:
+        """The next instants of a schedule."""
+        return self._brain().foresee(schedule_id, after, count)
+
+    def foresee_plan(self, plan: Plan, after: Instant, count: int) -> Sequence[Foreseen]:
+        """The same of a plan that nobody has."""
+        return self._brain().foresee_plan(plan, after, count)
+
+    def instants(
+        self, schedule_id: ScheduleId, start: Instant, end: Instant, limit: int
+    ) -> Sequence[Instant]:
+        """The instants of a schedule within a range."""
+        return self._brain().instants(schedule_id, start, end, limit)
+
+    def triggers(self) -> Sequence[TriggerGlance]:
+        """All triggers."""
+        return self._brain().triggers()
+
+    def trigger(self, trigger_id: TriggerId) -> TriggerGlance | None:
+        """One of them."""
+        return self._brain().trigger(trigger_id)
+
+    def try_event(self, event: Event, only: TriggerId | None = None) -> Sequence[Trial]:
+        """What triggers would make of an event."""
+        return self._brain().try_event(event, only, self.clock.now())
+
+    def try_rule(self, rule: Rule, event: Event) -> Trial:
+        """The same of a trigger that nobody has."""
+        return self._brain().try_rule(rule, event, self.clock.now())

@@ -1,0 +1,1 @@
+"""HEARS and TELLS: folders, databases and brokers in; webhooks and brokers out."""

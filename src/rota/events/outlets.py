@@ -1,0 +1,97 @@
+"""Ways to tell somebody of an event: one method, which returns when it has been taken."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Protocol
+
+import httpx2
+import msgspec
+
+from rota.events.config import AnySink, ConfigError, RedisSink, WebhookSink
+from rota.events.limits import ANSWER_BYTES_MAX, SEND_S_MAX
+from rota.events.telling import EventDict
+from rota.sdk.clock import SystemClock
+from rota.wire.events import STRUCTURED
+
+SIGNATURE = "Rota-Signature"
+
+
+class NotTakenError(Exception):
+    """The receiver did not take it; the text says what it said."""
+
+
+class Outlet(Protocol):
+    """Somebody who is told."""
+
+    async def send(self, event: EventDict) -> None:
+        """Returns when the receiver has it; raises if that is not known."""
+        ...
+
+    async def close(self) -> None:
+        """Gives everything back."""
+        ...
+
+
+def signature(secret: str, stamp_s: int, body: bytes) -> str:
+    """What proves who sent a request, and when: `t=SECONDS,v1=HMAC-SHA256 of "SECONDS.BODY"`."""
+    signed = str(stamp_s).encode() + b"." + body
+    digest = hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+    return f"t={stamp_s},v1={digest}"
+
+
+class Webhook:
+    """Signed requests. The URL is the operator's own; redirects are not followed."""
+
+    def __init__(self, sink: WebhookSink) -> None:
+        self._sink = sink
+        self._clock = SystemClock()
+        self._http = httpx2.AsyncClient(timeout=SEND_S_MAX, follow_redirects=False)
+
+    async def send(self, event: EventDict) -> None:
+        """Taken when the receiver says 2xx."""
+        body = msgspec.json.encode(event)
+        headers = {
+            **self._sink.headers,
+            "Content-Type": STRUCTURED,
+            SIGNATURE: signature(self._sink.secret, self._clock.now_ms() // 1000, body),
+        }
+        try:
+            async with self._http.stream(
+                "POST", self._sink.url, content=body, headers=headers
+            ) as answer:
+                size = 0
+                async for piece in answer.aiter_bytes():
+                    size += len(piece)
+                    if size > ANSWER_BYTES_MAX:
+                        break
+        except httpx2.HTTPError as error:
+            raise NotTakenError(f"{type(error).__name__}: {error}") from error
+        if not 200 <= answer.status_code < 300:
+            raise NotTakenError(f"it answered {answer.status_code}")
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+
+def open_outlet(sink: AnySink) -> Outlet:
+    """The way that a sink asks for; loads the broker's client only if one is needed."""
+    if isinstance(sink, WebhookSink):
+        return Webhook(sink)
+    try:
+        if isinstance(sink, RedisSink):
+            from rota.events.redis_streams import RedisOutlet
+
+            return RedisOutlet(sink)
+        from rota.events.brokers import BrokerOutlet
+
+        return BrokerOutlet(sink)
+    except ImportError as error:
+        raise ConfigError(missing(sink.name, error)) from error
+
+
+def missing(name: str, error: ImportError) -> str:
+    """What to install."""
+    return f"{name} needs a package that is not here ({error.name}): pip install 'rota[brokers]'"

@@ -1,0 +1,90 @@
+"""Runs everything that a configuration names, each on its own: one that fails holds up no other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeAlias
+
+import structlog
+
+from rota.events.config import (
+    AnySink,
+    AnySource,
+    Config,
+    ConfigError,
+    FolderSource,
+    PostgresSource,
+    RedisSource,
+)
+from rota.events.folder import Folder
+from rota.events.limits import STEADY_S
+from rota.events.outlets import missing, open_outlet
+from rota.events.positions import Positions
+from rota.events.sinks import Follower
+from rota.events.telling import Pauses, Teller
+from rota.sdk import AsyncClient
+
+log = structlog.get_logger("rota.events")
+
+Run: TypeAlias = Callable[[], Awaitable[None]]
+
+
+async def serve(config: Config, client: AsyncClient) -> None:
+    """Until it is cancelled."""
+    positions = Positions(config.state)
+    runs = list(_runs(config, client, positions))
+    async with asyncio.TaskGroup() as group:
+        for name, run in runs:
+            group.create_task(_again_and_again(name, run), name=f"rota-events-{name}")
+
+
+def _runs(config: Config, client: AsyncClient, positions: Positions) -> Iterator[tuple[str, Run]]:
+    for source in config.source:
+        yield source.name, _listener(source, Teller(client, positions, source.name), positions)
+    for sink in config.sink:
+        yield sink.name, _follower(sink, client, positions)
+
+
+def _follower(sink: AnySink, client: AsyncClient, positions: Positions) -> Run:
+    return lambda: Follower(sink, client, open_outlet(sink), positions).run()
+
+
+def _listener(source: AnySource, teller: Teller, positions: Positions) -> Run:
+    if isinstance(source, FolderSource):
+        return Folder(source, teller, positions).run
+    if isinstance(source, PostgresSource):
+        from rota.events.notify import Channel
+
+        return lambda: Channel(source, teller).run()
+    try:
+        if isinstance(source, RedisSource):
+            from rota.events.redis_streams import RedisStream
+
+            return RedisStream(source, teller).run
+        from rota.events.brokers import Subscription
+
+        return Subscription(source, teller).run
+    except ImportError as error:
+        raise ConfigError(missing(source.name, error)) from error
+
+
+async def _again_and_again(name: str, run: Run) -> None:
+    pauses = Pauses(name)
+    loop = asyncio.get_running_loop()
+    while True:
+        began_s = loop.time()
+        try:
+            log.info("listening", name=name)
+            await run()
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001  (the top of this loop: it is tried again)
+            reason = f"{type(error).__name__}: {error}"
+        else:
+            reason = "it ended"
+        if loop.time() - began_s > STEADY_S:
+            pauses.succeeded()
+        pause_s = pauses.next_s()
+        log.error("broke_off", name=name, reason=reason, again=pause_s)
+        await asyncio.sleep(pause_s)

@@ -1,0 +1,127 @@
+"""Follows the stream of changes from where it last was, and tells them in order, at least once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import structlog
+
+from rota.events.config import AnySink
+from rota.events.limits import POSITION_EVERY
+from rota.events.outlets import Outlet
+from rota.events.positions import Positions
+from rota.events.telling import EventDict, Pauses
+from rota.sdk import AsyncClient, Event, RotaError
+
+log = structlog.get_logger("rota.events")
+
+_NOT_YET = f"{10**17}.0"
+"""A place that no journal will come to."""
+
+
+class Follower:
+    """One sink. Changes go out one after the other, so those of a job stay in order."""
+
+    def __init__(
+        self, sink: AnySink, client: AsyncClient, outlet: Outlet, positions: Positions
+    ) -> None:
+        self._sink = sink
+        self._client = client
+        self._outlet = outlet
+        self._positions = positions
+        self._place: str | None = positions.load(sink.name)
+        self._unsaved = 0
+
+    async def run(self) -> None:
+        """Until the stream breaks for good, which is an error."""
+        if self._place is None:
+            # Noted before the first change is told: from here on nothing is missed.
+            self._place = await self._head()
+            self._note()
+        try:
+            async for one in self._client.stream(after=self._place):
+                await self._take(one)
+        finally:
+            self._note()
+            await self._outlet.close()
+
+    async def _head(self) -> str:
+        """Where the journal is now: what the server says to a place that is not there yet."""
+        async for one in self._client.stream(after=_NOT_YET):
+            return one.id
+        raise ConnectionError("the stream ended before it began")
+
+    def _note(self) -> None:
+        self._positions.save(self._sink.name, self._place)
+        self._unsaved = 0
+
+    async def _take(self, one: Event) -> None:
+        if one.kind == "reset":
+            log.error("changes_missed", sink=self._sink.name, place=one.id)
+        event = event_of_change(one)
+        if any(_fits(pattern, event["type"]) for pattern in self._sink.events):
+            await self._send(event)
+        self._place = one.id
+        self._unsaved += 1
+        if self._unsaved >= POSITION_EVERY:
+            self._note()
+
+    async def _send(self, event: EventDict) -> None:
+        pauses, tries = Pauses(self._sink.name), 0
+        while True:
+            tries += 1
+            try:
+                await self._outlet.send(event)
+                return
+            except Exception as error:  # noqa: BLE001  (each broker has errors of its own)
+                reason = f"{type(error).__name__}: {error}"
+            if tries == self._sink.attempts:
+                await self._give_up(event, tries, reason)
+                return
+            pause_s = pauses.next_s()
+            log.warning(
+                "not_told", sink=self._sink.name, change=event["id"], reason=reason, again=pause_s
+            )
+            await asyncio.sleep(pause_s)
+
+    async def _give_up(self, event: EventDict, tries: int, reason: str) -> None:
+        """Dead: kept in a file, in the log, and told to the server, where a trigger may act."""
+        grave = self._positions.bury(self._sink.name, event)
+        log.error("dead_letter", sink=self._sink.name, change=event["id"], reason=reason)
+        alarm = {
+            "specversion": "1.0",
+            "id": event["id"],
+            "source": f"/sinks/{self._sink.name}",
+            "type": "sink.dead",
+            "data": {"event": event, "tries": tries, "reason": reason, "kept": str(grave)},
+        }
+        try:
+            await self._client.send_event(alarm)
+        except RotaError as error:
+            log.error("alarm_failed", sink=self._sink.name, reason=str(error))
+
+
+def event_of_change(one: Event) -> EventDict:
+    """A change of the stream as an event; its place in the journal is its id."""
+    if one.kind == "reset":
+        about: dict[str, Any] = {"message": "changes were missed: they are no longer kept"}
+        return _event(one.id, "rota.stream.reset", about)
+    change = one.change
+    return _event(
+        one.id,
+        f"rota.{change.kind}.{change.status}",
+        msgspec.to_builtins(change),
+        time=change.at,
+        subject=change.id,
+    )
+
+
+def _event(place: str, kind: str, about: dict[str, Any], **more: str) -> EventDict:
+    plain: EventDict = {"specversion": "1.0", "id": place, "source": "rota", "type": kind}
+    return {**plain, **more, "data": about}
+
+
+def _fits(pattern: str, kind: str) -> bool:
+    return pattern in ("*", kind) or (pattern.endswith(".*") and kind.startswith(pattern[:-1]))

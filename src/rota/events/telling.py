@@ -1,0 +1,111 @@
+"""Carries events of a source to the server: whoever calls may confirm them when it returns."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import structlog
+
+from rota.events.limits import BATCH_BYTES_MAX, EVENTS_AT_ONCE, PAUSE_S_FIRST, PAUSE_S_MAX
+from rota.events.positions import Positions
+from rota.sdk import AsyncClient, InvalidError, RotaError
+
+log = structlog.get_logger("rota.events")
+
+EventDict: TypeAlias = dict[str, Any]
+
+
+class Pauses:
+    """How long to wait after each failure in a row; spread, so that many do not come at once."""
+
+    def __init__(self, seed: str) -> None:
+        self._seed = seed
+        self._failed = 0
+
+    def succeeded(self) -> None:
+        """The next failure is the first again."""
+        self._failed = 0
+
+    def next_s(self) -> float:
+        """Doubling, capped."""
+        grown = min(PAUSE_S_FIRST * 2.0 ** min(self._failed, 20), PAUSE_S_MAX)
+        self._failed += 1
+        digest = hashlib.blake2b(f"{self._seed}/{self._failed}".encode(), digest_size=4).digest()
+        return grown * (0.5 + int.from_bytes(digest, "big") / 2**33)
+
+
+class Teller:
+    """Sends until it is durable. What the server refuses for good goes to the dead letters."""
+
+    def __init__(self, client: AsyncClient, positions: Positions, name: str) -> None:
+        self._client = client
+        self._positions = positions
+        self._name = name
+
+    async def tell(self, events: Sequence[EventDict]) -> None:
+        """Returns when all of them are durable, or buried."""
+        for part in _parts(events):
+            await self._tell_part(part)
+
+    async def _tell_part(self, events: Sequence[EventDict]) -> None:
+        pauses = Pauses(self._name)
+        while True:
+            try:
+                await self._client.send_events(events)
+                return
+            except InvalidError as error:
+                if len(events) == 1:
+                    grave = self._positions.bury(self._name, events[0])
+                    log.error(
+                        "event_refused", source=self._name, reason=str(error), kept=str(grave)
+                    )
+                    return
+                # One of them is bad, and a batch is taken as a whole or not at all.
+                for event in events:
+                    await self._tell_part([event])
+                return
+            except RotaError as error:
+                pause_s = pauses.next_s()
+                log.warning("telling_failed", source=self._name, reason=str(error), again=pause_s)
+                await asyncio.sleep(pause_s)
+
+
+def _parts(events: Sequence[EventDict]) -> Iterator[list[EventDict]]:
+    part: list[EventDict] = []
+    size = 0
+    for event in events:
+        length = len(msgspec.json.encode(event))
+        if part and (len(part) >= EVENTS_AT_ONCE or size + length > BATCH_BYTES_MAX):
+            yield part
+            part, size = [], 0
+        part.append(event)
+        size += length
+    if part:
+        yield part
+
+
+def event_of(body: bytes, plain: EventDict) -> EventDict:
+    """What a message says: an event as it is, or else the data of the one that `plain` describes.
+
+    `plain` has the id, which comes from where the message lies and not from chance: one that is
+    handed out again is known again.
+    """
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _not_json(body, plain)
+    if isinstance(value, dict) and "specversion" in value and "id" in value:
+        return value
+    return {**plain, "data": value}
+
+
+def _not_json(body: bytes, plain: EventDict) -> EventDict:
+    try:
+        return {**plain, "data": body.decode()}
+    except UnicodeDecodeError:
+        return {**plain, "data_base64": base64.b64encode(body).decode()}

@@ -1,0 +1,143 @@
+"""The calls about triggers, events and webhooks as values; does no I/O, like `calls`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from rota.sdk.calls import Call, Params
+from rota.wire.events import (
+    BATCHED,
+    STRUCTURED,
+    ArrivalPage,
+    EventPage,
+    EventsAnswer,
+    EventSpec,
+    EventView,
+    HookPage,
+    HookSpec,
+    HookView,
+)
+from rota.wire.schedules import DeployAnswer
+from rota.wire.triggers import TrialAnswer, TriggerPage, TriggerSpec, TriggerView
+from rota.wire.units import encode
+
+TriggerLike: TypeAlias = TriggerSpec | Mapping[str, Any]
+"""A trigger to make: the typed record, or just a mapping with the API's fields."""
+EventLike: TypeAlias = EventSpec | Mapping[str, Any]
+"""An event: the typed record, or a mapping with CloudEvents' names."""
+
+
+def _params(**given: object) -> Params:
+    return tuple((name, str(value)) for name, value in given.items() if value is not None)
+
+
+def _path(*segments: str) -> str:
+    return "".join("/" + quote(segment, safe="") for segment in segments)
+
+
+def create_trigger(trigger: TriggerLike) -> Call[TriggerView]:
+    """Makes a trigger."""
+    return Call("POST", "/triggers", TriggerView, body=encode(trigger), keyed=True)
+
+
+def list_triggers(
+    *,
+    name: str | None = None,
+    owner: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[TriggerPage]:
+    """A page of triggers, newest first."""
+    params = _params(name=name, owner=owner, limit=limit, cursor=cursor)
+    return Call("GET", "/triggers", TriggerPage, params=params)
+
+
+def get_trigger(trigger_id: str) -> Call[TriggerView]:
+    """One trigger."""
+    return Call("GET", _path("triggers", trigger_id), TriggerView)
+
+
+def update_trigger(trigger_id: str, patch: Mapping[str, Any]) -> Call[TriggerView]:
+    """Changes a trigger, by JSON Merge Patch."""
+    media, path = "application/merge-patch+json", _path("triggers", trigger_id)
+    return Call("PATCH", path, TriggerView, body=encode(patch), media=media, keyed=True)
+
+
+def delete_trigger(trigger_id: str) -> Call[None]:
+    """Removes a trigger; its jobs go on."""
+    return Call("DELETE", _path("triggers", trigger_id), type(None), keyed=True)
+
+
+def pause_trigger(trigger_id: str) -> Call[TriggerView]:
+    """Lets it make no jobs."""
+    return Call("POST", _path("triggers", trigger_id, "pause"), TriggerView, keyed=True)
+
+
+def resume_trigger(trigger_id: str) -> Call[TriggerView]:
+    """Lets it go on."""
+    return Call("POST", _path("triggers", trigger_id, "resume"), TriggerView, keyed=True)
+
+
+def trigger_events(
+    trigger_id: str,
+    *,
+    outcome: Sequence[str] = (),
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[ArrivalPage]:
+    """What it made of events, newest first."""
+    params = _params(outcome=",".join(outcome) or None, limit=limit, cursor=cursor)
+    return Call("GET", _path("triggers", trigger_id, "events"), ArrivalPage, params=params)
+
+
+def try_event(
+    event: EventLike, *, trigger: TriggerLike | None = None, trigger_id: str | None = None
+) -> Call[TrialAnswer]:
+    """What triggers would make of an event; nothing is stored."""
+    body: dict[str, Any] = {"event": event}
+    if trigger is not None:
+        body["trigger"] = trigger
+    if trigger_id is not None:
+        body["trigger_id"] = trigger_id
+    return Call("POST", "/triggers/preview", TrialAnswer, body=encode(body))
+
+
+def deploy_triggers(owner: str, triggers: Sequence[TriggerLike]) -> Call[DeployAnswer]:
+    """Sets all triggers of a program."""
+    body = encode({"owner": owner, "triggers": triggers})
+    return Call("POST", "/triggers/deploy", DeployAnswer, body=body, keyed=True)
+
+
+def send_event(event: EventLike) -> Call[EventView]:
+    """Tells that something happened; its source and id make a repeat safe."""
+    return Call("POST", "/events", EventView, body=encode(event), media=STRUCTURED)
+
+
+def send_events(events: Sequence[EventLike]) -> Call[EventsAnswer]:
+    """The same of many at once."""
+    body = encode(list(events))
+    return Call("POST", "/events", EventsAnswer, body=body, media=BATCHED)
+
+
+def list_events(
+    *, type: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> Call[EventPage]:
+    """A page of events that came, newest first."""
+    return Call("GET", "/events", EventPage, params=_params(type=type, limit=limit, cursor=cursor))
+
+
+def list_hooks(*, limit: int | None = None, cursor: str | None = None) -> Call[HookPage]:
+    """A page of webhook endpoints, by name."""
+    return Call("GET", "/hooks", HookPage, params=_params(limit=limit, cursor=cursor))
+
+
+def set_hook(name: str, hook: HookSpec | Mapping[str, Any]) -> Call[HookView]:
+    """Sets up a webhook endpoint."""
+    return Call("PUT", _path("hooks", name), HookView, body=encode(hook))
+
+
+def delete_hook(name: str) -> Call[None]:
+    """Removes a webhook endpoint."""
+    return Call("DELETE", _path("hooks", name), type(None))

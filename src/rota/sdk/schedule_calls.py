@@ -1,0 +1,170 @@
+"""The calls about schedules and calendars as values; does no I/O, like `calls`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from rota.sdk.calls import Call, Params
+from rota.wire.queues import CountAnswer
+from rota.wire.schedules import (
+    BackfillAnswer,
+    BackfillSpec,
+    CalendarPage,
+    CalendarView,
+    DeployAnswer,
+    OccurrencePage,
+    OccurrenceView,
+    PreviewAnswer,
+    PreviewSpec,
+    SchedulePage,
+    ScheduleSpec,
+    ScheduleView,
+)
+from rota.wire.units import encode
+
+ScheduleLike: TypeAlias = ScheduleSpec | Mapping[str, Any]
+"""A schedule to make: the typed record, or just a mapping with the API's fields."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerSearch:
+    """Which part of a schedule's ledger; what is left out matches all. Times are RFC 3339."""
+
+    outcome: Sequence[str] = ()
+    after: str | None = None
+    before: str | None = None
+    limit: int | None = None
+    cursor: str | None = None
+
+    def params(self) -> Params:
+        """As a query string's pairs."""
+        return _params(
+            outcome=",".join(self.outcome) or None,
+            after=self.after,
+            before=self.before,
+            limit=self.limit,
+            cursor=self.cursor,
+        )
+
+
+def _params(**given: object) -> Params:
+    return tuple((name, str(value)) for name, value in given.items() if value is not None)
+
+
+def _path(schedule_id: str, *rest: str) -> str:
+    segments = ("schedules", schedule_id, *rest)
+    return "".join("/" + quote(segment, safe="") for segment in segments)
+
+
+def create_schedule(schedule: ScheduleLike) -> Call[ScheduleView]:
+    """Makes a schedule."""
+    return Call("POST", "/schedules", ScheduleView, body=encode(schedule), keyed=True)
+
+
+def list_schedules(
+    *,
+    name: str | None = None,
+    tenant: str | None = None,
+    owner: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[SchedulePage]:
+    """A page of schedules, newest first."""
+    params = _params(name=name, tenant=tenant, owner=owner, limit=limit, cursor=cursor)
+    return Call("GET", "/schedules", SchedulePage, params=params)
+
+
+def get_schedule(schedule_id: str) -> Call[ScheduleView]:
+    """One schedule."""
+    return Call("GET", _path(schedule_id), ScheduleView)
+
+
+def update_schedule(schedule_id: str, patch: Mapping[str, Any]) -> Call[ScheduleView]:
+    """Changes a schedule, by JSON Merge Patch."""
+    media = "application/merge-patch+json"
+    path = _path(schedule_id)
+    return Call("PATCH", path, ScheduleView, body=encode(patch), media=media, keyed=True)
+
+
+def delete_schedule(schedule_id: str) -> Call[None]:
+    """Removes a schedule; its jobs go on."""
+    return Call("DELETE", _path(schedule_id), type(None), keyed=True)
+
+
+def pause_schedule(schedule_id: str) -> Call[ScheduleView]:
+    """Lets it make no jobs."""
+    return Call("POST", _path(schedule_id, "pause"), ScheduleView, keyed=True)
+
+
+def resume_schedule(schedule_id: str) -> Call[ScheduleView]:
+    """Lets it go on."""
+    return Call("POST", _path(schedule_id, "resume"), ScheduleView, keyed=True)
+
+
+def trigger_schedule(schedule_id: str) -> Call[OccurrenceView]:
+    """Runs its job now."""
+    return Call("POST", _path(schedule_id, "trigger"), OccurrenceView, keyed=True)
+
+
+def preview(
+    schedule: PreviewSpec | ScheduleLike, *, count: int | None = None, after: str | None = None
+) -> Call[PreviewAnswer]:
+    """The next instants of a schedule that is not made."""
+    params = _params(count=count, after=after)
+    return Call("POST", "/schedules/preview", PreviewAnswer, params, encode(schedule))
+
+
+def preview_schedule(
+    schedule_id: str, *, count: int | None = None, after: str | None = None
+) -> Call[PreviewAnswer]:
+    """The next instants of a schedule."""
+    params = _params(count=count, after=after)
+    return Call("GET", _path(schedule_id, "preview"), PreviewAnswer, params=params)
+
+
+def occurrences(schedule_id: str, search: LedgerSearch) -> Call[OccurrencePage]:
+    """What became of its instants, newest first."""
+    path = _path(schedule_id, "occurrences")
+    return Call("GET", path, OccurrencePage, params=search.params())
+
+
+def backfill(schedule_id: str, spec: BackfillSpec | Mapping[str, Any]) -> Call[BackfillAnswer]:
+    """Runs a schedule for a past range."""
+    path = _path(schedule_id, "backfill")
+    return Call("POST", path, BackfillAnswer, body=encode(spec), keyed=True)
+
+
+def cancel_backfill(schedule_id: str, backfill_id: str) -> Call[CountAnswer]:
+    """Calls off what is left of a backfill."""
+    path = _path(schedule_id, "backfills", backfill_id, "cancel")
+    return Call("POST", path, CountAnswer, keyed=True)
+
+
+def deploy(owner: str, schedules: Sequence[ScheduleLike]) -> Call[DeployAnswer]:
+    """Sets all schedules of a program."""
+    body = encode({"owner": owner, "schedules": schedules})
+    return Call("POST", "/schedules/deploy", DeployAnswer, body=body, keyed=True)
+
+
+def list_calendars(*, limit: int | None = None, cursor: str | None = None) -> Call[CalendarPage]:
+    """A page of calendars, by name."""
+    return Call("GET", "/calendars", CalendarPage, params=_params(limit=limit, cursor=cursor))
+
+
+def get_calendar(name: str) -> Call[CalendarView]:
+    """One calendar."""
+    return Call("GET", "/calendars/" + quote(name, safe=""), CalendarView)
+
+
+def set_calendar(name: str, dates: Sequence[str]) -> Call[CalendarView]:
+    """Sets a calendar's dates, each written like 2026-12-25."""
+    body = encode({"dates": list(dates)})
+    return Call("PUT", "/calendars/" + quote(name, safe=""), CalendarView, body=body, keyed=True)
+
+
+def delete_calendar(name: str) -> Call[None]:
+    """Removes a calendar that no schedule names."""
+    return Call("DELETE", "/calendars/" + quote(name, safe=""), type(None), keyed=True)

@@ -1,0 +1,30 @@
+"""What became of schedules' instants and of events: the readers' side, in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rota.core.events import Arrival, Told
+from rota.core.schedules import Occurrence
+from rota.store.queries import ArrivalQuery, EventQuery, OccurrenceQuery
+
+
+class Histories(Protocol):
+    """The ledgers of schedules and triggers. They outlive whom they are of."""
+
+    async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """A page of a schedule's ledger, newest (largest nominal instant) first."""
+        ...
+
+    async def told(self, keys: Sequence[str]) -> list[Told]:
+        """Those of these events that were accepted, in no particular order."""
+        ...
+
+    async def find_events(self, query: EventQuery) -> list[Told]:
+        """A page of accepted events, newest first."""
+        ...
+
+    async def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
+        """A page of a trigger's ledger, newest first."""
+        ...

@@ -1,0 +1,192 @@
+"""Webhooks: signed messages from senders without a token become events, once."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from rota.engine.clock import SystemClock
+from tests.api.house import HOST, NOOP, House
+
+SECRET = "a-secret-of-32-characters-or-so!"
+BODY = {"action": "opened", "number": 7}
+
+
+def signed(body: bytes, secret: str = SECRET) -> str:
+    return hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+
+
+def stamped(body: bytes, at_s: int | None = None, secret: str = SECRET) -> str:
+    stamp = SystemClock().now() // 1000 if at_s is None else at_s
+    return f"t={stamp},v1={signed(f'{stamp}.'.encode() + body, secret)}"
+
+
+async def deliver(house: House, name: str, raw: bytes, headers: dict[str, str]) -> httpx2.Response:
+    """As a stranger: without a token."""
+    transport = httpx2.ASGITransport(app=house.app)
+    async with httpx2.AsyncClient(transport=transport, base_url=f"http://{HOST}") as stranger:
+        return await stranger.post(f"/hooks/{name}", content=raw, headers=headers)
+
+
+async def hook(house: House, name: str, scheme: str, **more: Any) -> dict[str, Any]:
+    body = {"scheme": scheme, "secrets": [SECRET], **more}
+    answer: dict[str, Any] = await house.ask("PUT", f"/hooks/{name}", body, expect=201)
+    return answer
+
+
+async def trigger(house: House, kind: str) -> str:
+    body = {"name": kind, "event": kind, "job": {"name": "j", "task": NOOP}}
+    return str((await house.ask("POST", "/triggers", body, expect=201))["trigger_id"])
+
+
+async def fired(house: House, trigger_id: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = (await house.ask("GET", f"/triggers/{trigger_id}/events"))[
+        "items"
+    ]
+    return items
+
+
+async def test_a_message_signed_as_github_does_starts_a_job(house: House) -> None:
+    await hook(house, "code", "github")
+    trigger_id = await trigger(house, "github.pull_request")
+    raw = json.dumps(BODY).encode()
+    headers = {"X-Hub-Signature-256": f"sha256={signed(raw)}", "X-GitHub-Event": "pull_request"}
+    answer = await deliver(house, "code", raw, headers)
+    assert (answer.status_code, answer.json()) == (202, {"status": "accepted"})
+    (line,) = await fired(house, trigger_id)
+    assert (line["source"], line["outcome"]) == ("/hooks/code", "fired")
+
+
+async def test_a_replay_has_no_effect_even_with_other_headers(house: House) -> None:
+    await hook(house, "code", "github")
+    trigger_id = await trigger(house, "github.*")
+    raw = json.dumps(BODY).encode()
+    for kind, delivery in (("push", "1"), ("release", "2")):
+        headers = {
+            "X-Hub-Signature-256": f"sha256={signed(raw)}",
+            "X-GitHub-Event": kind,
+            "X-GitHub-Delivery": delivery,
+        }
+        await deliver(house, "code", raw, headers)
+    assert len(await fired(house, trigger_id)) == 1
+
+
+async def test_a_message_signed_as_stripe_does_starts_a_job(house: House) -> None:
+    await hook(house, "pay", "stripe")
+    trigger_id = await trigger(house, "stripe.invoice.paid")
+    raw = json.dumps({"id": "evt_1", "type": "invoice.paid"}).encode()
+    answer = await deliver(house, "pay", raw, {"Stripe-Signature": stamped(raw)})
+    assert answer.status_code == 202, answer.text
+    again = await deliver(house, "pay", raw, {"Stripe-Signature": stamped(raw)})
+    assert again.json() == {"status": "repeated"}
+    (line,) = await fired(house, trigger_id)
+    assert line["event_id"] == "evt_1"
+
+
+async def test_an_event_of_another_cell_keeps_what_it_says(house: House) -> None:
+    await hook(house, "berlin", "rota")
+    trigger_id = await trigger(house, "webhook.berlin.rota.job.failed")
+    body = {"id": "42.0", "source": "rota", "type": "rota.job.failed", "data": {"job_id": "x"}}
+    raw = json.dumps(body).encode()
+    answer = await deliver(house, "berlin", raw, {"Rota-Signature": stamped(raw)})
+    assert answer.status_code == 202, answer.text
+    assert len(await fired(house, trigger_id)) == 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"X-Hub-Signature-256": ""},
+        {"X-Hub-Signature-256": "sha256="},
+        {"X-Hub-Signature-256": "sha256=" + "0" * 64},
+        {"X-Hub-Signature-256": "sha1=" + "0" * 40},
+        {"Authorization": "Bearer nonsense"},
+    ],
+)
+async def test_an_unsigned_message_is_refused(house: House, headers: dict[str, str]) -> None:
+    await hook(house, "code", "github")
+    answer = await deliver(house, "code", b"{}", headers)
+    assert (answer.status_code, answer.json()["type"]) == (401, "urn:rota:problem:bad_signature")
+    assert (await house.ask("GET", "/events"))["items"] == []
+
+
+async def test_a_signature_of_another_body_or_secret_is_refused(house: House) -> None:
+    await hook(house, "code", "github")
+    for signature in (signed(b"{}"), signed(b'{"a":1}', "another-secret-that-is-wrong")):
+        headers = {"X-Hub-Signature-256": f"sha256={signature}"}
+        assert (await deliver(house, "code", b'{"a":1}', headers)).status_code == 401
+
+
+@pytest.mark.parametrize("off_s", [-3600, 3600])
+async def test_an_old_signature_is_refused(house: House, off_s: int) -> None:
+    await hook(house, "pay", "stripe")
+    at_s = SystemClock().now() // 1000 + off_s
+    answer = await deliver(house, "pay", b"{}", {"Stripe-Signature": stamped(b"{}", at_s)})
+    assert answer.status_code == 401
+    assert "a replay, or one of the clocks" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("header", ["t=,v1=x", "t=abc,v1=x", "v1=x", "t=99999999999999,v1=x", ","])
+async def test_a_header_that_makes_no_sense_is_refused(house: House, header: str) -> None:
+    await hook(house, "pay", "stripe")
+    assert (await deliver(house, "pay", b"{}", {"Stripe-Signature": header})).status_code == 401
+
+
+async def test_a_secret_can_be_replaced_without_a_gap(house: House) -> None:
+    await hook(house, "code", "github")
+    new = "the-new-secret-that-comes-next"
+    await house.ask(
+        "PUT", "/hooks/code", {"scheme": "github", "secrets": [SECRET, new]}, expect=200
+    )
+    for number, secret in enumerate((SECRET, new)):
+        raw = json.dumps({"n": number}).encode()
+        headers = {"X-Hub-Signature-256": f"sha256={signed(raw, secret)}"}
+        assert (await deliver(house, "code", raw, headers)).status_code == 202
+
+
+async def test_secrets_are_never_shown_again(house: House) -> None:
+    made = await house.ask("PUT", "/hooks/code", {"scheme": "github"}, expect=201)
+    assert len(made["secret"]) >= 32
+    await hook(house, "pay", "stripe")
+    shown = await house.ask("GET", "/hooks/code", expect=200)
+    assert ("secret" in shown, shown["secrets"]) == (False, 1)
+    listed = json.dumps(await house.ask("GET", "/hooks", expect=200))
+    assert made["secret"] not in listed
+    assert SECRET not in listed
+    assert SECRET not in repr(await house.store.hooks.get("pay"))
+    journal = b"".join(body for _, _, body in house.store._tables.journal)
+    assert SECRET.encode() not in journal
+    raw = b"{}"
+    headers = {"X-Hub-Signature-256": f"sha256={signed(raw, made['secret'])}"}
+    assert (await deliver(house, "code", raw, headers)).status_code == 202
+
+
+async def test_endpoints_are_set_up_by_those_with_a_token_only(house: House) -> None:
+    transport = httpx2.ASGITransport(app=house.app)
+    async with httpx2.AsyncClient(transport=transport, base_url=f"http://{HOST}") as stranger:
+        assert (await stranger.put("/hooks/x", json={"scheme": "github"})).status_code == 401
+        assert (await stranger.get("/hooks/x")).status_code == 401
+        assert (await stranger.get("/hooks")).status_code == 401
+        assert (await stranger.post("/hooks/x", json={})).status_code == 404
+
+
+async def test_bad_endpoints_are_refused(house: House) -> None:
+    for body in ({"scheme": "none"}, {"scheme": "github", "secrets": ["short"]}, {}):
+        await house.ask("PUT", "/hooks/x", body, expect=422)
+    await house.ask("DELETE", "/hooks/x", expect=404)
+    await hook(house, "x", "github")
+    await house.ask("DELETE", "/hooks/x", expect=204)
+    await house.ask("GET", "/hooks/x", expect=404)
+
+
+async def test_a_signed_message_that_is_no_json_or_too_large_is_refused(house: House) -> None:
+    await hook(house, "code", "github")
+    for raw, status in ((b"a=1", 400), (b"[]", 422), (b"x" * 1_100_000, 413)):
+        headers = {"X-Hub-Signature-256": f"sha256={signed(raw)}"}
+        assert (await deliver(house, "code", raw, headers)).status_code == status

@@ -1,0 +1,169 @@
+"""Schedules through months and years of crashes and clocks that are set: the ledger is complete."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rota.core.inputs import AnyInput, Cancel, ClockJump, Tick
+from rota.core.model import ScheduleId
+from rota.core.scheduler import Scheduler
+from rota.core.schedules import CatchUp, Fold, Gap, Occurrence
+from rota.engine.zones import load_zone
+from tests.core.calendars import ways
+from tests.core.planned import DAY, MINUTE, Planner, at, plan
+
+HOUR = 60 * MINUTE
+ZONES = (
+    "UTC", "America/New_York", "Europe/London", "Australia/Lord_Howe", "America/Sao_Paulo",
+    "Pacific/Apia", "Africa/Cairo", "Africa/Casablanca", "Antarctica/Troll", "Asia/Kathmandu",
+)  # fmt: skip
+CRONS = (
+    "30 2 * * *", "0 0 * * MON", "15 1 * * *", "0 9 * * MON-FRI", "0 3 L * *", "45 0 1,15 * *",
+    "30 1 * * SUN", "0 */12 * * *", "0 0 29 2 *",
+)  # fmt: skip
+
+
+class Chaos(Planner):
+    """A world that now and then loses its last turn, and whose clock is set now and then."""
+
+    def __init__(self, seed: int, schedules: int, start: int, trouble: float = 1.0) -> None:
+        super().__init__(start, checked=False)
+        self.trouble = trouble
+        """How much more or less than usual goes wrong."""
+        self.dice = random.Random(seed)
+        self.lost = self.jumps = 0
+        self.plans: dict[ScheduleId, dict[str, Any]] = {}
+        for number in range(schedules):
+            asked = {
+                "cron": self.dice.choice(CRONS),
+                "timezone": self.dice.choice(ZONES),
+                "gap": self.dice.choice(list(Gap)),
+                "fold": self.dice.choice(list(Fold)),
+            }
+            made = self.schedule(
+                f"s{number}", catch_up=self.dice.choice(list(CatchUp)),
+                jitter_ms=self.dice.choice((0, 0, 45_000)), **asked,
+            )  # fmt: skip
+            self.plans[made] = asked
+        self.start = self.now
+
+    def live(self, ms: int) -> None:
+        """Time passes, and everything goes wrong that can."""
+        end = self.now + ms
+        while self.now < end:
+            due = self.scheduler.next_due()
+            self.now = max(self.now, min(end, due if due is not None else end))
+            self._turn_or_crash()
+            roll = self.dice.random() / self.trouble
+            if roll < 0.01:
+                self._go_down(self.dice.randrange(6 * HOUR))
+            elif roll < 0.02:
+                self._set_clock(self.dice.randrange(-2 * HOUR, 2 * HOUR))
+
+    def _turn_or_crash(self) -> None:
+        # What was made in the turn before ends in this one: a year of jobs would not fit.
+        ended: list[AnyInput] = [Cancel(job_id=job_id) for job_id in list(self.scheduler._t.jobs)]
+        outcome = self.scheduler.turn([Tick(), *ended], self.now)
+        if self.dice.random() < 0.02 * self.trouble:
+            self.lost += 1
+            self._come_back()
+            return
+        self.ledger.append(outcome.writes)
+        for event in ended:
+            assert isinstance(event, Cancel)
+            del self.ledger.jobs[event.job_id]
+
+    def _come_back(self) -> None:
+        """Like `restart`, without the checks that take longer than the year has."""
+        self.scheduler = Scheduler(self.timing, self.now, load_zone)
+        self.scheduler.restore(self.ledger.stored(), self.now)
+
+    def _go_down(self, ms: int) -> None:
+        self.now += ms
+        self._come_back()
+
+    def _set_clock(self, by: int) -> None:
+        self.now += by
+        self.jumps += 1
+        self.ledger.append(self.scheduler.turn([ClockJump(by=by)], self.now).writes)
+
+    def settle(self) -> None:
+        while (due := self.scheduler.next_due()) is not None and due <= self.now:
+            self.ledger.append(self.scheduler.turn([], self.now).writes)
+
+
+def assert_complete(world: Chaos) -> None:
+    """Every instant up to the watermark has exactly one record, none has two jobs."""
+    lines: dict[ScheduleId, list[Occurrence]] = {one: [] for one in world.plans}
+    jobs: dict[str, None] = {}
+    for occurrence in world.ledger.occurrences.values():
+        lines[occurrence.schedule_id].append(occurrence)
+        if occurrence.job_id is not None:
+            assert occurrence.job_id not in jobs, "two instants have the same job"
+            jobs[occurrence.job_id] = None
+    for schedule_id, asked in world.plans.items():
+        told = dict(asked)
+        meant = ways(told.pop("cron"), told.pop("timezone"), **told)
+        watermark = world.course(schedule_id).watermark
+        expected = list(meant.between(world.start + 1, watermark))
+        found = sorted(one.nominal for one in lines[schedule_id] if one.until is None)
+        for one in lines[schedule_id]:
+            if one.until is not None:
+                found += list(meant.between(one.nominal, one.until))
+        assert sorted(found) == expected, asked
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_two_months_of_crashes_and_clocks_leave_a_complete_ledger(seed: int) -> None:
+    world = Chaos(seed, schedules=40, start=at("2026-02-20T00:00:07Z"))
+    world.live(60 * DAY)
+    world.settle()
+    assert world.lost
+    assert world.jumps
+    assert_complete(world)
+
+
+@pytest.mark.slow
+def test_a_year_of_a_thousand_schedules_leaves_a_complete_ledger() -> None:
+    world = Chaos(7, schedules=1_000, start=at("2026-01-01T00:00:07Z"), trouble=0.2)
+    world.live(365 * DAY)
+    world.settle()
+    assert world.lost > 100
+    assert world.jumps > 100
+    assert len(world.ledger.occurrences) > 100_000
+    assert_complete(world)
+
+
+def test_a_ledger_with_a_hole_would_be_noticed() -> None:
+    world = Chaos(3, schedules=3, start=at("2026-03-01T00:00:07Z"))
+    world.live(20 * DAY)
+    world.settle()
+    del world.ledger.occurrences[next(iter(world.ledger.occurrences))]
+    with pytest.raises(AssertionError):
+        assert_complete(world)
+
+
+@given(
+    cron=st.sampled_from([*CRONS, "*/7 * * * *", "0 * * * *"]),
+    zone=st.sampled_from(ZONES),
+    rules=st.tuples(st.sampled_from(Gap), st.sampled_from(Fold)),
+    day=st.integers(0, 700),
+)
+@settings(max_examples=25, deadline=None)
+def test_what_is_foreseen_is_what_fires(
+    cron: str, zone: str, rules: tuple[Gap, Fold], day: int
+) -> None:
+    world = Planner(at("2026-01-01T11:11:11Z") + day * DAY)
+    asked: dict[str, Any] = {"cron": cron, "timezone": zone, "gap": rules[0], "fold": rules[1]}
+    foreseen = world.scheduler.foresee_plan(plan(**asked), world.now, 6)
+    schedule = world.schedule(**asked)
+    assert list(world.scheduler.foresee(schedule, world.now, 6)) == list(foreseen)
+    for expected in foreseen:
+        world.advance(expected.at - world.now)
+    assert [one.nominal for one in world.ledger_of(schedule)] == [one.at for one in foreseen]
+    assert set(world.words(schedule)) == {"fired"}

@@ -1,0 +1,60 @@
+"""Schedules in the loop: a clock that is set during a sleep, and appends that fail as they fire."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rota.core.inputs import CreateSchedule, NewSchedule
+from rota.core.model import ScheduleId
+from rota.core.schedules import Occurrence
+from rota.store.protocol import OccurrenceQuery
+from tests.core.planned import plan
+from tests.engine.rig import PATIENCE_S, Rig, running
+
+HOUR = 3_600_000
+SCHEDULE = ScheduleId("schedule-1")
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.engine.loop.CLOCK_LOOK_S", 0.01)
+
+
+async def hourly(rig: Rig) -> None:
+    """A schedule whose first instant is an hour away."""
+    new = NewSchedule(id=SCHEDULE, plan=plan(interval_ms=HOUR))
+    await rig.engine.post(CreateSchedule(schedule=new))
+
+
+async def lines(rig: Rig, count: int) -> list[Occurrence]:
+    """The ledger, once it has so many lines."""
+    query, seen = OccurrenceQuery(schedule_id=SCHEDULE), 0
+    async with asyncio.timeout(PATIENCE_S):
+        while len(found := await rig.store.catalog.find_occurrences(query)) < count:
+            seen = await rig.engine.feed.wait_beyond(seen)
+    return found
+
+
+async def test_a_clock_that_is_set_forward_during_a_sleep_is_noticed() -> None:
+    async with running() as rig:
+        await hourly(rig)
+        rig.hands.set_by(HOUR)
+        (line,) = await lines(rig, 1)
+        assert line.job_id is not None
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_an_instant_whose_append_is_in_doubt_is_decided_once(written: bool) -> None:
+    async with running() as rig:
+        await hourly(rig)
+        rig.store.ledger.doubt_next_append(written=written)
+        rig.hands.pass_by(HOUR)
+        (line,) = await lines(rig, 1)
+        rig.hands.pass_by(HOUR)
+        second, first = await lines(rig, 2)
+        assert first == line
+        jobs = await rig.store.catalog.jobs([first.job_id or "", second.job_id or ""])  # type: ignore[list-item]
+        assert len(jobs) == 2
+        assert sum(rig.counts.reloads.values()) == 1

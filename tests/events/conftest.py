@@ -1,0 +1,59 @@
+"""A real server on a socket, and clients of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from rota.events.positions import Positions
+from rota.events.telling import Teller
+from rota.sdk import AsyncClient, Patience
+from tests.api.house import TOKEN
+from tests.sdk.real_server import real_server
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with real_server() as found:
+        yield found
+
+
+@pytest.fixture
+async def client(url: str) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(url, TOKEN, patience=Patience(retry_for_s=0.2)) as one:
+        yield one
+
+
+@pytest.fixture
+def positions(tmp_path: Path) -> Positions:
+    return Positions(tmp_path / "state")
+
+
+@pytest.fixture
+def teller(client: AsyncClient, positions: Positions) -> Teller:
+    return Teller(client, positions, "here")
+
+
+async def until(look: Callable[[], Awaitable[T]], wanted: Callable[[T], Any]) -> T:
+    """What is seen, once it is as wanted."""
+    async with asyncio.timeout(20):
+        while True:
+            seen = await look()
+            if wanted(seen):
+                return seen
+            await asyncio.sleep(0.02)
+
+
+async def told(client: AsyncClient, count: int) -> list[Any]:
+    """The events that the server has, oldest first, once there are so many."""
+
+    async def look() -> list[Any]:
+        return (await client.events(limit=1000)).items[::-1]
+
+    return await until(look, lambda seen: len(seen) >= count)

@@ -1,0 +1,224 @@
+"""Sinks: state changes reach others in order, at least once, from where they last were."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from rota.api.signatures import check_signature
+from rota.engine.clock import SystemClock
+from rota.events import telling
+from rota.events.config import NatsSink, RedisSink, WebhookSink
+from rota.events.outlets import Outlet, open_outlet
+from rota.events.positions import Positions
+from rota.events.sinks import Follower
+from rota.sdk import AsyncClient
+from rota.store.hooks import Hook
+from tests.events.brokers import nats_server, redis_server
+from tests.events.conftest import told, until
+
+SECRET = "a-secret-of-32-characters-or-so!"
+NOOP = {"kind": "noop"}
+
+
+class Receiver:
+    """A web server that keeps what it gets and answers as it is told."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[Mapping[str, str], bytes]] = []
+        self.answers: list[int] = []
+        self.url = ""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body = (await receive())["body"]
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        status = self.answers.pop(0) if self.answers else 204
+        if status < 300:
+            self.got.append((headers, body))
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    @property
+    def types(self) -> list[str]:
+        return [json.loads(body)["type"] for _, body in self.got]
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        config = uvicorn.Config(self, port=0, log_level="error", lifespan="off")
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve())
+
+        async def started() -> bool:
+            return server.started
+
+        await until(started, bool)
+        self.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await serving
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    one = Receiver()
+    async with one.listening():
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "PAUSE_S_FIRST", 0.01)
+
+
+@asynccontextmanager
+async def following(
+    sink: Any, client: AsyncClient, positions: Positions, outlet: Outlet | None = None
+) -> AsyncIterator[None]:
+    follower = Follower(sink, client, outlet or open_outlet(sink), positions)
+    task = asyncio.create_task(follower.run())
+
+    async def look() -> Any:
+        return positions.load(sink.name)
+
+    await until(look, lambda seen: seen is not None)
+    try:
+        yield
+        assert not task.done(), task.exception()
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def submit(client: AsyncClient, name: str = "j") -> str:
+    return (
+        await client.submit({"name": name, "task": NOOP, "run_at": "2199-01-01T00:00:00Z"})
+    ).job_id
+
+
+async def seen(receiver: Receiver, count: int) -> list[str]:
+    async def look() -> list[str]:
+        return receiver.types
+
+    return await until(look, lambda types: len(types) >= count)
+
+
+def webhook(receiver: Receiver, **given: Any) -> WebhookSink:
+    return WebhookSink(name="hook", url=receiver.url, secret=SECRET, **given)
+
+
+async def test_changes_of_a_job_are_told_in_order_and_signed(
+    client: AsyncClient, positions: Positions, receiver: Receiver
+) -> None:
+    async with following(webhook(receiver), client, positions):
+        job_id = await submit(client)
+        await client.cancel(job_id)
+        assert await seen(receiver, 2) == ["rota.job.pending", "rota.job.cancelled"]
+    headers, body = receiver.got[0]
+    assert json.loads(body)["subject"] == job_id
+    kept = Hook(
+        name="x",
+        scheme="rota",
+        secrets=(SECRET,),
+        type="t",
+        tolerance_ms=60_000,
+        created_at=0,
+        updated_at=0,
+    )
+    check_signature(kept, headers, body, SystemClock().now())
+
+
+async def test_a_sink_goes_on_where_it_was(
+    client: AsyncClient, positions: Positions, receiver: Receiver
+) -> None:
+    async with following(webhook(receiver), client, positions):
+        await submit(client, "first")
+        await seen(receiver, 1)
+    await submit(client, "while it was away")
+    async with following(webhook(receiver), client, positions):
+        await seen(receiver, 2)
+    names = [json.loads(body)["data"]["name"] for _, body in receiver.got]
+    assert names == ["first", "while it was away"]
+
+
+async def test_a_receiver_that_fails_is_tried_again_and_nothing_overtakes(
+    client: AsyncClient, positions: Positions, receiver: Receiver
+) -> None:
+    receiver.answers = [500, 429, 302, 204]
+    async with following(webhook(receiver), client, positions):
+        job_id = await submit(client)
+        await client.cancel(job_id)
+        assert await seen(receiver, 2) == ["rota.job.pending", "rota.job.cancelled"]
+
+
+async def test_what_cannot_be_delivered_is_kept_and_sets_off_an_alarm(
+    client: AsyncClient, positions: Positions, receiver: Receiver, tmp_path: Path
+) -> None:
+    receiver.answers = [500, 500]
+    async with following(webhook(receiver, attempts=2), client, positions):
+        job_id = await submit(client)
+        (alarm,) = await told(client, 1)
+        await client.cancel(job_id)
+        assert await seen(receiver, 1) == ["rota.job.cancelled"]
+    assert (alarm.type, alarm.source) == ("sink.dead", "/sinks/hook")
+    (letter,) = (tmp_path / "state" / "hook.dead.jsonl").read_text().splitlines()
+    assert json.loads(letter)["type"] == "rota.job.pending"
+
+
+async def test_a_sink_tells_only_what_it_was_asked_for(
+    client: AsyncClient, positions: Positions, receiver: Receiver
+) -> None:
+    sink = webhook(receiver, events=["rota.job.cancelled", "rota.queue.*"])
+    async with following(sink, client, positions):
+        await client.cancel(await submit(client))
+        assert await seen(receiver, 2) == ["rota.queue.open", "rota.job.cancelled"]
+
+
+@pytest.mark.process
+async def test_a_redis_stream_gets_the_changes(
+    client: AsyncClient, positions: Positions, tmp_path: Path
+) -> None:
+    from redis.asyncio import Redis
+
+    with redis_server(tmp_path) as url:
+        redis: Any = Redis.from_url(url)
+        sink = RedisSink(name="r", url=url, stream="changes")
+        async with following(sink, client, positions):
+            await client.cancel(await submit(client))
+            await until(lambda: redis.xlen("changes"), lambda count: count >= 2)
+        messages = await redis.xrange("changes")
+        types = [json.loads(fields[b"data"])["type"] for _, fields in messages]
+        assert types == ["rota.job.pending", "rota.job.cancelled"]
+        await redis.aclose()
+
+
+@pytest.mark.process
+async def test_a_nats_stream_gets_the_changes(
+    client: AsyncClient, positions: Positions, tmp_path: Path
+) -> None:
+    import nats
+
+    with nats_server(tmp_path) as url:
+        connection = await nats.connect(url)
+        stream = connection.jetstream()
+        await stream.add_stream(name="CHANGES", subjects=["cell.>"])
+        sink = NatsSink(name="n", url=url, stream="CHANGES", subject="cell")
+        async with following(sink, client, positions):
+            await client.cancel(await submit(client))
+            info = await until(
+                lambda: stream.stream_info("CHANGES"), lambda seen: seen.state.messages >= 2
+            )
+        assert info.state.messages == 2
+        first = await stream.get_msg("CHANGES", 1)
+        assert first.subject == "cell.rota.job.pending"
+        assert json.loads(first.data or b"")["type"] == "rota.job.pending"
+        await connection.close()

@@ -1,0 +1,236 @@
+"""What a store keeps of triggers and events: the newest of each, what waits, and the endpoints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rota.core.event_writes import (
+    DropTrigger,
+    PutArrival,
+    PutEvent,
+    PutHeld,
+    PutTrigger,
+    ReleaseHeld,
+)
+from rota.core.events import Arrival, ArrivalId, Event, Held, Rule, Told, Trigger, Verdict, reaction
+from rota.core.model import TriggerId
+from rota.core.outcome import AnyWrite
+from rota.store.hooks import Hook
+from rota.store.protocol import Store
+from rota.store.queries import ArrivalQuery, EventQuery
+from tests.store.conformance import StoreMaker, doubted, leading
+from tests.store.naive import spec
+
+TRIGGERS = [TriggerId(f"trigger-{n}") for n in range(3)]
+KEYS = [f"key{n}" for n in range(3)]
+DAY_MS = 24 * 3600 * 1000
+IDS = [
+    # Two in one day's partition, one in another's, one in none.
+    *("0192a3b4-0000-7000-8000-000000000001", "0192a3b4-0001-7000-8000-000000000001"),
+    *("0193a3b4-0000-7000-8000-000000000001", "00000000-0001-7000-8000-000000000001"),
+]
+
+
+def trigger(trigger_id: str = "trigger-0", **changed: object) -> Trigger:
+    rule = Rule("uploads", "object.*", spec(), b'"data.size > 1"')
+    return replace(Trigger(TriggerId(trigger_id), rule, 1, 1), **changed)
+
+
+def arrival(arrival_id: str, verdict: Verdict = Verdict.FIRED, owner: str = "trigger-0") -> Arrival:
+    return Arrival(ArrivalId(arrival_id), TriggerId(owner), "/s", "e1", "object.x", 5, verdict)
+
+
+def held(arrival_id: str, at: int = 5) -> Held:
+    event = Event("/s", "e1", "object.x", b"{}")
+    return Held(ArrivalId(arrival_id), TRIGGERS[0], "", event, at, at)
+
+
+def hook(name: str = "code", **changed: object) -> Hook:
+    made = Hook(
+        name=name,
+        scheme="github",
+        secrets=("a-secret",),
+        type="github",
+        tolerance_ms=300_000,
+        created_at=1,
+        updated_at=1,
+    )
+    return replace(made, **changed)
+
+
+class NaiveEvents:
+    """What the tables must be after the writes."""
+
+    def __init__(self, writes: Iterable[AnyWrite]) -> None:
+        self.triggers: dict[TriggerId, Trigger] = {}
+        self.told: dict[str, Told] = {}
+        self.arrivals: dict[tuple[str, str], Arrival] = {}
+        self.held: dict[ArrivalId, Held] = {}
+        self.reacted: Counter[str] = Counter()
+        for write in writes:
+            self._apply(write)
+        del self.reacted[""]
+
+    def _apply(self, write: AnyWrite) -> None:
+        match write:
+            case PutTrigger(put):
+                self.triggers[put.id] = put
+            case DropTrigger(trigger_id):
+                self.triggers.pop(trigger_id, None)
+            case PutEvent(told):
+                self.told[told.key] = told
+                self.reacted[reaction(told)] += 1
+            case PutArrival(one):
+                self.arrivals[one.trigger_id, one.id] = one
+                self.reacted[reaction(one)] += 1
+            case PutHeld(one):
+                self.held[one.id] = one
+            case ReleaseHeld(ids):
+                for arrival_id in ids:
+                    self.held.pop(arrival_id, None)
+
+    def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
+        found = sorted(self.arrivals.values(), key=lambda one: one.id, reverse=True)
+        found = [one for one in found if one.trigger_id == query.trigger_id]
+        found = [one for one in found if not query.verdicts or one.verdict in query.verdicts]
+        found = [one for one in found if query.before is None or one.id < query.before]
+        return found[: query.limit]
+
+    def find_events(self, query: EventQuery) -> list[Told]:
+        found = sorted(self.told.values(), key=lambda one: (one.at, one.key), reverse=True)
+        found = [one for one in found if query.type in (None, one.type)]
+        found = [one for one in found if query.tenant in (None, one.tenant)]
+        found = [one for one in found if query.before is None or (one.at, one.key) < query.before]
+        return found[: query.limit]
+
+
+_trigger_ids = st.sampled_from(TRIGGERS)
+_arrivals = st.builds(
+    lambda number, verdict: arrival(IDS[number], verdict, TRIGGERS[number % 2]),
+    st.integers(0, 3),
+    st.sampled_from(Verdict),
+)
+_told = st.builds(
+    Told,
+    key=st.sampled_from(KEYS),
+    source=st.just("/s"),
+    id=st.just("e"),
+    type=st.sampled_from(["a", "b"]),
+    at=st.sampled_from([1, 20_000 * DAY_MS, 20_001 * DAY_MS]),
+    repeats=st.integers(0, 2),
+    tenant=st.sampled_from(["", "acme"]),
+)
+writes = st.one_of(
+    st.builds(PutTrigger, trigger=st.builds(trigger, _trigger_ids, revision=st.integers(1, 3))),
+    st.builds(DropTrigger, id=_trigger_ids),
+    st.builds(PutEvent, told=_told),
+    st.builds(PutArrival, arrival=_arrivals),
+    st.builds(PutHeld, held=st.builds(held, st.sampled_from(IDS), st.integers(1, 9))),
+    st.builds(
+        ReleaseHeld, ids=st.lists(st.sampled_from(IDS).map(ArrivalId), max_size=2).map(tuple)
+    ),
+)
+histories = st.lists(st.lists(writes, max_size=6), max_size=8)
+arrival_queries = st.builds(
+    ArrivalQuery,
+    trigger_id=_trigger_ids,
+    verdicts=st.lists(st.sampled_from(Verdict), max_size=2).map(tuple),
+    before=st.none() | st.sampled_from(IDS),
+    limit=st.integers(1, 5),
+)
+event_queries = st.builds(
+    EventQuery,
+    type=st.none() | st.sampled_from(["a", "b", "c"]),
+    tenant=st.none() | st.sampled_from(["", "acme", "other"]),
+    before=st.none() | st.tuples(st.sampled_from([1, 20_000 * DAY_MS]), st.sampled_from(KEYS)),
+    limit=st.integers(1, 5),
+)
+
+
+async def assert_same(store: Store, naive: NaiveEvents) -> None:
+    snapshot = await store.ledger.load()
+    assert list(snapshot.triggers) == [naive.triggers[one] for one in sorted(naive.triggers)]
+    assert list(snapshot.held) == sorted(naive.held.values(), key=lambda one: (one.at, one.id))
+    assert dict(snapshot.totals.reacted) == dict(naive.reacted)
+    told = await store.catalog.told([*KEYS, "nobody"])
+    assert {one.key: one for one in told} == naive.told
+    for trigger_id in TRIGGERS:
+        query = ArrivalQuery(trigger_id=trigger_id, limit=1000)
+        assert await store.catalog.find_arrivals(query) == naive.find_arrivals(query)
+
+
+class EventConformance:
+    """Triggers, events, arrivals, what waits, and webhook endpoints."""
+
+    async def test_an_event_that_comes_again_has_one_row(self, make_store: StoreMaker) -> None:
+        told = Told(KEYS[0], "/s", "e", "a", 5)
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(PutEvent(told))
+            await leader.append(PutEvent(replace(told, repeats=1)))
+            assert await store.catalog.told([KEYS[0]]) == [replace(told, repeats=1)]
+            assert len(await store.catalog.find_events(EventQuery())) == 1
+
+    async def test_the_ledger_outlives_its_trigger(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(PutTrigger(trigger()), PutArrival(arrival(IDS[0])))
+            await leader.append(DropTrigger(TRIGGERS[0]))
+            found = await store.catalog.find_arrivals(ArrivalQuery(trigger_id=TRIGGERS[0]))
+            assert list((await store.ledger.load()).triggers) == []
+        assert found == [arrival(IDS[0])]
+
+    async def test_what_waits_is_loaded_in_order_of_arrival(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(PutTrigger(trigger()), PutHeld(held(IDS[0], 9)))
+            await leader.append(PutHeld(held(IDS[2], 3)), PutHeld(held(IDS[1], 5)))
+            await leader.append(ReleaseHeld((ArrivalId(IDS[1]),)))
+            assert [one.at for one in (await store.ledger.load()).held] == [3, 9]
+
+    async def test_endpoints_are_kept_beside_the_journal(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            await store.hooks.put(hook("b"))
+            await store.hooks.put(hook("a"))
+            await store.hooks.put(hook("a", secrets=("new", "old")))
+            assert (await store.hooks.get("a")) == hook("a", secrets=("new", "old"))
+            assert [one.name for one in await store.hooks.list()] == ["a", "b"]
+            assert await store.hooks.drop("a")
+            assert not await store.hooks.drop("a")
+            assert await store.hooks.get("a") is None
+            assert await store.catalog.head() == (0, 0)
+
+    @given(history=histories, arrivals=arrival_queries, events=event_queries)
+    @doubted
+    async def test_tables_equal_the_fold_of_the_journal(
+        self,
+        make_store: StoreMaker,
+        history: list[list[AnyWrite]],
+        arrivals: ArrivalQuery,
+        events: EventQuery,
+    ) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            for record in history:
+                await leader.append(*record)
+            naive = NaiveEvents(write for record in history for write in record)
+            await assert_same(store, naive)
+            assert await store.catalog.find_arrivals(arrivals) == naive.find_arrivals(arrivals)
+            assert await store.catalog.find_events(events) == naive.find_events(events)
+
+    @given(history=histories)
+    @doubted
+    async def test_folding_one_by_one_comes_to_the_same(
+        self, make_store: StoreMaker, history: list[list[AnyWrite]]
+    ) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            for record in history:
+                await leader.append(*record)
+                await store.catalog.told(KEYS)
+            await assert_same(store, NaiveEvents(write for record in history for write in record))
