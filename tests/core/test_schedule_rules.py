@@ -241,7 +241,7 @@ def test_a_name_is_taken_once(world: Planner) -> None:
 def test_a_schedule_of_a_zone_nobody_knows_waits_and_says_so(world: Planner) -> None:
     schedule = world.schedule(cron="* * * * *", timezone="Europe/Berlin")
     stranger = Scheduler(world.timing, world.now)
-    stranger.restore(world.ledger.stored(), world.now)
+    stranger.restore(world.ledger.stored(world.timing.window.line), world.now)
     glance = stranger.schedule(schedule)
     assert glance is not None
     assert (glance.next_at, glance.trouble) != (None, "")
@@ -267,7 +267,7 @@ def test_new_rules_of_a_zone_move_what_is_to_come_and_bring_nothing_back(
     assert [one.nominal for one in world.ledger_of(schedule)] == [at("2026-06-01T10:00Z")]
     other_edition = Zone("Europe/Berlin", timezone(timedelta(hours=hours)))
     world.scheduler = Scheduler(world.timing, world.now, lambda _: other_edition)
-    world.scheduler.restore(world.ledger.stored(), world.now)
+    world.scheduler.restore(world.ledger.stored(world.timing.window.line), world.now)
     glance = world.scheduler.schedule(schedule)
     assert glance is not None
     assert glance.next_at == at(then)

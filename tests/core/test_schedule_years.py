@@ -81,7 +81,7 @@ class Chaos(Planner):
     def _come_back(self) -> None:
         """Like `restart`, without the checks that take longer than the year has."""
         self.scheduler = Scheduler(self.timing, self.now, load_zone)
-        self.scheduler.restore(self.ledger.stored(), self.now)
+        self.scheduler.restore(self.ledger.stored(self.timing.window.line), self.now)
 
     def _go_down(self, ms: int) -> None:
         self.now += ms

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core import reacting
-from rota.core.events import Keep, Verdict
+from rota.core.events import Gathering, Keep, Verdict
 from rota.core.inputs import ClockJump
 from rota.core.limits import GATHERED_MAX
 from tests.core.asking import SECOND
@@ -165,6 +165,18 @@ def test_ever_new_values_of_a_key_do_not_fill_memory(
     trigger = world.trigger(gathering=batch(10, key="id"))
     world.send(*(event(f"e{n}") for n in range(3)))
     assert sorted(world.words(trigger)) == ["failed", "held", "held"]
+
+
+@pytest.mark.parametrize("after", [None, debounce(keep=Keep.LAST)])
+def test_what_waits_when_the_rule_gathers_no_more_is_all_carried(
+    world: Stirred, after: Gathering | None
+) -> None:
+    trigger = world.trigger(gathering=batch(10))
+    world.send(event("e1"), event("e2"))
+    world.change(trigger, gathering=after)
+    world.advance(10 * SECOND)
+    (job_id,) = world.jobs_of(trigger)
+    assert [one["id"] for one in world.payload(job_id)["events"]] == ["e1", "e2"]
 
 
 _gatherings = st.sampled_from(

@@ -226,7 +226,8 @@ def spec_for(cell: TriggerCell, events: list[Event], now: Instant) -> Spec:
     """The trigger's job for these events."""
     trigger, job = cell.trigger, cell.trigger.rule.job
     last, gathering = events[-1], cell.trigger.rule.gathering
-    together = gathering is not None and gathering.keep is Keep.ALL
+    # Several may wait though the rule, changed since, gathers none or keeps the last.
+    together = len(events) > 1 or (gathering is not None and gathering.keep is Keep.ALL)
     values = [event_value(one) for one in events]
     known = {
         "event": values[-1],

@@ -67,7 +67,6 @@ class PostgresStore:
         )
         self.catalog = PostgresCatalog(self._readers, self._folder, schema)
         self.logs = PostgresLogs(self._logs_line, self._readers, log_bytes_max)
-        self._hooks_line = Line(address, "hooks", SIDE_DEADLINE_S, {})
         self.artifacts = PostgresArtifacts(self._files_line, self._readers)
         # On a schema that has no tables for these yet, each server has its own.
         self.access: AccessBook = MemoryAccess()
@@ -75,7 +74,7 @@ class PostgresStore:
             self.access = PostgresAccess(self._access_line, self._readers)
         self.hooks: Hooks = MemoryHooks()
         if self.has_schedules:
-            self.hooks = PostgresHooks(self._hooks_line)
+            self.hooks = PostgresHooks(self._access_line)
         self.nodes: Nodes = MemoryNodes()
         if schema.has("followers"):
             self.nodes = PostgresNodes(self._logs_line, self._readers)
@@ -107,4 +106,3 @@ class PostgresStore:
         await self._logs_line.close()
         await self._files_line.close()
         await self._access_line.close()
-        await self._hooks_line.close()
