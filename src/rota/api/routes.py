@@ -230,13 +230,14 @@ def problem_of(error: Exception, scope: Scope) -> ProblemError:
             exc_info=error,
         )
         return fault(request_id)
-    if problem.status >= 500:
+    # A balancer asks all the time whether this server is ready, and hears so itself.
+    if problem.status >= 500 and scope["path"] != "/readyz":
         log.warning(
             "request not served",
             method=scope["method"],
             path=scope["path"],
             status=problem.status,
-            cause=repr(error),
+            cause=str(error) or repr(error),
         )
     return problem
 

@@ -235,7 +235,7 @@ def up(ctx: click.Context, /, *, lease_ttl: Duration, no_auth: bool, **given: ob
 @_PORT
 @HOST
 @_DATA
-@click.option("--node", metavar="NAME", help="What to call this server; else the host's name.")
+@click.option("--node", metavar="NAME", help="Its name among the others; else the host's.")
 @_CELL
 @_LEASE
 @_LEADER
