@@ -120,9 +120,8 @@ def _overlap(schedule: ScheduleView) -> str:
 
 def foreseen_row(one: ForeseenView) -> Row:
     """An instant to come."""
-    moment = datetime.fromisoformat(one.local)
     return (
-        f"{moment:%a %Y-%m-%d %H:%M:%S} {one.local[19:]}",
+        _with_weekday(one.local),
         one.at.replace(".000Z", "Z"),
         Styled(one.note, "yellow") if one.note else "",
     )
@@ -146,6 +145,11 @@ def _shown(at: str, zone_name: str) -> str:
     zone = load_zone(zone_name) or load_zone("UTC")
     assert zone is not None
     ms = round(datetime.fromisoformat(at).timestamp() * 1000)
-    text = local_text(zone, ms // 1000 * 1000)
-    moment = datetime.fromisoformat(text)
-    return f"{moment:%a %Y-%m-%d %H:%M:%S} {text[19:]}"
+    return _with_weekday(local_text(zone, ms))
+
+
+def _with_weekday(local: str) -> str:
+    """A local time as people write it; parts of a second only where there are any."""
+    moment = datetime.fromisoformat(local)
+    fraction = f".{moment.microsecond // 1000:03}" if moment.microsecond else ""
+    return f"{moment:%a %Y-%m-%d %H:%M:%S}{fraction} {local[-6:]}"
