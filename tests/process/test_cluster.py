@@ -149,8 +149,14 @@ def test_a_job_is_accepted_once_while_the_leader_is_frozen_and_after_it_thaws(
         # Whoever leads on a machine this slow may have to give up the seat in between.
         again = until(partial(_posted, server, headers), "an answer to the same key")
         assert again == first.json()["job_id"]
-        listed = server.ask("GET", "/jobs")["items"]
+        # It is in no list before a leader has taken it.
+        listed = until(partial(_listed, server), "a leader has taken the job")
         assert [job["job_id"] for job in listed] == [first.json()["job_id"]]
+
+
+def _listed(server: Server) -> list[Any]:
+    answer = server.http.get("/jobs")
+    return list(answer.json()["items"]) if answer.status_code == 200 else []
 
 
 def _posted(server: Server, headers: dict[str, str]) -> str | None:
