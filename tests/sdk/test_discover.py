@@ -117,7 +117,8 @@ def test_several_servers_are_a_list_or_one_text_with_commas(tmp_path: Path) -> N
 
 def test_no_server_is_the_same_as_none_named(tmp_path: Path) -> None:
     for nothing in ("", ",", [], [""]):
-        found = discover(nothing, environ={"ROTA_URL": ""}, folder=tmp_path)
+        environ = {"ROTA_URL": "", "XDG_STATE_HOME": str(tmp_path)}
+        found = discover(nothing, environ=environ, folder=tmp_path)
         assert found.url_from == "the default"
 
 
