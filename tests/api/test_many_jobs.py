@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.api.amend import merge
+from rota.api.patching import merge
 from tests.api.house import NOOP, House
 
 JSON = st.recursive(

@@ -145,6 +145,22 @@ async def test_a_patch_changes_what_it_names_and_null_restores(house: House) -> 
     assert await house.ask("GET", path) == changed
 
 
+async def test_a_schedule_may_run_a_task_of_another_kind_from_now_on(house: House) -> None:
+    made = await house.ask(
+        "POST",
+        "/schedules",
+        {
+            "name": "report",
+            "interval": "1h",
+            "job": {"name": "report", "task": {"kind": "command", "argv": ["true"]}},
+        },
+        expect=201,
+    )
+    path = f"/schedules/{made['schedule_id']}"
+    changed = await house.ask("PATCH", path, {"job": {"task": {"kind": "noop"}}}, expect=200)
+    assert changed["job"]["task"] == {"kind": "noop"}
+
+
 async def test_a_paused_schedule_says_so_and_is_previewed_all_the_same(house: House) -> None:
     made = await make(house, paused=True)
     path = f"/schedules/{made['schedule_id']}"

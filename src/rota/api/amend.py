@@ -1,4 +1,4 @@
-"""Changes a job that has not started: JSON Merge Patch (RFC 7396) on what was submitted."""
+"""Changes a job that has not started, by a merge patch of what was submitted."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from rota.api.bodies import check_depth, decode_json
+from rota.api.bodies import check_depth
 from rota.api.jobs import job_id_in
 from rota.api.lookup import check_tenant, check_upstream, find_job
-from rota.api.problems import invalid
+from rota.api.patching import drop_other_kind, read_merged
 from rota.api.recall import expect, post_recalling, read_upstream
 from rota.api.routes import Call, NoQuery
 from rota.api.translate import job_id_of, named, note, spec_of
@@ -19,22 +19,9 @@ from rota.core.inputs import AnyInput, Recall, Update
 from rota.core.model import Dependency, JobId, JobRecord, Spec, When
 from rota.core.outcome import AnyReceipt, JobAnswer
 from rota.wire.jobs import JobSpec, JobView
-from rota.wire.units import dec_hook, encode
+from rota.wire.units import dec_hook
 
 _decoder = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
-
-
-def merge(target: Any, patch: Any) -> Any:
-    """RFC 7396: objects merge name by name, null removes, anything else replaces."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = merge(merged.get(name), value)
-    return merged
 
 
 async def patch_job(call: Call[dict[str, Any], NoQuery]) -> JobView:
@@ -79,15 +66,8 @@ def patched(job: JobRecord, patch: dict[str, Any]) -> Spec:
     form = submitted_form(job)
     if "payload" in patch:
         form["payload"] = msgspec.json.decode(job.spec.payload or b"{}")
-    task = patch.get("task")
-    kind = (form["task"] or {}).get("kind")
-    if isinstance(task, dict) and task.get("kind", kind) != kind:
-        form["task"] = {}  # another kind has other fields: nothing of the old one can stay
-    try:
-        text = encode(merge(form, patch))
-    except (OverflowError, ValueError, msgspec.EncodeError) as error:
-        raise invalid("", f"the merged job cannot be written as JSON: {error}") from None
-    wanted = decode_json(_decoder.decode, JobSpec, text)
+    drop_other_kind(form, patch)
+    wanted = read_merged(form, patch, JobSpec, _decoder.decode)
     spec = spec_of(wanted, job.spec.created_at, _dependencies(wanted))
     return msgspec.structs.replace(
         spec,

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from rota.api.amend import merge
-from rota.api.bodies import check_depth, decode_json
+from rota.api.bodies import check_depth
 from rota.api.limits import INSTANT_MAX
 from rota.api.lookup import adopt, adopted, is_own
 from rota.api.paging import Cursor, Limit, any_of, cut, read_cursor, read_id_cursor
+from rota.api.patching import drop_other_kind, read_merged
 from rota.api.problems import invalid, not_found
 from rota.api.recall import Build, expect, post, post_recalling
 from rota.api.routes import Call, NoQuery, Reply
@@ -57,7 +57,7 @@ from rota.wire.schedules import (
     ScheduleSpec,
     ScheduleView,
 )
-from rota.wire.units import dec_hook, encode
+from rota.wire.units import dec_hook
 
 _decoder = msgspec.json.Decoder(ScheduleSpec, dec_hook=dec_hook)
 _WHEN = ("cron", "interval", "at")
@@ -188,11 +188,8 @@ def _patched(schedule: Schedule, patch: dict[str, Any]) -> ScheduleSpec:
     if any(patch.get(name) is not None for name in _WHEN):
         # Who names another way of saying when does not mean both.
         form |= dict.fromkeys(_WHEN)
-    try:
-        text = encode(merge(form, patch))
-    except (OverflowError, ValueError, msgspec.EncodeError) as error:
-        raise invalid("", f"the merged schedule cannot be written as JSON: {error}") from None
-    return decode_json(_decoder.decode, ScheduleSpec, text)
+    drop_other_kind(form["job"], patch.get("job"))
+    return read_merged(form, patch, ScheduleSpec, _decoder.decode)
 
 
 async def delete_schedule(call: Call[None, NoQuery]) -> None:

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from rota.api.amend import merge
-from rota.api.bodies import check_depth, decode_json
+from rota.api.bodies import check_depth
 from rota.api.cloudevents import read_structured
 from rota.api.events import of_caller
 from rota.api.lookup import adopt, adopted, is_own
 from rota.api.paging import Cursor, Limit, any_of, cut, read_id_cursor
+from rota.api.patching import drop_other_kind, read_merged
 from rota.api.problems import invalid, not_found
 from rota.api.reactions import (
     arrival_view,
@@ -51,7 +51,7 @@ from rota.wire.triggers import (
     TriggerSpec,
     TriggerView,
 )
-from rota.wire.units import dec_hook, encode
+from rota.wire.units import dec_hook
 
 _decoder = msgspec.json.Decoder(TriggerSpec, dec_hook=dec_hook)
 
@@ -169,24 +169,12 @@ def _patched(trigger: Trigger, patch: dict[str, Any]) -> TriggerSpec:
     form = trigger_form(trigger)
     if "filter" in patch:
         form["filter"] = None  # a filter is replaced: half of one means something else
-    _drop_other_kind(form["job"], patch.get("job"))
+    drop_other_kind(form["job"], patch.get("job"))
     if patch.get("debounce") is not None:
         form["batch"] = None
     elif patch.get("batch") is not None:
         form["debounce"] = None
-    try:
-        text = encode(merge(form, patch))
-    except (OverflowError, ValueError, msgspec.EncodeError) as error:
-        raise invalid("", f"the merged trigger cannot be written as JSON: {error}") from None
-    return decode_json(_decoder.decode, TriggerSpec, text)
-
-
-def _drop_other_kind(job: dict[str, Any], patch: Any) -> None:
-    """A task of another kind has other fields: nothing of the old one can stay."""
-    task = patch.get("task") if isinstance(patch, dict) else None
-    kind = (job["task"] or {}).get("kind")
-    if isinstance(task, dict) and task.get("kind", kind) != kind:
-        job["task"] = {}
+    return read_merged(form, patch, TriggerSpec, _decoder.decode)
 
 
 async def delete_trigger(call: Call[None, NoQuery]) -> None:

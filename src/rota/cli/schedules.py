@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 from typing import Any
 
 import click
 
 from rota.cli import offers
 from rota.cli.connect import answer, connected
+from rota.cli.deploying import draw_deployed, load_app
 from rota.cli.options import duration, json_option, pair, past
 from rota.cli.problems import Failure
 from rota.cli.queues import confirm
@@ -28,11 +26,10 @@ from rota.cli.spec import retry_of
 from rota.cli.tasks import TaskOptions, read_json, run_of
 from rota.cli.text import plain, plural
 from rota.cli.timing import timing_of, timing_options
-from rota.sdk import App, Client, LedgerSearch
+from rota.sdk import Client, LedgerSearch
 from rota.sdk import schedule_calls as calls
 from rota.wire.schedules import (
     BackfillAnswer,
-    DeployAnswer,
     OccurrencePage,
     OccurrenceView,
     PreviewAnswer,
@@ -322,27 +319,6 @@ def delete(name: str, *, yes: bool) -> None:
 @json_option
 def deploy(app: str, *, owner: str | None, as_json: bool) -> None:
     """Make the schedules of a rota.App just those it declares: @app.cron and @app.every."""
-
-    def draw(done: DeployAnswer) -> None:
-        for word in ("created", "changed", "unchanged", "retired"):
-            for name in getattr(done, word):
-                click.echo(f"{word:9} {plain(name)}")
-
     declared = list(load_app(app).declared.values())
     with connected() as client:
-        answer(client, calls.deploy(owner or app, declared), draw, as_json=as_json)
-
-
-def load_app(text: str) -> App:
-    """The app that `package.module:name` names; a folder's own modules count, as with python -m."""
-    module, colon, name = text.partition(":")
-    if not colon:
-        raise click.UsageError(f"{text!r} is not PACKAGE.MODULE:APP")
-    sys.path.insert(0, os.getcwd())
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except ImportError as error:
-        raise Failure(f"cannot load {plain(text)}: {error}") from error
-    if not isinstance(found, App):
-        raise Failure(f"{plain(text)} is no rota.App")
-    return found
+        answer(client, calls.deploy(owner or app, declared), draw_deployed, as_json=as_json)

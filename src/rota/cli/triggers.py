@@ -9,18 +9,18 @@ import msgspec
 
 from rota.cli import offers
 from rota.cli.connect import answer, connected
+from rota.cli.deploying import draw_deployed, load_app
 from rota.cli.options import duration, json_option, pair
 from rota.cli.problems import Failure
 from rota.cli.queues import confirm
 from rota.cli.render import Cell, Column, Row, Styled, print_object, show_facts, show_table
-from rota.cli.schedules import job_of, load_app
+from rota.cli.schedules import job_of
 from rota.cli.tasks import read_json
 from rota.cli.text import local, plain, short, span
 from rota.cli.views import task_line
 from rota.sdk import Client
 from rota.sdk import event_calls as calls
 from rota.wire.events import ArrivalView
-from rota.wire.schedules import DeployAnswer
 from rota.wire.triggers import TrialAnswer, TriggerPage, TriggerView
 
 LEDGER_SHOWN = 20
@@ -317,12 +317,7 @@ def delete(name: str, *, yes: bool) -> None:
 @json_option
 def deploy(app: str, *, owner: str | None, as_json: bool) -> None:
     """Make the triggers of a rota.App just those it declares with @app.on."""
-
-    def draw(done: DeployAnswer) -> None:
-        for word in ("created", "changed", "unchanged", "retired"):
-            for name in getattr(done, word):
-                click.echo(f"{word:9} {plain(name)}")
-
     declared = list(load_app(app).reactions.values())
     with connected() as client:
-        answer(client, calls.deploy_triggers(owner or app, declared), draw, as_json=as_json)
+        call = calls.deploy_triggers(owner or app, declared)
+        answer(client, call, draw_deployed, as_json=as_json)
