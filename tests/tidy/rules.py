@@ -10,6 +10,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -43,12 +44,14 @@ class Finding(NamedTuple):
 
 def long_functions(source: str) -> list[Finding]:
     """Functions of more lines of code than one screen holds."""
-    code = _code_lines(source)
+    # Telling code from the rest is slow, and few functions are so long with all their lines.
+    doubtful = [node for node in _functions(source) if len(_lines(node)) > FUNCTION_LINES_MAX]
+    code = _code_lines(source) if doubtful else {}
     return [
         Finding(
             node.lineno, f"{node.name} has {length} lines of code, {FUNCTION_LINES_MAX} at most"
         )
-        for node in _functions(source)
+        for node in doubtful
         if (length := _length(node, code)) > FUNCTION_LINES_MAX
     ]
 
@@ -65,14 +68,14 @@ def sets(source: str) -> list[Finding]:
     """Anything that could be iterated in the order of a hash."""
     return [
         Finding(node.lineno, f"{what}: sets iterate in hash order, use a dict or a tuple")
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(_parsed(source))
         if isinstance(node, ast.expr) and (what := _set_in(node))
     ]
 
 
 def missing_opening(source: str) -> list[Finding]:
     """A module that does not open with one sentence saying its duty."""
-    docstring = ast.get_docstring(ast.parse(source)) or ""
+    docstring = ast.get_docstring(_parsed(source)) or ""
     paragraph = " ".join(docstring.split("\n\n")[0].split())
     if not paragraph:
         return [Finding(1, "no docstring: say in one sentence what this module is for")]
@@ -94,7 +97,7 @@ def vague_classes(source: str) -> list[Finding]:
     """Classes named after nothing one could say in an incident."""
     return [
         Finding(node.lineno, f"{node.name}: name the noun, not the pattern")
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(_parsed(source))
         if isinstance(node, ast.ClassDef) and node.name.endswith(VAGUE_CLASS_ENDINGS)
     ]
 
@@ -103,7 +106,7 @@ def mocks(source: str) -> list[Finding]:
     """Mocks of our own code: pure rooms need none, the others take the shipped fakes."""
     return [
         Finding(node.lineno, "no mocks: use the in-memory store or the in-process transport")
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(_parsed(source))
         if (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unittest"))
         or (isinstance(node, ast.Import) and any(n.name.startswith("unittest") for n in node.names))
     ]
@@ -121,7 +124,7 @@ def machine_paths(text: str) -> list[Finding]:
 
 def unreasoned_limits(source: str) -> list[Finding]:
     """Limits without a sentence under them that gives the reason."""
-    body = ast.parse(source).body
+    body = _parsed(source).body
     following: list[ast.stmt | None] = [*body[1:], None]
     return [
         Finding(statement.lineno, f"{name}: say why below it")
@@ -135,7 +138,7 @@ def limits(source: str) -> dict[str, int]:
     """The named limits of a module, and their lines."""
     return {
         name: statement.lineno
-        for statement in ast.parse(source).body
+        for statement in _parsed(source).body
         for name in _constants(statement)
     }
 
@@ -143,7 +146,7 @@ def limits(source: str) -> dict[str, int]:
 def names_read(source: str) -> dict[str, int]:
     """Every name that the code reads (importing alone is not reading), and how often."""
     counts: dict[str, int] = {}
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parsed(source)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             counts[node.id] = counts.get(node.id, 0) + 1
         elif isinstance(node, ast.Attribute):
@@ -163,7 +166,7 @@ def unused_limits(source: str, read: Mapping[str, int]) -> list[Finding]:
 def public_names(source: str) -> list[str]:
     """What a package's `__init__.py` brings into view, `__all__` aside; sorted."""
     names: list[str] = []
-    for statement in ast.parse(source).body:
+    for statement in _parsed(source).body:
         if isinstance(statement, ast.ImportFrom) and statement.module != "__future__":
             names += [alias.asname or alias.name for alias in statement.names]
         elif isinstance(statement, ast.Import):
@@ -175,8 +178,14 @@ def public_names(source: str) -> list[str]:
     return sorted(name for name in names if not name.startswith("_"))
 
 
+# Every rule looks at the same texts.
+@cache
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
 def _functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parsed(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -186,10 +195,13 @@ def _length(function: ast.FunctionDef | ast.AsyncFunctionDef, code: Mapping[int,
         line: True
         for node in ast.walk(function)
         if isinstance(node, ast.stmt) and _is_text(node)
-        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        for line in _lines(node)
     }
-    lines = range(function.lineno, (function.end_lineno or function.lineno) + 1)
-    return sum(1 for line in lines if line in code and line not in prose)
+    return sum(1 for line in _lines(function) if line in code and line not in prose)
+
+
+def _lines(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 def _code_lines(source: str) -> dict[int, bool]:
