@@ -7,12 +7,14 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq
 PYTEST := $(BIN)/python -m pytest
 ARGS   ?=
-JOBS   ?= 2
+# More than cores: many tests wait for processes and for leases to run out.
+JOBS   ?= 3
 # What a storm leaves behind is in .chaos until the next one: logs, the journal, a merged timeline.
 STORM  := $(PYTEST) -rP --basetemp=.chaos tests/chaos
 
 # What the everyday suite leaves out has a door of its own below. PostgreSQL comes with the test tools.
 EVERYDAY := not slow and not chaos and not fuzz and not browser
+SLOW     := (slow or hypothesis) and not chaos and not fuzz and not browser
 QUICK    := $(EVERYDAY) and not process and not sim and not postgres
 
 .DEFAULT_GOAL := help
@@ -96,6 +98,10 @@ quick: $(VENV)/.product $(VENV)/.test ## The tests that start no process
 test: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## The everyday suite; installs what it needs
 	$(PYTEST) -q -n $(JOBS) -m "$(EVERYDAY)" $(ARGS)
 
+.PHONY: test-slow
+test-slow: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## What is too long for every day, and properties with many examples
+	ROTA_TEST_THOROUGH=1 $(PYTEST) -q -n $(JOBS) -m "$(SLOW)" $(ARGS)
+
 .PHONY: chaos
 chaos: $(VENV)/.product $(VENV)/.test ## Kill, freeze and cut real processes, and look at what is left
 	$(STORM) -m "chaos and not ha" $(ARGS)
@@ -120,7 +126,7 @@ bench: install ## Measure this machine
 	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: ci
-ci: check test chaos-short ## All that a change must pass
+ci: check test test-slow chaos-short ## All that a change must pass
 	@echo "All passed."
 
 ## -- Keep --------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ def journal_of(data: Path) -> list[JournalRecord]:
 
 
 @pytest.mark.process
+@pytest.mark.slow
 def test_a_short_storm_breaks_no_promise(tmp_path: Path) -> None:
     storm(tmp_path, SHORT_S, seed=20_261_115)
 

@@ -239,7 +239,7 @@ class ShelvedStories(Stories):
             self.everything_ends(how="succeeded")
 
 
-EVERYDAY = settings(max_examples=120, stateful_step_count=50)
+EVERYDAY = settings(max_examples=50, stateful_step_count=50)
 LONG = settings(max_examples=1_000, stateful_step_count=80)
 
 

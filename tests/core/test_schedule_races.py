@@ -12,6 +12,7 @@ from rota.core.errors import Conflict, IllegalTransition, StaleRecall
 from rota.core.model import ScheduleId
 from rota.core.schedules import CatchUp, Overlap
 from tests.core.planned import MINUTE, Planner
+from tests.doubt import examples
 
 CRONS = ("* * * * *", "*/3 * * * *", "30 */2 * * * *")
 
@@ -89,7 +90,7 @@ class Story:
 
 
 @given(st.sampled_from(Overlap), st.sampled_from(CatchUp), st.lists(deeds, min_size=1, max_size=14))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80, 1_000), deadline=None)
 def test_no_order_of_events_decides_an_instant_twice(
     overlap: Overlap, catch_up: CatchUp, happens: list[tuple[str, Any]]
 ) -> None:

@@ -15,6 +15,7 @@ from rota.core.schedules import Overlap
 from tests.core.asking import job, spec
 from tests.core.planned import MINUTE, Planner
 from tests.core.world import World, run
+from tests.doubt import examples
 
 TINY = Window(jobs=3, line=2, piece=2)
 
@@ -354,7 +355,7 @@ class Teller:
             self.world.submit(f"j{self.count}", after=[job_id])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 300), deadline=None)
 @given(story=steps, line=st.integers(1, 3), piece=st.integers(1, 4))
 def test_the_same_jobs_start_in_the_same_order_with_and_without_a_window(
     story: list[tuple[str, int]], line: int, piece: int

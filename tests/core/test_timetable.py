@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rota.core.schedules import Fold, Gap
 from rota.engine.zones import zone_names
 from tests.core.calendars import first, instant, moment, short, walk, ways
+from tests.doubt import examples
 
 JUMP, SKIP, SHIFT = {"gap": Gap.JUMP}, {"gap": Gap.SKIP}, {"gap": Gap.SHIFT}
 FIRST, SECOND, BOTH = {"fold": Fold.FIRST}, {"fold": Fold.SECOND}, {"fold": Fold.BOTH}
@@ -182,7 +183,7 @@ def around_a_change(zone: str, day: datetime) -> datetime:
 
 
 @given(zone=zones, cron=fields, day=days, chosen=rules)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 300), deadline=None)
 def test_the_slow_walk_finds_the_same_instants(
     zone: str, cron: str, day: datetime, chosen: tuple[Gap, Fold]
 ) -> None:
@@ -196,7 +197,7 @@ def test_the_slow_walk_finds_the_same_instants(
 
 
 @given(zone=zones, cron=fields, day=days, chosen=rules, offset=st.integers(0, 90_000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 300), deadline=None)
 def test_from_wherever_one_asks_the_next_instant_is_the_same(
     zone: str, cron: str, day: datetime, chosen: tuple[Gap, Fold], offset: int
 ) -> None:
@@ -218,7 +219,7 @@ def test_from_wherever_one_asks_the_next_instant_is_the_same(
     hour=st.sampled_from(["0", "1", "2", "1,3", "12", "*"]),
     day=days,
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 300), deadline=None)
 def test_with_the_defaults_another_library_agrees(
     zone: str, minute: str, hour: str, day: datetime
 ) -> None:

@@ -33,7 +33,7 @@ def ledger(client: Client) -> list[OccurrenceView]:
     return found
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.15])
+@pytest.mark.parametrize("after_s", [pytest.param(0.0, marks=pytest.mark.slow), 0.15])
 def test_a_server_killed_when_500_are_due_fires_each_once(cell: Cell, after_s: float) -> None:
     cell.up()
     client = cell.client()

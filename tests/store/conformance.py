@@ -35,6 +35,7 @@ from rota.store.protocol import (
     Store,
     StoreError,
 )
+from tests.doubt import examples
 from tests.store.naive import (
     QUEUED,
     NaiveStore,
@@ -49,7 +50,7 @@ from tests.store.naive import (
 StoreMaker: TypeAlias = Callable[[], AbstractAsyncContextManager[Store]]
 
 doubted = settings(
-    max_examples=30,
+    max_examples=examples(12, 100),
     deadline=None,
     # The maker is the same for all examples by design: each makes its own store with it.
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
@@ -301,7 +302,7 @@ class ReadingConformance:
             await leader.append(*(write for record in history for write in record))
             assert await store.catalog.find_executions(query) == naive.find_executions(query)
 
-    @settings(doubted, max_examples=8)
+    @settings(doubted, max_examples=examples(4, 20))
     @given(size=st.integers(1, 9), wanted=st.sampled_from([(), ("bulk",)]))
     async def test_paging_to_the_end_shows_every_match_once(
         self, make_store: StoreMaker, size: int, wanted: tuple[str, ...]

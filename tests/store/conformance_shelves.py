@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rota.core.model import JobId, JobRecord, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutJob, Refill
 from rota.store.protocol import JobQuery
+from tests.doubt import examples
 from tests.store.conformance import StoreMaker, doubted, leading, put
 from tests.store.naive import NaiveStore, histories, terms
 
@@ -101,7 +102,7 @@ class ShelfConformance:
             await leader.append(MoveJob(JobId("job-0001"), Life(JobState.RUNNING)))
             assert list((await store.ledger.load()).lines) == []
 
-    @settings(doubted, max_examples=20)
+    @settings(doubted, max_examples=examples(8, 60))
     @given(history=histories, after=st.integers(-1, 50), limit=st.integers(1, 4))
     async def test_the_shelves_are_what_the_writes_come_to(
         self,

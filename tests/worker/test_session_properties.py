@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from rota.worker.instructions import Abandon, Call, Instruction, Start
 from rota.worker.reports import report_noop
 from rota.worker.session import Session
+from tests.doubt import examples
 from tests.worker.orders import TTL, answer, order, registration
 
 NAMES = st.sampled_from([f"e{number}" for number in range(12)])
@@ -122,4 +123,6 @@ class AnyConversation(RuleBasedStateMachine):
 
 
 TestAnyConversation = AnyConversation.TestCase
-TestAnyConversation.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestAnyConversation.settings = settings(
+    max_examples=examples(80, 1_000), stateful_step_count=40, deadline=None
+)
