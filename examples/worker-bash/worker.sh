@@ -87,7 +87,7 @@ run() { # run ORDER
         "${argv[@]}") >"$home/log" 2>&1 </dev/null &
       pid=$!
       while kill -0 "$pid" 2>/dev/null; do
-        [[ $draining && ! $told ]] && told=1 && ask POST "/workers/$worker/drain" 3
+        [[ $draining && ! $told ]] && ask POST "/workers/$worker/drain" 3 && told=1
         beat
         send_log
         ((timeout > 0 && SECONDS - started >= timeout)) && stop timed_out TERM

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import re
+from types import SimpleNamespace
 
+from rota.api.changes import _RECORD_END, Place, _pieces
 from rota.api.limits import STREAMS_MAX
 from rota.api.parts import Seats
 from tests.api.house import House, Tap, events
@@ -84,6 +87,23 @@ async def test_a_shutdown_ends_streams_properly(house: House) -> None:
         house.parts.closing.set()
         await tap.read_all()
         assert tap.ended
+
+
+async def test_a_reader_that_leaves_at_the_moment_of_a_commit_is_gone(house: House) -> None:
+    """A stream that lived on would keep its seat, and hold up the end of the server."""
+    call = SimpleNamespace(parts=house.parts)
+    newest, feed = (await house.parts.catalog.head())[1], house.parts.feed
+    pieces = _pieces(call, Place(newest, _RECORD_END), lost=False)  # type: ignore[arg-type]
+    await anext(pieces)
+    reading = asyncio.ensure_future(anext(pieces))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert feed._watchers
+    feed.publish(newest + 1)
+    reading.cancel()
+    await asyncio.wait([reading], timeout=1)
+    assert reading.cancelled()
+    await pieces.aclose()
 
 
 async def test_only_so_many_streams_are_open_and_leaving_frees_the_seat(house: House) -> None:

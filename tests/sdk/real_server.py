@@ -58,6 +58,7 @@ def real_server() -> Iterator[str]:
     finally:
         found[0].should_exit = True
         thread.join(20)
+        assert not thread.is_alive(), "the server did not end"
 
 
 @contextmanager

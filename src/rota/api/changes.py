@@ -72,7 +72,8 @@ async def _pieces(
             after = max(min(after + STREAM_RECORDS, newest), *(one.seq for one in changes), 0)
             continue
         try:
-            newest = await asyncio.wait_for(parts.feed.wait_beyond(after), STREAM_KEEPALIVE_S)
+            async with asyncio.timeout(STREAM_KEEPALIVE_S):
+                newest = await parts.feed.wait_beyond(after)
         except TimeoutError:
             yield b": still here\n\n"
 

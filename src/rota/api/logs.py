@@ -236,7 +236,8 @@ class Follower:
                 if ended:
                     break
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(heard.wait(), wait_s)
+                    async with asyncio.timeout(wait_s):
+                        await heard.wait()
                 wait_s = min(wait_s * 1.5, LOG_WAIT_S_MAX)
         if page.dropped and offset == page.size:
             yield _missing(page)
@@ -260,4 +261,5 @@ class Follower:
                 return
             else:
                 with suppress(TimeoutError):
-                    seq = await asyncio.wait_for(self.parts.feed.wait_beyond(seq), LOG_WAIT_S_MAX)
+                    async with asyncio.timeout(LOG_WAIT_S_MAX):
+                        seq = await self.parts.feed.wait_beyond(seq)

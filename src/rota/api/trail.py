@@ -93,7 +93,8 @@ class AuditTrail:
     async def _run(self) -> None:
         while not self._stopping.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), AUDIT_TIDY_S)
+                async with asyncio.timeout(AUDIT_TIDY_S):
+                    await self._wake.wait()
             tidy = not self._wake.is_set()
             self._wake.clear()
             await self._pause(AUDIT_GATHER_S)
@@ -111,4 +112,5 @@ class AuditTrail:
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()

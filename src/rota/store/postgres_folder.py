@@ -154,7 +154,8 @@ class PostgresFolder:
         if patience_s == 0:
             return False
         try:
-            await asyncio.wait_for(self._wake.wait(), patience_s)
+            async with asyncio.timeout(patience_s):
+                await self._wake.wait()
         except TimeoutError:
             return False
         self._wake.clear()
