@@ -20,6 +20,7 @@ ROOMS: Mapping[str, str] = {
     "engine": "The loop",
     "store": "SQLite, logs and files",
     "gateway": "A gateway in front of cells",
+    "simulate": "The simulator",
 }
 """Those that users meet first come first."""
 

@@ -14,6 +14,8 @@ from rota.core.model import (
     JobRecord,
     KeyRecord,
     Queue,
+    Runtime,
+    Tenant,
     Worker,
     WorkerId,
 )
@@ -25,10 +27,14 @@ from rota.core.outcome import (
     PutExecution,
     PutJob,
     PutKey,
+    PutPolicy,
     PutQueue,
+    PutRuntime,
+    PutTenant,
     PutWorker,
     Refill,
 )
+from rota.core.policy import Policy
 from rota.core.restore import Stored
 from rota.core.tables import Tables
 
@@ -42,6 +48,9 @@ class NaiveLedger:
         self.workers: dict[WorkerId, Worker] = {}
         self.queues: dict[str, Queue] = {}
         self.keys: dict[str, KeyRecord] = {}
+        self.policy: Policy | None = None
+        self.tenants: dict[str, Tenant] = {}
+        self.runtimes: dict[tuple[str, str], Runtime] = {}
         self.order_next = 1
 
     def append(self, writes: Sequence[AnyWrite]) -> None:
@@ -71,6 +80,18 @@ class NaiveLedger:
                 self.queues[write.queue.name] = write.queue
             case PutKey():
                 self.keys[write.record.key] = write.record
+            case _:
+                self._set(write)
+
+    def _set(self, write: PutPolicy | PutTenant | PutRuntime) -> None:
+        match write:
+            case PutPolicy():
+                self.policy = write.policy
+            case PutTenant():
+                self.tenants[write.tenant.name] = write.tenant
+            case PutRuntime():
+                runtime = write.runtime
+                self.runtimes[(runtime.tenant, runtime.name)] = runtime
             case _:
                 assert_never(write)
 
@@ -116,6 +137,9 @@ class NaiveLedger:
             workers=list(self.workers.values()),
             queues=list(self.queues.values()),
             order_next=self.order_next,
+            policy=self.policy,
+            tenants=list(self.tenants.values()),
+            runtimes=list(self.runtimes.values()),
         )
 
     def check_against(self, tables: Tables) -> None:

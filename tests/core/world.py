@@ -45,6 +45,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import Answer, AnyReceipt, Beat, JobsAccepted, Outcome
+from rota.core.policy import STRICT, Policy
 from rota.core.scheduler import Scheduler
 from tests.core.asking import NOON, job, resources, spec
 from tests.core.ledger import NaiveLedger
@@ -56,10 +57,13 @@ TICKS_MAX = 2_000
 class World:
     """Drives one scheduler. Times are `now`, and pass only by `advance`."""
 
-    def __init__(self, *, checked: bool = True, timing: Timing | None = None) -> None:
+    def __init__(
+        self, *, checked: bool = True, timing: Timing | None = None, policy: Policy = STRICT
+    ) -> None:
         self.now: Instant = NOON
         self.timing = timing or Timing()
-        self.scheduler = Scheduler(self.timing, self.now)
+        self.policy = policy
+        self.scheduler = Scheduler(self.timing, self.now, policy)
         self.ledger = NaiveLedger()
         self.answers: dict[PollId, Answer] = {}
         self.last = Outcome([], [], [])
@@ -121,7 +125,7 @@ class World:
 
     def restart(self) -> None:
         """The scheduler is thrown away and built again from what was written."""
-        self.scheduler = Scheduler(self.timing, self.now)
+        self.scheduler = Scheduler(self.timing, self.now, self.policy)
         self.scheduler.restore(self.ledger.stored(self.timing.window.line), self.now)
         self.check()
 

@@ -30,7 +30,10 @@ from rota.core.outcome import (
     PutExecution,
     PutJob,
     PutKey,
+    PutPolicy,
     PutQueue,
+    PutRuntime,
+    PutTenant,
     PutWorker,
 )
 from rota.store.protocol import Artifact, Change
@@ -207,12 +210,7 @@ def queue_view(glance: QueueGlance) -> QueueView:
         max_workers=queue.max_workers,
         rate_limit=RateLimitView(rate.count, number(rate.per_ms)) if rate else None,
         paused=queue.paused,
-        depth=DepthView(
-            pending=depth.get(JobState.PENDING, 0),
-            queued=depth.get(JobState.QUEUED, 0),
-            running=depth.get(JobState.RUNNING, 0),
-            cancelling=depth.get(JobState.CANCELLING, 0),
-        ),
+        depth=depth_view(depth),
         created_at=from_instant(queue.created_at),
         limits=limits_view(queue.limits),
     )
@@ -231,10 +229,22 @@ def why_view(job: JobRecord, explanation: Explanation) -> WhyView:
     )
 
 
+def depth_view(depth: Mapping[JobState, int]) -> DepthView:
+    """How many jobs are where."""
+    return DepthView(
+        pending=depth.get(JobState.PENDING, 0),
+        queued=depth.get(JobState.QUEUED, 0),
+        running=depth.get(JobState.RUNNING, 0),
+        cancelling=depth.get(JobState.CANCELLING, 0),
+    )
+
+
 def _figures(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Instants leave as times that people read; the rest as it is."""
     return {
-        name: from_instant(value) if name in ("at", "next_at") and isinstance(value, int) else value
+        name: from_instant(value)
+        if name in ("at", "next_at", "until") and isinstance(value, int)
+        else value
         for name, value in figures.items()
     }
 
@@ -268,7 +278,9 @@ def change_view(change: Change) -> ChangeView | None:
             return ChangeView("worker", worker_id, "deleted", at)
         case PutQueue(queue=queue):
             return ChangeView("queue", queue.name, "paused" if queue.paused else "open", at)
-        case PutKey():
+        case PutPolicy(policy=policy):
+            return ChangeView("policy", "policy", policy.order.value, at)
+        case PutKey() | PutTenant() | PutRuntime():
             return None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rota.core.model import ExecutionId, Instant, JobState, Queue, Resources, Worker
+from rota.core.model import ExecutionId, Instant, JobState, Queue, Resources, Tenant, Worker
 
 
 class WorkerGlance(msgspec.Struct, frozen=True):
@@ -28,6 +28,20 @@ class QueueGlance(msgspec.Struct, frozen=True):
     depth: Mapping[JobState, int]
     shelved: int = 0
     """How many of the queued ones memory has left to the store."""
+
+
+class TenantGlance(msgspec.Struct, frozen=True):
+    """A tenant, what it has waiting and running, and how it stands with the others."""
+
+    tenant: Tenant
+    depth: Mapping[JobState, int]
+    holds: Resources
+    share: float
+    """The part of the fleet that it holds now, of the resource of which it holds the most."""
+    entitlement: float
+    """The part that its weight gives it among those who have live jobs now."""
+    used: float
+    """What it has used, faded: shares of the fleet times milliseconds."""
 
 
 class Cause(msgspec.Struct, frozen=True):

@@ -20,12 +20,14 @@ from rota.core.model import (
     KeyRecord,
     Millis,
     PollId,
+    Quota,
     RateLimit,
     Resources,
     Spec,
     WorkerId,
 )
 from rota.core.outcome import Refill
+from rota.core.policy import Policy
 
 
 class Input(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -212,6 +214,20 @@ class PutQueueSettings(Keyed, frozen=True, kw_only=True):
     """Fields to put back to their defaults."""
 
 
+class SetPolicy(Keyed, frozen=True, kw_only=True):
+    """Another policy for the whole cell."""
+
+    policy: Policy
+
+
+class PutTenantSettings(Keyed, frozen=True, kw_only=True):
+    """A tenant's weight and quota, both as given."""
+
+    name: str
+    weight: float = 1.0
+    quota: Quota | None = None
+
+
 class Purge(Keyed, frozen=True, kw_only=True):
     """Cancels all jobs that wait in a queue, or only those of them that `recall` brings.
 
@@ -259,6 +275,8 @@ AnyInput: TypeAlias = (
     | Execute
     | FromWorker
     | PutQueueSettings
+    | SetPolicy
+    | PutTenantSettings
     | Purge
     | Refilled
     | ClockJump

@@ -20,10 +20,13 @@ from rota.core.model import (
     Millis,
     PollId,
     Queue,
+    Runtime,
     Spec,
+    Tenant,
     Worker,
     WorkerId,
 )
+from rota.core.policy import Policy
 
 
 class Write(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
@@ -75,6 +78,24 @@ class PutQueue(Write, frozen=True, tag="q"):
     queue: Queue
 
 
+class PutPolicy(Write, frozen=True, tag="p"):
+    """The policy of the cell."""
+
+    policy: Policy
+
+
+class PutTenant(Write, frozen=True, tag="t"):
+    """A tenant, as a whole."""
+
+    tenant: Tenant
+
+
+class PutRuntime(Write, frozen=True, tag="r"):
+    """What is known of how long jobs of a name run."""
+
+    runtime: Runtime
+
+
 class PutKey(Write, frozen=True, tag="k"):
     """An idempotency key and what was answered to it."""
 
@@ -82,7 +103,17 @@ class PutKey(Write, frozen=True, tag="k"):
 
 
 AnyWrite: TypeAlias = (
-    PutJob | MoveJob | DropJob | PutExecution | PutWorker | DropWorker | PutQueue | PutKey
+    PutJob
+    | MoveJob
+    | DropJob
+    | PutExecution
+    | PutWorker
+    | DropWorker
+    | PutQueue
+    | PutPolicy
+    | PutTenant
+    | PutRuntime
+    | PutKey
 )
 
 
@@ -127,6 +158,18 @@ class QueueAnswer(Receipt, frozen=True, tag="q"):
     queue: Queue
 
 
+class PolicyAnswer(Receipt, frozen=True, tag="o"):
+    """The policy as it is after the step."""
+
+    policy: Policy
+
+
+class TenantAnswer(Receipt, frozen=True, tag="t"):
+    """The tenant as it is after the step."""
+
+    tenant: Tenant
+
+
 class Beat(Receipt, frozen=True, tag="b"):
     """A heartbeat's answer: what to stop, and what is no longer the worker's."""
 
@@ -153,6 +196,8 @@ AnyReceipt: TypeAlias = (
     | ExecutionAnswer
     | WorkerAnswer
     | QueueAnswer
+    | PolicyAnswer
+    | TenantAnswer
     | Beat
     | Counted
     | PollOpened

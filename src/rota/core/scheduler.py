@@ -15,7 +15,7 @@ from rota.core.draft import Draft
 from rota.core.ending import expire
 from rota.core.errors import KeyReused, Refusal, StaleRecall
 from rota.core.executions import complete
-from rota.core.glance import Explanation, QueueGlance, WorkerGlance
+from rota.core.glance import Explanation, QueueGlance, TenantGlance, WorkerGlance
 from rota.core.inputs import (
     Absence,
     AnyInput,
@@ -34,10 +34,12 @@ from rota.core.inputs import (
     Progress,
     Purge,
     PutQueueSettings,
+    PutTenantSettings,
     Refilled,
     Register,
     Reject,
     Retry,
+    SetPolicy,
     Submit,
     Tick,
     Timing,
@@ -60,18 +62,19 @@ from rota.core.outcome import (
     decode_receipt,
     encode_receipt,
 )
+from rota.core.policy import DEFAULT, Policy
 from rota.core.restore import Stored, restore
 from rota.core.tables import Tables
 from rota.core.timers import Alarm, Entry
-from rota.core.views import glance_queue, glance_worker
+from rota.core.views import glance_queue, glance_tenant, glance_worker
 from rota.core.why import explain
 
 
 class Scheduler:
     """One cell's brain. Pure: the same inputs at the same times give the same outcomes."""
 
-    def __init__(self, timing: Timing, now: Instant) -> None:
-        self._t = Tables(timing, now)
+    def __init__(self, timing: Timing, now: Instant, policy: Policy = DEFAULT) -> None:
+        self._t = Tables(timing, now, policy)
 
     def restore(self, stored: Stored, now: Instant) -> None:
         """Takes up what was stored; every lease gets its whole length again."""
@@ -97,6 +100,9 @@ class Scheduler:
                 break
         self._ring(now)
         replies = [self._take(event, now) for event in events]
+        if t.lines.order.is_worn(now):
+            t.note_usage(now)
+            t.use_policy(t.policy, now)
         dispatch(t, now)
         if t.visitors:
             shelving.see_off(t)
@@ -162,6 +168,10 @@ class Scheduler:
                 return control.execute(t, event, now)
             case PutQueueSettings():
                 return control.set_queue(t, event, now)
+            case SetPolicy():
+                return control.set_policy(t, event, now)
+            case PutTenantSettings():
+                return control.set_tenant(t, event, now)
             case Purge():
                 return control.purge(t, event, now)
             case Refilled():
@@ -266,6 +276,18 @@ class Scheduler:
     def queues(self) -> list[QueueGlance]:
         """All queues, by name."""
         return [glance_queue(self._t, self._t.queues[name]) for name in sorted(self._t.queues)]
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that holds now."""
+        return self._t.policy
+
+    def tenants(self, now: Instant) -> list[TenantGlance]:
+        """All tenants that have jobs or settings, by name."""
+        return [
+            glance_tenant(self._t, self._t.tenants.cells[name], now)
+            for name in sorted(self._t.tenants.cells)
+        ]
 
     def live_jobs(self) -> int:
         """How many jobs are in memory."""

@@ -13,14 +13,14 @@ from contextlib import suppress
 
 import structlog
 
-from rota.core.glance import Explanation, QueueGlance, WorkerGlance
 from rota.core.inputs import AnyInput, ClosePoll, Poll, Refilled, Timing
-from rota.core.model import JobId, JobRecord, PollId, WorkerId
+from rota.core.model import PollId
 from rota.core.outcome import Answer, AnyReceipt
 from rota.core.scheduler import Scheduler
 from rota.engine.callers import Callers, Pending
 from rota.engine.feed import Feed
 from rota.engine.keeper import Keeper
+from rota.engine.looking import Looking
 from rota.engine.pickup import Pickup, ReadSpec
 from rota.engine.ports import Clock, Observer, Standing, UnavailableError
 from rota.engine.recovery import build_scheduler
@@ -34,7 +34,7 @@ from rota.store.protocol import FencedError, Seq, Store, StoreError
 log = structlog.get_logger("rota.engine")
 
 
-class Engine:
+class Engine(Looking):
     """Runs one scheduler on one store, whenever this server leads."""
 
     def __init__(
@@ -290,26 +290,6 @@ class Engine:
         if self._scheduler is None or not self._seat.trusted:
             raise UnavailableError(f"not ready: {self._trouble}")
         return self._scheduler
-
-    def why(self, job_id: JobId, record: JobRecord | None = None) -> Explanation | None:
-        """Why a live job does not run."""
-        return self._brain().why(job_id, self.clock.now(), record)
-
-    def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
-        """The newest progress of a running job."""
-        return self._brain().progress_of(job_id)
-
-    def workers(self) -> Sequence[WorkerGlance]:
-        """All workers known."""
-        return self._brain().workers(self.clock.now())
-
-    def worker(self, worker_id: WorkerId) -> WorkerGlance | None:
-        """One of them."""
-        return self._brain().worker(worker_id, self.clock.now())
-
-    def queues(self) -> Sequence[QueueGlance]:
-        """All queues."""
-        return self._brain().queues()
 
     # One turn
 

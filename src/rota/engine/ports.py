@@ -7,10 +7,11 @@ from typing import Protocol
 
 import msgspec
 
-from rota.core.glance import Explanation, QueueGlance, WorkerGlance
+from rota.core.glance import Explanation, QueueGlance, TenantGlance, WorkerGlance
 from rota.core.inputs import AnyInput, Poll, Timing
 from rota.core.model import Instant, JobId, JobRecord, Millis, PollId, WorkerId
 from rota.core.outcome import Answer, AnyReceipt, Outcome
+from rota.core.policy import Policy
 from rota.store.protocol import Totals
 
 
@@ -119,6 +120,14 @@ class Brain(Protocol):
 
     def queues(self) -> Sequence[QueueGlance]:
         """All queues."""
+        ...
+
+    def policy(self) -> Policy:
+        """The policy that holds now."""
+        ...
+
+    def tenants(self) -> Sequence[TenantGlance]:
+        """All tenants that have jobs or settings."""
         ...
 
     @property

@@ -76,6 +76,14 @@ QUEUES = (
     Route("POST", "/queues/{name}/purge", fleetwide.purge_queue),
 )
 
+POLICY = (
+    Route("GET", "/policy", not_here),
+    Route("PUT", "/policy", not_here),
+    Route("GET", "/tenants", not_here),
+    Route("GET", "/tenants/{name}", by_tenant),
+    Route("PUT", "/tenants/{name}", by_tenant),
+)
+
 SERVICE = (
     Route("GET", "/healthz", own.show_alive),
     Route("GET", "/readyz", own.show_ready),
@@ -101,4 +109,13 @@ PAGES = (
     Route("GET", "/static/{file}", anywhere),
 )
 
-ROUTES: Sequence[Route] = (*JOBS, *WORKERS, *EXECUTIONS, *QUEUES, *SERVICE, *ACCESS, *PAGES)
+ROUTES: Sequence[Route] = (
+    *JOBS,
+    *WORKERS,
+    *EXECUTIONS,
+    *QUEUES,
+    *POLICY,
+    *SERVICE,
+    *ACCESS,
+    *PAGES,
+)

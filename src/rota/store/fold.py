@@ -20,7 +20,9 @@ from rota.core.model import (
     KeyRecord,
     Life,
     Queue,
+    Runtime,
     Spec,
+    Tenant,
     Worker,
     WorkerId,
 )
@@ -32,9 +34,13 @@ from rota.core.outcome import (
     PutExecution,
     PutJob,
     PutKey,
+    PutPolicy,
     PutQueue,
+    PutRuntime,
+    PutTenant,
     PutWorker,
 )
+from rota.core.policy import Policy
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -66,6 +72,10 @@ class Folded(msgspec.Struct):
     """None: forgotten."""
     queues: dict[str, Queue] = {}
     keys: dict[str, KeyRecord] = {}
+    policy: Policy | None = None
+    """The newest, if any was set."""
+    tenants: dict[str, Tenant] = {}
+    runtimes: dict[tuple[str, str], Runtime] = {}
     submitted: int = 0
     finished: dict[tuple[str, str], int] = {}
     """How many jobs ended, by (queue, state)."""
@@ -130,6 +140,19 @@ class _Window:
                 folded.queues[write.queue.name] = write.queue
             case PutKey():
                 folded.keys[write.record.key] = write.record
+            case _:
+                self._set(write)
+
+    def _set(self, write: PutPolicy | PutTenant | PutRuntime) -> None:
+        folded = self.folded
+        match write:
+            case PutPolicy():
+                folded.policy = write.policy
+            case PutTenant():
+                folded.tenants[write.tenant.name] = write.tenant
+            case PutRuntime():
+                runtime = write.runtime
+                folded.runtimes[(runtime.tenant, runtime.name)] = runtime
             case _:
                 assert_never(write)
 

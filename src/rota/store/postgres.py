@@ -52,7 +52,7 @@ class PostgresStore:
         self.schema = schema
         self.shelves = shelves = schema.has("lines")
         """Whether waiting jobs can be left to it."""
-        self._folder = PostgresFolder(address, shelves=shelves)
+        self._folder = PostgresFolder(address, schema)
         self._readers = ReaderPool(address)
         # Workers hold on to what was not acknowledged, and a log is no promise: a crash of the
         # database loses perhaps the last moments.

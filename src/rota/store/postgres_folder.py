@@ -33,6 +33,7 @@ from rota.store.limits import (
 from rota.store.postgres_connect import Address, Connection, Line
 from rota.store.postgres_fold import PLANNED, Window, WindowFold, read_window
 from rota.store.postgres_load import read_snapshot
+from rota.store.postgres_migrate import Schema
 from rota.store.postgres_partitions import drop_old, drop_old_journal, make_partitions
 from rota.store.protocol import Seq, Snapshot, StoreError, StoreFullError
 from rota.store.watermark import Watermark
@@ -43,9 +44,9 @@ T = TypeVar("T")
 class PostgresFolder:
     """Asked from the server's loop; works in its own thread."""
 
-    def __init__(self, address: Address, *, shelves: bool) -> None:
-        """`shelves`: whether the schema has a place for jobs on the shelf."""
-        self._shelves = shelves
+    def __init__(self, address: Address, schema: Schema) -> None:
+        """`schema` says whether there is a place for jobs on the shelf, and for settings."""
+        self._schema = schema
         self.watermark = Watermark(Seq(0), Seq(0))
         self.leads = False
         self._unfolded_writes = 0
@@ -235,7 +236,7 @@ class PostgresFolder:
             if folded != window.after:
                 return None
             copies = not self._address.pgbouncer
-            fold = WindowFold(connection, window, copies=copies, shelves=self._shelves)
+            fold = WindowFold(connection, window, copies=copies, schema=self._schema)
             return await fold.run()
 
     async def _upkeep(self, window: Window) -> None:
@@ -265,7 +266,7 @@ class PostgresFolder:
         await self._prepare()
         while await self._fold_next():
             pass
-        return await self._line.read(lambda c: read_snapshot(c, kept if self._shelves else None))
+        return await self._line.read(lambda c: read_snapshot(c, kept, self._schema))
 
     async def _sweep(self) -> None:
         """Removes what deleted jobs left behind; what fails is found again by the next sweep."""

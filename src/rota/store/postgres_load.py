@@ -12,7 +12,9 @@ from rota.core.outcome import Refill
 from rota.store import rows
 from rota.store.limits import LOAD_ROWS_PER_FETCH
 from rota.store.postgres_connect import Connection
+from rota.store.postgres_migrate import Schema
 from rota.store.protocol import Seq, Snapshot, Totals
+from rota.store.settings import read_settings
 
 _by_arrival = attrgetter("spec.order")
 
@@ -42,14 +44,14 @@ async def read_shelves(
     return [tuple(bulk.jobs(shelf)) for shelf in shelves]
 
 
-async def read_snapshot(connection: Connection, kept: int | None) -> Snapshot:
-    """As of the newest record folded, with the first `kept` jobs of each shelf (None: no shelf)."""
+async def read_snapshot(connection: Connection, kept: int, schema: Schema) -> Snapshot:
+    """As of the newest record folded, with the first `kept` jobs of each shelf, if it has any."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         meta = await connection.fetchrow("SELECT folded_seq, order_next, submitted FROM rota.meta")
         assert meta is not None
         jobs = await _live_jobs(connection)
         lines: list[tuple[int, int]] = []
-        if kept is not None:
+        if schema.has("lines"):
             found = await connection.fetch("SELECT line, count FROM rota.lines ORDER BY line")
             lines = [(row[0], row[1]) for row in found]
             heads = await read_shelves(connection, [Refill(line, -1, kept, 0) for line, _ in lines])
@@ -59,6 +61,9 @@ async def read_snapshot(connection: Connection, kept: int | None) -> Snapshot:
         executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")
         workers = await connection.fetch("SELECT body FROM rota.workers ORDER BY id")
         queues = await connection.fetch("SELECT body FROM rota.queues ORDER BY name")
+        settings = []
+        if schema.has("settings"):
+            settings = await connection.fetch("SELECT kind, body FROM rota.settings")
         totals = await connection.fetch("SELECT queue, state, count FROM rota.totals")
     return Snapshot(
         seq=Seq(meta[0]),
@@ -66,6 +71,7 @@ async def read_snapshot(connection: Connection, kept: int | None) -> Snapshot:
         executions=[rows.execution(tuple(row)) for row in executions],
         workers=[rows.worker(tuple(row)) for row in workers],
         queues=[rows.queue(tuple(row)) for row in queues],
+        settings=read_settings((row[0], row[1]) for row in settings),
         order_next=meta[1],
         totals=Totals(meta[2], tuple((row[0], row[1], row[2]) for row in totals)),
         lines=lines,

@@ -29,6 +29,8 @@ from rota.store.dropping import Dropped
 from rota.store.durability import Durability
 from rota.store.inbox import Inbox
 from rota.store.nodes import Nodes
+from rota.store.settings import Settings
+from rota.store.totals import Totals as Totals
 
 Epoch = NewType("Epoch", int)
 Seq = NewType("Seq", int)
@@ -70,14 +72,6 @@ class TooManyTokensError(StoreError):
     """There are as many live tokens as there may be."""
 
 
-class Totals(msgspec.Struct, frozen=True):
-    """Counts since the beginning, which deleting a job does not lower."""
-
-    submitted: int = 0
-    finished: tuple[tuple[str, str, int], ...] = ()
-    """(queue, state, how many)."""
-
-
 class Snapshot(msgspec.Struct, frozen=True):
     """Everything that is not finished, as of journal position `seq`."""
 
@@ -91,6 +85,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     order_next: int
     """One more than the largest `Spec.order` ever given."""
     totals: Totals
+    settings: Settings = Settings()
     lines: Sequence[tuple[int, int]] = ()
     """(line, how many jobs are on its shelf); only the first of each line are among `jobs`."""
 

@@ -12,6 +12,7 @@ from rota.core.outcome import Refill
 from rota.store import rows
 from rota.store.protocol import Seq, Snapshot, Totals
 from rota.store.rows import Row
+from rota.store.settings import read_settings
 from rota.store.sqlite_connect import fetch
 
 _by_arrival = attrgetter("spec.order")
@@ -61,12 +62,14 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
         )
         executions = [rows.execution(row) for row in live_executions]
         totals = fetch(connection, "SELECT queue, state, count FROM totals")
+        settings = fetch(connection, "SELECT kind, body FROM settings")
         return Snapshot(
             seq=Seq(seq),
             jobs=jobs,
             executions=executions,
             workers=[rows.worker(row) for row in connection.execute("SELECT body FROM workers")],
             queues=[rows.queue(row) for row in connection.execute("SELECT body FROM queues")],
+            settings=read_settings((row[0], row[1]) for row in settings),
             order_next=order_next,
             totals=Totals(submitted, tuple((row[0], row[1], row[2]) for row in totals)),
             lines=[(line, count) for line, count in lines],

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rota.api.operations.access import ACCESS
 from rota.api.operations.jobs import JOBS
+from rota.api.operations.policy import POLICY
 from rota.api.operations.service import QUEUES, SERVICE
 from rota.api.operations.workers import EXECUTIONS, WORKERS
 
-OPERATIONS = (*JOBS, *WORKERS, *EXECUTIONS, *QUEUES, *SERVICE, *ACCESS)
+OPERATIONS = (*JOBS, *WORKERS, *EXECUTIONS, *QUEUES, *POLICY, *SERVICE, *ACCESS)
 
 __all__ = ["OPERATIONS"]
