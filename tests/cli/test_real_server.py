@@ -146,3 +146,29 @@ def test_a_worker_can_be_written_with_the_sdk_alone(home: Path) -> None:
         (kept,) = client.execution(order.execution_id).artifacts
         assert kept["name"] == "out.txt"
         client.remove_worker(me)
+
+
+def test_the_policy_is_shown_and_changed_part_by_part(rota: Rota) -> None:
+    before = rota("policy", "show", "--json").json
+    ran = rota("policy", "set", "--order", "priority", "--half-life", "12h", "--json")
+    assert ran.json == {**before, "order": "priority", "half_life": 43200}, ran.err
+    ran = rota("policy", "set", "--preempt-gap", "none", "--max-running", "900", "--json")
+    assert (ran.json["order"], ran.json["preempt_gap"]) == ("priority", None)
+    assert rota("policy", "set", "--preset", "default", "--json").json == before
+    assert "order" in rota("policy", "show").out
+    assert rota("policy", "set").status == 2
+    assert rota("policy", "set", "--half-life", "soon").status == 2
+
+
+def test_a_tenant_gets_a_weight_and_quotas_and_keeps_what_is_not_named(rota: Rota) -> None:
+    ran = rota("tenants", "set", "acme", "--weight", "2", "--running", "3", "--json")
+    assert ran.json["weight"] == 2, ran.err
+    ran = rota("tenants", "set", "acme", "--memory", "1GiB", "--cpu", "1.5", "--json")
+    quota = {"running": 3, "queued": None, "cpu": 1.5, "memory": 1 << 30}
+    assert (ran.json["weight"], ran.json["quota"]) == (2, quota)
+    assert rota("tenants", "set", "acme", "--running", "none", "--json").json["quota"]["cpu"] == 1.5
+    ran = rota("submit", "--tenant", "acme", "--expects", "1s", "--preemptible", "--wait", "--noop")
+    assert ran.status == 0, ran.err
+    assert "acme" in rota("tenants").out
+    assert "acme" in rota("tenants", "show", "acme").out
+    assert rota("tenants", "show", "nobody").status == 1

@@ -70,6 +70,8 @@ def spec(**asked: Any) -> Spec:
         retry=asked.pop("retry", RetryPolicy()),
         semantics=asked.pop("semantics", Semantics.AT_LEAST_ONCE),
         timeout_ms=asked.pop("timeout_ms", None),
+        expected_runtime_ms=asked.pop("runs_ms", None),
+        preemptible=asked.pop("preemptible", False),
     )
     key, limit = asked.pop("key", None), asked.pop("limit", 1)
     made = Spec(

@@ -34,6 +34,7 @@ from rota.wire.jobs import (
     RetryView,
     WhyView,
 )
+from rota.wire.policy import PolicyView
 from rota.wire.problems import FieldError, Problem
 from rota.wire.queues import CountAnswer, DepthView, QueuePage, QueueSpec, QueueView
 from rota.wire.service import ChangeView, ClusterView, Health, LagView, NodeView, StatsView
@@ -82,6 +83,11 @@ class SmallCell:
     executions: dict[str, ExecutionView] = field(default_factory=dict)
     workers: dict[str, WorkerView] = field(default_factory=dict)
     queues: dict[str, QueueView] = field(default_factory=dict)
+    policy: PolicyView = field(
+        default_factory=lambda: PolicyView(
+            "fifo", "easy", "order", 0.0, 86_400, 36, 86_400, None, 10, None, None
+        )
+    )
     logs: dict[str, bytes] = field(default_factory=dict)
     changes: list[ChangeView] = field(default_factory=list)
     batch_refusal: RefusedError | None = None
@@ -364,6 +370,7 @@ ROUTES: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("(PUT|PATCH)", "/queues/([^/]+)", SmallCell.set_queue),
     ("POST", "/queues/([^/]+)/(pause|resume)", SmallCell.pause),
     ("POST", "/queues/([^/]+)/purge", SmallCell.purge),
+    ("GET", "/policy", lambda cell, seen: cell.policy),
     ("GET", "/healthz", SmallCell.health),
     ("GET", "/readyz", SmallCell.health),
     ("GET", "/stats", SmallCell.stats),

@@ -236,6 +236,33 @@ QUEUE: dict[str, Any] = {
 }
 QUEUES: dict[str, Any] = {"items": [QUEUE], "next_cursor": None}
 
+POLICY: dict[str, Any] = {
+    "order": "fair",
+    "backfill": "easy",
+    "candidates": "shortest",
+    "beta": 10.0,
+    "length_cap": 86400,
+    "priority_wait": 36,
+    "half_life": 86400,
+    "preempt_gap": 100,
+    "preempt_after": 10,
+    "max_running": None,
+    "max_queued": None,
+}
+TENANT_SPEC: dict[str, Any] = {"weight": 2, "quota": {"running": 50, "cpu": 64}}
+TENANT: dict[str, Any] = {
+    "name": "acme",
+    "weight": 2.0,
+    "quota": {"running": 50, "queued": None, "cpu": 64.0, "memory": None},
+    "depth": {"pending": 0, "queued": 120, "running": 12, "cancelling": 0},
+    "cpu": 24.0,
+    "memory": 1 << 34,
+    "share": 0.25,
+    "entitlement": 0.666667,
+    "usage": 3.5,
+}
+TENANTS: dict[str, Any] = {"items": [TENANT], "next_cursor": None}
+
 STATS: dict[str, Any] = {
     "jobs": {"pending": 2, "queued": 14, "running": 3, "succeeded": 1200, "failed": 4},
     "queues": 1,

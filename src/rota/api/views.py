@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
 from rota.api.metrics import worker_status
 from rota.api.translate import function_capability
-from rota.core.event_writes import (
-    DropTrigger,
-    PutArrival,
-    PutEvent,
-    PutHeld,
-    PutTrigger,
-    ReleaseHeld,
-)
 from rota.core.glance import Explanation, QueueGlance, WorkerGlance
 from rota.core.inputs import Timing
 from rota.core.model import (
@@ -31,23 +23,9 @@ from rota.core.model import (
     Spec,
 )
 from rota.core.outcome import (
-    DropCalendar,
-    DropJob,
-    DropSchedule,
-    DropWorker,
-    MoveJob,
-    MoveSchedule,
     Order,
-    PutCalendar,
-    PutExecution,
-    PutJob,
-    PutKey,
-    PutOccurrence,
-    PutQueue,
-    PutSchedule,
-    PutWorker,
 )
-from rota.store.protocol import Artifact, Change
+from rota.store.protocol import Artifact
 from rota.wire.executions import ExecutionView
 from rota.wire.jobs import (
     CauseView,
@@ -60,7 +38,6 @@ from rota.wire.jobs import (
     WhyView,
 )
 from rota.wire.queues import DepthView, LimitsView, QueueView, RateLimitView
-from rota.wire.service import ChangeView
 from rota.wire.units import from_instant, number
 from rota.wire.workers import AmountView, OrderView, WorkerResources, WorkerView
 
@@ -223,12 +200,7 @@ def queue_view(glance: QueueGlance) -> QueueView:
         max_workers=queue.max_workers,
         rate_limit=RateLimitView(rate.count, number(rate.per_ms)) if rate else None,
         paused=queue.paused,
-        depth=DepthView(
-            pending=depth.get(JobState.PENDING, 0),
-            queued=depth.get(JobState.QUEUED, 0),
-            running=depth.get(JobState.RUNNING, 0),
-            cancelling=depth.get(JobState.CANCELLING, 0),
-        ),
+        depth=depth_view(depth),
         created_at=from_instant(queue.created_at),
         limits=limits_view(queue.limits),
     )
@@ -247,93 +219,24 @@ def why_view(job: JobRecord, explanation: Explanation) -> WhyView:
     )
 
 
+def depth_view(depth: Mapping[JobState, int]) -> DepthView:
+    """How many jobs are where."""
+    return DepthView(
+        pending=depth.get(JobState.PENDING, 0),
+        queued=depth.get(JobState.QUEUED, 0),
+        running=depth.get(JobState.RUNNING, 0),
+        cancelling=depth.get(JobState.CANCELLING, 0),
+    )
+
+
 def _figures(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Instants leave as times that people read; the rest as it is."""
     return {
-        name: from_instant(value) if name in ("at", "next_at") and isinstance(value, int) else value
+        name: from_instant(value)
+        if name in ("at", "next_at", "until") and isinstance(value, int)
+        else value
         for name, value in figures.items()
     }
-
-
-_AboutSchedule: TypeAlias = PutSchedule | DropSchedule | PutOccurrence
-_Quiet: TypeAlias = (
-    PutKey | MoveSchedule | PutCalendar | DropCalendar | PutEvent | PutHeld | ReleaseHeld
-)
-"""What is no one's business."""
-
-
-def change_view(change: Change) -> ChangeView | None:
-    """One state change, as the stream tells it; None for what is no one's business."""
-    at = from_instant(change.at)
-    match change.write:
-        case PutJob(id=job_id, spec=spec, life=life):
-            terms = spec.terms
-            return ChangeView(
-                "job", job_id, life.state.value, at, terms.name, terms.queue, life.reason
-            )
-        case MoveJob(id=job_id, life=life):
-            return ChangeView("job", job_id, life.state.value, at, reason=life.reason)
-        case DropJob(id=job_id):
-            return ChangeView("job", job_id, "deleted", at)
-        case PutExecution(execution=one):
-            return ChangeView(
-                "execution",
-                one.id,
-                one.state.value,
-                at,
-                reason=one.reason,
-                job_id=one.job_id,
-                worker_id=one.worker_id,
-            )
-        case PutWorker(worker=worker):
-            return ChangeView("worker", worker.id, worker.state.value, at, worker.name)
-        case DropWorker(id=worker_id):
-            return ChangeView("worker", worker_id, "deleted", at)
-        case PutQueue(queue=queue):
-            return ChangeView("queue", queue.name, "paused" if queue.paused else "open", at)
-        case PutTrigger() | DropTrigger() | PutArrival():
-            return _trigger_change(change.write, at)
-        case _:
-            return _schedule_change(change.write, at)
-
-
-def _schedule_change(write: _Quiet | _AboutSchedule, at: str) -> ChangeView | None:
-    if isinstance(write, _Quiet):
-        return None
-    if isinstance(write, PutSchedule):
-        status = "paused" if write.schedule.course.paused else "active"
-        return ChangeView("schedule", write.schedule.id, status, at, write.schedule.plan.name)
-    if isinstance(write, DropSchedule):
-        return ChangeView("schedule", write.id, "deleted", at)
-    one = write.occurrence
-    return ChangeView(
-        "occurrence",
-        f"{one.schedule_id}/{from_instant(one.nominal)}",
-        one.decision.value,
-        at,
-        reason=one.why.value,
-        job_id=one.job_id or "",
-        schedule_id=one.schedule_id,
-    )
-
-
-def _trigger_change(write: PutTrigger | DropTrigger | PutArrival, at: str) -> ChangeView:
-    if isinstance(write, PutTrigger):
-        status = "paused" if write.trigger.paused else "active"
-        return ChangeView("trigger", write.trigger.id, status, at, write.trigger.rule.name)
-    if isinstance(write, DropTrigger):
-        return ChangeView("trigger", write.id, "deleted", at)
-    one = write.arrival
-    return ChangeView(
-        "arrival",
-        one.id,
-        one.verdict.value,
-        at,
-        one.type,
-        reason=one.detail,
-        job_id=one.job_id or "",
-        trigger_id=one.trigger_id,
-    )
 
 
 def _scheduled_at(run_at: Instant | None, created_at: Instant) -> Instant:

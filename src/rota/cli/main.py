@@ -61,6 +61,12 @@ SECTIONS: dict[str, dict[str, Word]] = {
     "Workers and queues": {
         "workers": Word("workers", "workers", "List, drain and remove workers."),
         "queues": Word("queues", "queues", "List, set, pause and purge queues."),
+        "tenants": Word("tenants", "tenants", "List tenants; set their weights and quotas."),
+        "policy": Word("policy", "policy", "Show or set the rules by which jobs are ordered."),
+    },
+    "Planning": {
+        "simulate": Word("simulate", "simulate", "Replay a workload on a fleet that need not be."),
+        "history": Word("history", "history", "Write down what ran, to replay it."),
     },
     "Access": {
         "tokens": Word("tokens", "tokens", "Make, list and revoke tokens."),

@@ -32,6 +32,8 @@ class SubmitOptions(TaskOptions):
     run_in: Duration | None = None
     expires_at: datetime | None = None
     timeout: Duration | None = None
+    expected_runtime: Duration | None = None
+    preemptible: bool = False
     retries: int | None = None
     backoff: str | None = None
     delay: Duration | None = None
@@ -55,6 +57,8 @@ def terms_of(
         "run_at": _run_at(options, now),
         "expires_at": options.expires_at,
         "timeout": options.timeout,
+        "expected_runtime": options.expected_runtime,
+        "preemptible": options.preemptible or None,
         "retry": retry_of(options.retries, options.backoff, options.delay),
         "semantics": "at_most_once" if options.at_most_once else None,
         "concurrency": _concurrency(options),

@@ -47,6 +47,11 @@ KEY_VALUE = "KEY=VALUE"
 @click.option("--in", "run_in", type=duration, metavar="DURATION", help="Not before this is over.")
 @click.option("--expires", "expires_at", type=time, metavar="TIME", help="Give up waiting then.")
 @click.option("--timeout", "-t", type=duration, metavar="DURATION", help="Stop it after so long.")
+@click.option(
+    "--expects", "expected_runtime", type=duration, metavar="DURATION",
+    help="How long it will probably run.",
+)  # fmt: skip
+@click.option("--preemptible", is_flag=True, help="May be stopped for a much more urgent job.")
 @click.option("--retries", type=click.IntRange(0), metavar="N", help="Tries after the first.")
 @click.option("--backoff", type=click.Choice(["exponential", "linear", "fixed"]))
 @click.option("--delay", type=duration, metavar="DURATION", help="Before the first retry.")

@@ -17,7 +17,7 @@ GroupKey: TypeAlias = tuple[str, str]
 """(tenant, key)."""
 
 
-BEFORE_ALL: LineKey = (-(1 << 30), 0, JobId(""))
+BEFORE_ALL: LineKey = (-(1 << 62), 0, JobId(""))
 """A place in line that comes before every job's."""
 
 

@@ -9,17 +9,35 @@ from msgspec.structs import replace
 from rota.core.cells import JobCell, QueueCell, WorkerCell
 from rota.core.dispatch import hand_over
 from rota.core.ending import conclude
-from rota.core.errors import Conflict, IllegalTransition, NoRoom, NotFound, StaleRecall
+from rota.core.errors import Conflict, IllegalTransition, NoRoom, NotFound, StaleRecall, TooMuch
 from rota.core.executions import ask_to_stop, claim, lose
 from rota.core.gates import full
-from rota.core.inputs import Cancel, Delete, Execute, Purge, PutQueueSettings
+from rota.core.inputs import (
+    Cancel,
+    Delete,
+    Execute,
+    Purge,
+    PutQueueSettings,
+    PutTenantSettings,
+    SetPolicy,
+)
 from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
+from rota.core.limits import TENANTS_MAX
 from rota.core.model import Instant, JobState, Limits, Queue, Stop, WorkerState
-from rota.core.outcome import Counted, ExecutionAnswer, JobAnswer, JobGone, QueueAnswer
+from rota.core.outcome import (
+    Counted,
+    ExecutionAnswer,
+    JobAnswer,
+    JobGone,
+    PolicyAnswer,
+    QueueAnswer,
+    TenantAnswer,
+)
 from rota.core.placement import unable
 from rota.core.recall import Memory
 from rota.core.resources import Lack, lacks
 from rota.core.tables import Tables
+from rota.core.tenants import has_quota, over_quota
 
 
 def cancel(t: Tables, event: Cancel, now: Instant) -> JobAnswer:
@@ -86,6 +104,9 @@ def execute(t: Tables, event: Execute, now: Instant) -> ExecutionAnswer:
     blocked = full(t.queue(job.spec.terms.queue, now), now)
     if blocked is not None:
         raise Conflict(blocked.message)
+    terms = job.spec.terms
+    for exceeded in over_quota(t.tenants.cell(terms.tenant), terms.needs.resources):
+        raise Conflict(exceeded.message)
     has_slot, weaker = t.keys.force(job)
     if not has_slot:
         raise Conflict("as many jobs of its concurrency key as may are running")
@@ -167,6 +188,28 @@ def set_queue(t: Tables, event: PutQueueSettings, now: Instant) -> QueueAnswer:
         _restart_rate(cell)
     t.put_queue(cell, queue, now)
     return QueueAnswer(queue)
+
+
+def set_policy(t: Tables, event: SetPolicy, now: Instant) -> PolicyAnswer:
+    """Another policy for all that waits and all that comes."""
+    t.set_policy(event.policy, now)
+    return PolicyAnswer(event.policy)
+
+
+def set_tenant(t: Tables, event: PutTenantSettings, now: Instant) -> TenantAnswer:
+    """The tenant's settings; what it has used counts on."""
+    known = t.tenants.cells.get(event.name)
+    is_new = known is None or t.tenants.is_plain(known)
+    if is_new and t.tenants.count_set() >= TENANTS_MAX:
+        raise TooMuch(f"there are {TENANTS_MAX} tenants with settings already")
+    t.note_usage(now)
+    had_quota = known is not None and has_quota(known)
+    before = t.tenants.cell(event.name).tenant
+    cell = t.put_tenant(replace(before, weight=event.weight, quota=event.quota))
+    if has_quota(cell) or had_quota or before.weight != event.weight:
+        # Another quota may make it a party of its own, or make it one no longer.
+        t.use_policy(t.policy, now)
+    return TenantAnswer(cell.tenant)
 
 
 def _restart_rate(cell: QueueCell) -> None:

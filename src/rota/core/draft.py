@@ -12,7 +12,9 @@ from rota.core.model import (
     KeyRecord,
     Millis,
     Queue,
+    Runtime,
     ScheduleId,
+    Tenant,
     Worker,
     WorkerId,
 )
@@ -31,10 +33,14 @@ from rota.core.outcome import (
     PutJob,
     PutKey,
     PutOccurrence,
+    PutPolicy,
     PutQueue,
+    PutRuntime,
     PutSchedule,
+    PutTenant,
     PutWorker,
 )
+from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Course, Occurrence, Schedule
 
 
@@ -54,16 +60,22 @@ class Draft:
         "keys",
         "moved",
         "occurrences",
+        "policy",
         "put",
         "queues",
+        "runtimes",
         "schedules",
         "submitted",
+        "tenants",
         "waits",
         "workers",
     )
 
     def __init__(self) -> None:
         self.queues: dict[str, Queue] = {}
+        self.policy: Policy | None = None
+        self.tenants: dict[str, Tenant] = {}
+        self.runtimes: dict[tuple[str, str], Runtime] = {}
         self.workers: dict[WorkerId, Worker] = {}
         self.dropped_workers: dict[WorkerId, None] = {}
         self.put: dict[JobId, JobCell] = {}
@@ -86,6 +98,10 @@ class Draft:
         """As facts, in an order in which they can be applied one after the other."""
         put = self.put
         facts: list[AnyWrite] = [PutQueue(queue) for queue in self.queues.values()]
+        if self.policy is not None:
+            facts.append(PutPolicy(self.policy))
+        facts += [PutTenant(tenant) for tenant in self.tenants.values()]
+        facts += [PutRuntime(runtime) for runtime in self.runtimes.values()]
         facts += [PutWorker(worker) for worker in self.workers.values()]
         facts += [DropWorker(worker_id) for worker_id in self.dropped_workers]
         facts += [PutJob(cell.id, cell.spec, cell.life) for cell in put.values()]

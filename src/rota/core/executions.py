@@ -21,9 +21,12 @@ from rota.core.model import (
     Millis,
     Semantics,
     Stop,
+    Terms,
 )
 from rota.core.retry import TRY_AT_ONCE, delay_ms, may_try_again
+from rota.core.runtimes import stepped_up
 from rota.core.tables import Tables
+from rota.core.tenants import has_quota
 from rota.core.waiting import leave_lines, settle
 
 _VERB_OF = {
@@ -32,6 +35,12 @@ _VERB_OF = {
     ExecutionState.TIMED_OUT: ExecutionVerb.TIME_OUT,
     ExecutionState.CANCELLED: ExecutionVerb.CANCEL,
 }
+_STOPPED = {
+    Stop.CANCEL: ExecutionVerb.CANCEL,
+    Stop.TIMEOUT: ExecutionVerb.TIME_OUT,
+    Stop.PREEMPT: ExecutionVerb.PREEMPT,
+}
+"""How an execution ended that was stopped as told."""
 
 
 def lease_until(t: Tables, now: Instant) -> Instant:
@@ -60,7 +69,6 @@ def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> Executio
     cell = ExecutionCell(execution, lease_until(t, now), now)
     t.executions[execution.id] = cell
     t.put_execution(cell, execution)
-    worker.hold(execution.id, terms.needs.resources)
     t.lines.leave(job)
     t.draft.waits.append(now - (life.ready_at if life.ready_at is not None else now))
     t.set_life(
@@ -77,12 +85,45 @@ def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> Executio
             ready_at=life.ready_at,
         ),
     )
-    queue = t.queue(terms.queue, now)
-    queue.running[execution.id] = None
+    occupy(t, cell, terms, now)
+    queue = t.queues[terms.queue]
     if is_limited(queue):
         spend_start(queue, now)
         t.check_gates(queue, now)
     return cell
+
+
+def occupy(t: Tables, cell: ExecutionCell, terms: Terms, now: Instant) -> None:
+    """What the execution holds is held: of its worker, its queue, its tenant."""
+    execution, resources = cell.execution, terms.needs.resources
+    cell.ends_at = cell.since + t.runtimes.estimate(terms)
+    if cell.ends_at <= now:
+        cell.ends_at = stepped_up(cell.since, terms.timeout_ms, now)
+    t.fleet.workers[execution.worker_id].hold(execution.id, resources, cell.ends_at)
+    queue = t.queue(terms.queue, now)
+    queue.running[execution.id] = None
+    if terms.preemptible and terms.semantics is Semantics.AT_LEAST_ONCE:
+        t.evictable[execution.id] = None
+    tenant = t.tenants.cell(terms.tenant)
+    tenant.hold(execution.id, resources)
+    share = t.share_of(terms)
+    cell.rate = t.lines.order.begin((terms.tenant, queue), share, now, cell.ends_at)
+    if has_quota(tenant):
+        t.check_quota(tenant, now)
+    t.note_start(tenant, now)
+
+
+def outlive(t: Tables, cell: ExecutionCell, now: Instant) -> None:
+    """If it runs longer than was thought, another end is guessed, and charged for."""
+    if cell.ends_at > now:
+        return
+    terms = t.jobs[cell.execution.job_id].spec.terms
+    ends_at = stepped_up(cell.since, terms.timeout_ms, now)
+    payer = (terms.tenant, t.queues[terms.queue])
+    t.lines.order.extend(payer, cell.rate, ends_at - cell.ends_at)
+    worker = t.fleet.workers[cell.execution.worker_id]
+    worker.move_end(cell.execution.id, cell.ends_at, ends_at)
+    cell.ends_at = ends_at
 
 
 def complete(t: Tables, done: Completion, now: Instant) -> Execution:
@@ -95,8 +136,8 @@ def complete(t: Tables, done: Completion, now: Instant) -> Execution:
             f"execution {done.execution_id} has fence {cell.execution.fence}, not {done.fence}"
         )
     verb = _VERB_OF[done.state]
-    if cell.execution.stop is Stop.TIMEOUT and verb is ExecutionVerb.CANCEL:
-        verb = ExecutionVerb.TIME_OUT  # all its worker knows is that it was told to stop
+    if verb is ExecutionVerb.CANCEL and cell.execution.stop is not None:
+        verb = _STOPPED[cell.execution.stop]  # all its worker knows is that it was told to stop
     execution = replace(
         cell.execution,
         state=move_execution(done.execution_id, cell.execution.state, verb),
@@ -130,15 +171,24 @@ def _decide(
     retryable = done is None or done.retryable
     ended = replace(job.life, result=execution.result, error=execution.error)
     if execution.state is ExecutionState.SUCCEEDED:
+        _learn(t, job.spec.terms, now - execution.claimed_at)
         life = replace(ended, reason="", progress=1.0 if ended.progress is not None else None)
         conclude(t, job, JobVerb.SUCCEED, life, now)
     elif execution.state is ExecutionState.CANCELLED or job.life.state is JobState.CANCELLING:
         conclude(t, job, JobVerb.STOP, replace(ended, reason="cancelled"), now)
+    elif execution.state is ExecutionState.PREEMPTED:
+        _requeue(t, job, job.life.losses, "preempted", now)
     elif _has_another_try(job, execution, retryable=retryable):
         _try_again(t, job, ended, _delay_ms(job, execution, done), now)
     else:
         life = replace(ended, reason=_reason(execution, retryable=retryable))
         conclude(t, job, JobVerb.FAIL, life, now)
+
+
+def _learn(t: Tables, terms: Terms, ran: Millis) -> None:
+    news = t.runtimes.learn(terms, ran)
+    if news is not None:
+        t.draft.runtimes[(news.tenant, news.name)] = news
 
 
 def _has_another_try(job: JobCell, execution: Execution, *, retryable: bool) -> bool:
@@ -177,19 +227,14 @@ def lose(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> None:
     """The execution's lease is over and its worker has not said how it ended."""
     before = cell.execution
     job = t.jobs[before.job_id]
-    if before.stop is Stop.TIMEOUT:
-        verb = ExecutionVerb.TIME_OUT
-    elif before.stop is Stop.CANCEL:
-        verb = ExecutionVerb.CANCEL
-    else:
-        verb = ExecutionVerb.LOSE
+    verb = ExecutionVerb.LOSE if before.stop is None else _STOPPED[before.stop]
     state = move_execution(before.id, before.state, verb)
     execution = replace(before, state=state, ended_at=now, error=said(why), reason=why)
     t.end_execution(cell, execution, now)
     if state is not ExecutionState.LOST:
         _decide(t, job, execution, None, now)
     elif not cell.delivered:
-        _requeue(t, job, job.life.losses, now)
+        _requeue(t, job, job.life.losses, "lost", now)
     else:
         _count_loss(t, job, execution, now)
 
@@ -204,15 +249,15 @@ def _count_loss(t: Tables, job: JobCell, execution: Execution, now: Instant) -> 
         error = said(f"its worker was lost {losses} times: it may be what kills them")
         conclude(t, job, JobVerb.FAIL, replace(life, error=error), now)
     else:
-        _requeue(t, job, losses, now)
+        _requeue(t, job, losses, "lost", now)
 
 
-def _requeue(t: Tables, job: JobCell, losses: int, now: Instant) -> None:
+def _requeue(t: Tables, job: JobCell, losses: int, reason: str, now: Instant) -> None:
     """It runs again, and the try does not count."""
     life = replace(
         job.life,
         state=move_job(job.id, job.life.state, JobVerb.REQUEUE),
-        reason="lost",
+        reason=reason,
         attempt=job.life.attempt - 1,
         losses=losses,
         ready_at=now,

@@ -16,6 +16,7 @@ from rota.core.model import (
     Queue,
     Resources,
     Spec,
+    Tenant,
     Worker,
 )
 from rota.core.schedules import Schedule
@@ -68,6 +69,20 @@ class Trial(msgspec.Struct, frozen=True):
     verdict: Verdict
     detail: str
     job: Spec | None
+
+
+class TenantGlance(msgspec.Struct, frozen=True):
+    """A tenant, what it has waiting and running, and how it stands with the others."""
+
+    tenant: Tenant
+    depth: Mapping[JobState, int]
+    holds: Resources
+    share: float
+    """The part of the fleet that it holds now, of the resource of which it holds the most."""
+    entitlement: float
+    """The part that its weight gives it among those who have live jobs now."""
+    used: float
+    """What it has used, faded: shares of the fleet times milliseconds."""
 
 
 class Cause(msgspec.Struct, frozen=True):

@@ -43,10 +43,10 @@ def _uuid7(parent: str, whose: str, now: Instant) -> str:
     return f"{time[:8]}-{time[8:]}-7{cell}-{variant}{dice[1:4]}-{dice[4:16]}"
 
 
-def line_number(queue: str, needs: Needs, priority: int) -> int:
+def line_number(alike: tuple[str, Needs, int, str, int]) -> int:
     """The number of a line of alike jobs in the store: 63 bits, never 0, the same for ever."""
-    alike = msgspec.msgpack.encode((queue, needs, priority))
-    return (int.from_bytes(blake2b(alike, digest_size=8).digest(), "big") >> 1) or 1
+    encoded = msgspec.msgpack.encode(alike)
+    return (int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big") >> 1) or 1
 
 
 def fraction(*parts: str | int) -> float:

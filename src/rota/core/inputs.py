@@ -21,6 +21,7 @@ from rota.core.model import (
     JobRecord,
     Millis,
     PollId,
+    Quota,
     RateLimit,
     Resources,
     ScheduleId,
@@ -28,6 +29,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import Refill
+from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Plan
 
 
@@ -191,6 +193,20 @@ class PutQueueSettings(Keyed, frozen=True, kw_only=True):
     """Fields to put back to their defaults."""
 
 
+class SetPolicy(Keyed, frozen=True, kw_only=True):
+    """Another policy for the whole cell."""
+
+    policy: Policy
+
+
+class PutTenantSettings(Keyed, frozen=True, kw_only=True):
+    """A tenant's weight and quota, both as given."""
+
+    name: str
+    weight: float = 1.0
+    quota: Quota | None = None
+
+
 class Purge(Keyed, frozen=True, kw_only=True):
     """Cancels all jobs that wait in a queue, or only those of them that `recall` brings.
 
@@ -339,6 +355,8 @@ AnyInput: TypeAlias = (
     | Execute
     | FromWorker
     | PutQueueSettings
+    | SetPolicy
+    | PutTenantSettings
     | Purge
     | Refilled
     | AnyScheduleInput

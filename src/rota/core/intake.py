@@ -8,7 +8,13 @@ from msgspec.structs import replace
 
 from rota.core.cells import JobCell
 from rota.core.ending import conclude, describe, expire, said
-from rota.core.errors import Conflict, DependencyCycle, StaleRecall, UnknownDependency
+from rota.core.errors import (
+    Conflict,
+    DependencyCycle,
+    OverQuota,
+    StaleRecall,
+    UnknownDependency,
+)
 from rota.core.graph import accepts, find_cycle, upstream_first
 from rota.core.inputs import NewJob, Reject, Retry, Submit, Update
 from rota.core.lifecycle import JobVerb, move_job
@@ -32,6 +38,7 @@ def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
     batch = {new.id: new for new in event.jobs}
     _refuse_known_ids(t, event.jobs, batch)
     ended = _check_dependencies(event.jobs, batch, memory)
+    _refuse_too_many(t, event.jobs)
     for new in event.jobs:
         t.queue(new.spec.terms.queue, now)
     named = {d.job_id: None for new in event.jobs for d in new.spec.dependencies}
@@ -44,6 +51,28 @@ def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
     t.draft.submitted += len(cells)
     ids = tuple(cell.id for cell in cells)
     return JobsAccepted(ids, cells[0].record() if len(cells) == 1 else None)
+
+
+def _refuse_too_many(t: Tables, jobs: Sequence[NewJob]) -> None:
+    """What a tenant's quota, or the cell's, leaves room for."""
+    most = t.policy.max_queued
+    live = len(t.jobs) + t.lines.shelved
+    if most is not None and live + len(jobs) > most:
+        raise OverQuota(f"the cell has {live} live jobs of at most {most}; {len(jobs)} more came")
+    asked: dict[str, int] = {}
+    for new in jobs:
+        tenant = new.spec.terms.tenant
+        asked[tenant] = asked.get(tenant, 0) + 1
+    for name, count in asked.items():
+        cell = t.tenants.cells.get(name)
+        quota = None if cell is None else cell.tenant.quota
+        if cell is None or quota is None or quota.queued is None:
+            continue
+        if cell.waiting + count > quota.queued:
+            raise OverQuota(
+                f"tenant {name} has {cell.waiting} waiting jobs of at most {quota.queued};"
+                f" {count} more came"
+            )
 
 
 def reject(t: Tables, event: Reject, now: Instant) -> JobsAccepted:

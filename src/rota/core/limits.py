@@ -99,3 +99,25 @@ JOB_EVENT_BYTES_MAX = 64 * 1024
 """A job's result or error in the event of its end; a larger one is read from the job."""
 SLOTS_REMEMBERED_MAX = 4_096
 """Slots of triggers' jobs kept read: reading one again is cheap."""
+TENANTS_KEPT = 10_000
+"""Tenants remembered while they have neither jobs nor settings."""
+TENANTS_MAX = 10_000
+"""Tenants with settings of their own."""
+RUNTIMES_KEPT = 20_000
+"""Names whose run times are remembered; those not heard of for longest go first."""
+RUNTIME_GUESS_MS = 300_000
+"""How long a job is taken to run of which nothing at all is known."""
+RUNTIME_NEWS = 1.0
+"""By how much of it what is known of a name must have changed to be written again."""
+USAGE_NOTE_MS = 60_000
+"""What a tenant has used is written at most this often, along with a start."""
+RESERVE_LOOK = 16
+"""Workers looked at for the earliest place for a job that does not fit, those that wait for work
+first. In a larger fleet most jobs start where room happens to come free; the place is kept so that
+none waits for ever."""
+RESERVED_MAX = 16
+"""Places reserved at once, over all kinds of workers."""
+BACKFILL_LOOK = 1_000
+"""Jobs of one line that are looked at for one that may pass, where they are tried in order."""
+PLANNED_MAX = 1_000
+"""Jobs with a place in the plan of the `conservative` policy; those behind them wait."""

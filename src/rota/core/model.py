@@ -90,6 +90,7 @@ class Stop(StrEnum):
 
     CANCEL = "cancel"
     TIMEOUT = "timeout"
+    PREEMPT = "preempt"
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
@@ -304,6 +305,35 @@ class Queue(Record, frozen=True):
     paused: bool = False
     created_at: Instant = 0
     limits: Limits | None = None
+
+
+class Quota(Record, frozen=True):
+    """How much a tenant may have at once; None: as much as there is."""
+
+    running: int | None = None
+    queued: int | None = None
+    """Jobs that wait; more are refused."""
+    cpu_milli: int | None = None
+    memory: int | None = None
+
+
+class Tenant(Record, frozen=True):
+    """One of those who share the fleet."""
+
+    name: str
+    weight: float = 1.0
+    quota: Quota | None = None
+    used: float = 0.0
+    """What it had used at `used_at`, faded: shares of the fleet times milliseconds."""
+    used_at: Instant = 0
+
+
+class Runtime(Record, frozen=True):
+    """How long jobs of a name took, newest first."""
+
+    tenant: str
+    name: str
+    recent: tuple[Millis, ...] = ()
 
 
 class JobRecord(Record, frozen=True):

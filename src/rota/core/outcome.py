@@ -22,12 +22,15 @@ from rota.core.model import (
     Millis,
     PollId,
     Queue,
+    Runtime,
     ScheduleId,
     Spec,
+    Tenant,
     TriggerId,
     Worker,
     WorkerId,
 )
+from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Course, Occurrence, Schedule
 from rota.core.write import Write
 
@@ -75,6 +78,24 @@ class PutQueue(Write, frozen=True, tag="q"):
     """A queue, as a whole."""
 
     queue: Queue
+
+
+class PutPolicy(Write, frozen=True, tag="po"):
+    """The policy of the cell."""
+
+    policy: Policy
+
+
+class PutTenant(Write, frozen=True, tag="te"):
+    """A tenant, as a whole."""
+
+    tenant: Tenant
+
+
+class PutRuntime(Write, frozen=True, tag="rt"):
+    """What is known of how long jobs of a name run."""
+
+    runtime: Runtime
 
 
 class PutKey(Write, frozen=True, tag="k"):
@@ -136,6 +157,9 @@ AnyWrite: TypeAlias = (
     | PutCalendar
     | DropCalendar
     | AnyEventWrite
+    | PutPolicy
+    | PutTenant
+    | PutRuntime
 )
 
 
@@ -178,6 +202,18 @@ class QueueAnswer(Receipt, frozen=True, tag="q"):
     """The queue as it is after the step."""
 
     queue: Queue
+
+
+class PolicyAnswer(Receipt, frozen=True, tag="po"):
+    """The policy as it is after the step."""
+
+    policy: Policy
+
+
+class TenantAnswer(Receipt, frozen=True, tag="ta"):
+    """The tenant as it is after the step."""
+
+    tenant: Tenant
 
 
 class Beat(Receipt, frozen=True, tag="b"):
@@ -266,6 +302,8 @@ AnyReceipt: TypeAlias = (
     | ExecutionAnswer
     | WorkerAnswer
     | QueueAnswer
+    | PolicyAnswer
+    | TenantAnswer
     | Beat
     | Counted
     | PollOpened

@@ -6,13 +6,19 @@ and are void when the worker has changed since. So a choice costs a few heap ope
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import TypeAlias
 
 from rota.core.cells import MachineClass, WorkerCell
 from rota.core.limits import FIT_CACHE_MAX, FRESH_MAX
 from rota.core.model import Needs, Resources, Worker, WorkerId, WorkerState
-from rota.core.ordering import JobClass, Lines
-from rota.core.resources import Lack, fits, lacks, minus, total
+from rota.core.ordering import Lines
+from rota.core.party import JobClass
+from rota.core.resources import NOTHING, Lack, fits, lacks, minus, plus, total
+
+May: TypeAlias = Callable[[WorkerCell], bool]
+"""Whether a worker may be used."""
 
 
 def unable(job_class_queue: str, needs: Needs, machine: MachineClass) -> tuple[str | Lack, ...]:
@@ -51,6 +57,8 @@ class Fleet:
         self.machines: dict[tuple[Resources, tuple[str, ...], tuple[str, ...] | None], MachineClass]
         self.machines = {}
         self.open: dict[WorkerId, WorkerCell] = {}
+        self.capacity = NOTHING
+        """All that the workers which are not away have together."""
         self._log: list[tuple[WorkerId, int]] = []
         self._log_start = 0
         self._fit: dict[tuple[int, Resources], tuple[int, int]] = {}
@@ -85,12 +93,30 @@ class Fleet:
         self._ranks += 1
         cell = WorkerCell(worker, self.machine_of(worker), self._ranks, now)
         self.workers[worker.id] = cell
+        cell.machine.workers[worker.id] = None
+        self.count(cell)
         return cell
+
+    def remove(self, cell: WorkerCell) -> None:
+        """A worker that is to be forgotten."""
+        del self.workers[cell.worker.id]
+        del cell.machine.workers[cell.worker.id]
+        self.capacity = minus(self.capacity, cell.counted)
+
+    def count(self, cell: WorkerCell) -> None:
+        """What the fleet has in all follows what its workers have and whether they are there."""
+        is_away = cell.worker.state is WorkerState.OFFLINE
+        counted = NOTHING if is_away else cell.worker.capacity
+        if counted != cell.counted:
+            self.capacity = plus(minus(self.capacity, cell.counted), counted)
+            cell.counted = counted
 
     def reshape(self, cell: WorkerCell, worker: Worker) -> None:
         """A known worker registers again, perhaps with other capacity; what it holds stays held."""
         cell.worker = worker
+        del cell.machine.workers[worker.id]
         cell.machine = self.machine_of(worker)
+        cell.machine.workers[worker.id] = None
         cell.free = minus(worker.capacity, total(cell.held.values()))
         cell.stamp += 1
 
@@ -119,7 +145,7 @@ class Fleet:
         key = (cell.machine.index, cell.free)
         mask, seen = self._fit.get(key, (0, 0))
         if seen < count:
-            can = self._able(cell.machine)
+            can = self.able(cell.machine)
             for job_class in self._lines.classes[seen:]:
                 if can & job_class.bit and fits(job_class.needs.resources, cell.free):
                     mask |= job_class.bit
@@ -128,7 +154,10 @@ class Fleet:
             self._fit[key] = (mask, count)
         return mask
 
-    def _able(self, machine: MachineClass) -> int:
+    def able(self, machine: MachineClass) -> int:
+        """Bits of the classes that such a worker could run when empty."""
+        if self._reused != self._lines.reused:
+            self._forget_bits()
         classes = self._lines.classes
         for job_class in classes[machine.seen :]:
             if not unable(job_class.queue.queue.name, job_class.needs, machine):
@@ -163,25 +192,32 @@ class Fleet:
         """No open worker has room."""
         self._hopeful &= ~job_class.bit
 
-    def choose(self, job_class: JobClass) -> WorkerCell | None:
-        """The open worker that fits this class best, or None."""
+    def choose(self, job_class: JobClass, may: May | None = None) -> WorkerCell | None:
+        """The open worker that fits this class best, among those it may use, or None."""
         if len(self.open) <= FRESH_MAX:
-            return self._best_of_few(job_class)
+            return self._best_of_few(job_class, may)
         self._read_log(job_class)
-        offers = job_class.offers
+        offers, refused = job_class.offers, []
+        best: WorkerCell | None = None
         while offers:
             _, _, _, worker_id, stamp = offers[0]
             cell = self.open.get(WorkerId(worker_id))
-            if cell is not None and cell.stamp == stamp:
-                return cell
-            heappop(offers)
-        return None
+            if cell is None or cell.stamp != stamp:
+                heappop(offers)
+            elif may is not None and not may(cell):
+                refused.append(heappop(offers))
+            else:
+                best = cell
+                break
+        for offer in refused:
+            heappush(offers, offer)
+        return best
 
-    def _best_of_few(self, job_class: JobClass) -> WorkerCell | None:
+    def _best_of_few(self, job_class: JobClass, may: May | None) -> WorkerCell | None:
         best: WorkerCell | None = None
         best_score = (0, 0, 0)
         for cell in self.open.values():
-            if self.fitting(cell) & job_class.bit:
+            if self.fitting(cell) & job_class.bit and (may is None or may(cell)):
                 fit = (*score(job_class.needs.resources, cell.machine, cell.free), cell.rank)
                 if best is None or fit < best_score:
                     best, best_score = cell, fit

@@ -9,9 +9,20 @@ import msgspec
 from rota.core.attendance import watch_all
 from rota.core.cells import ExecutionCell, JobCell, QueueCell
 from rota.core.events import Held, Trigger
-from rota.core.executions import first_lease_until
+from rota.core.executions import first_lease_until, occupy
 from rota.core.limits import STOP_WINDOW_MS
-from rota.core.model import Execution, Instant, JobRecord, JobState, Queue, Worker
+from rota.core.model import (
+    Execution,
+    ExecutionState,
+    Instant,
+    JobRecord,
+    JobState,
+    Queue,
+    Runtime,
+    Tenant,
+    Worker,
+)
+from rota.core.policy import Policy
 from rota.core.reacting import watch_windows
 from rota.core.schedules import Calendar, Schedule
 from rota.core.shelving import restore_shelves
@@ -29,6 +40,10 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     workers: Sequence[Worker] = ()
     queues: Sequence[Queue] = ()
     order_next: int = 1
+    policy: Policy | None = None
+    """None: nobody has set one."""
+    tenants: Sequence[Tenant] = ()
+    runtimes: Sequence[Runtime] = ()
     lines: Sequence[tuple[int, int]] = ()
     """(line, how many jobs are in it); the first of each are among `jobs`."""
     schedules: Sequence[Schedule] = ()
@@ -43,6 +58,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 def restore(t: Tables, stored: Stored, now: Instant) -> None:
     """Every lease gets its whole length again. Nothing is written here."""
     t.order_next = stored.order_next
+    _settle(t, stored, now)
     for queue in stored.queues:
         t.queues[queue.name] = QueueCell(queue)
     for worker in stored.workers:
@@ -60,7 +76,18 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
     restore_shelves(t, dict(stored.lines))
     for queue_cell in t.queues.values():
         t.check_gates(queue_cell, now)
+    for tenant_cell in t.tenants.limited():
+        t.check_quota(tenant_cell, now)
     watch_all(t, now)
+
+
+def _settle(t: Tables, stored: Stored, now: Instant) -> None:
+    """Tenants, run times, policy: before anybody stands in line, so that it costs nothing."""
+    for tenant in stored.tenants:
+        t.tenants.put(tenant)
+    for runtime in stored.runtimes:
+        t.runtimes.restore(runtime)
+    t.use_policy(stored.policy or t.policy, now)
 
 
 def _listen(t: Tables, stored: Stored, now: Instant) -> None:
@@ -77,7 +104,7 @@ def _resume(t: Tables, execution: Execution, now: Instant) -> None:
     """A live execution keeps what it holds; its worker has a whole lease to name it again."""
     job = t.jobs[execution.job_id]
     stop_at = execution.stop_at
-    t.executions[execution.id] = ExecutionCell(
+    cell = t.executions[execution.id] = ExecutionCell(
         execution,
         first_lease_until(t, now),
         execution.claimed_at,
@@ -86,10 +113,11 @@ def _resume(t: Tables, execution: Execution, now: Instant) -> None:
         message=job.life.message,
     )
     worker = t.fleet.workers[execution.worker_id]
-    worker.hold(execution.id, job.spec.terms.needs.resources)
+    occupy(t, cell, job.spec.terms, now)
     if execution.stop is not None:
         worker.stops[execution.id] = None
-    t.queues[job.spec.terms.queue].running[execution.id] = None
+    if execution.state is ExecutionState.RUNNING:
+        worker.named[execution.id] = None
     t.keys.restore_holder(job)
 
 

@@ -54,9 +54,12 @@ def stand_in_line(t: Tables, cell: JobCell, now: Instant) -> None:
 
 def _join(t: Tables, cell: JobCell, now: Instant) -> None:
     queue = t.queue(cell.spec.terms.queue, now)
-    job_class = t.lines.join(cell, queue)
+    cell.estimate = t.runtimes.estimate(cell.spec.terms)
+    job_class = t.lines.join(cell, queue, now)
     if job_class.bit & t.lines.fresh:
         t.check_gates(queue, now)
+        for tenant in t.tenants.limited():
+            t.check_quota(tenant, now)
 
 
 def leave_lines(t: Tables, cell: JobCell, now: Instant) -> None:

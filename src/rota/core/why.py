@@ -12,7 +12,9 @@ from rota.core.model import Instant, JobId, JobRecord, JobState, WorkerState
 from rota.core.placement import unable
 from rota.core.resources import Lack, amounts, lacks
 from rota.core.tables import Tables
+from rota.core.tenants import over_quota
 from rota.core.waiting import due_at
+from rota.core.why_order import fair_share, held_back, promised_start
 
 _FUNCTION = "capability fn:"
 """How the filter names a function that a worker does not have."""
@@ -32,8 +34,11 @@ def explain(
         return None
     if cell.life.state in (JobState.RUNNING, JobState.CANCELLING):
         return Explanation((_running(cell),), cell.life.started_at, "running")
-    causes = [*_time(cell, now), *_dependencies(t, cell), *_queue(t, cell, now), *_key(t, cell)]
-    causes.extend(_workers(t, cell))
+    causes = [*_time(cell, now), *_dependencies(t, cell), *_queue(t, cell, now)]
+    causes += [*_limits(t, cell), *_key(t, cell), *_workers(t, cell, now)]
+    promised = promised_start(t, cell, now)
+    if promised is not None:
+        return Explanation(tuple(causes), *promised)
     known = [at for cause in causes if isinstance(at := cause.figures.get("at"), int)]
     only_time = causes and len(known) == len(causes)
     if only_time:
@@ -108,7 +113,19 @@ def _key(t: Tables, cell: JobCell) -> Iterator[Cause]:
     )
 
 
-def _workers(t: Tables, cell: JobCell) -> Iterator[Cause]:
+def _limits(t: Tables, cell: JobCell) -> Iterator[Cause]:
+    """What the tenant may have, and the cell as a whole."""
+    terms = cell.spec.terms
+    tenant = t.tenants.cells.get(terms.tenant)
+    if tenant is not None:
+        yield from over_quota(tenant, terms.needs.resources)
+    most = t.policy.max_running
+    if most is not None and len(t.executions) >= most:
+        figures = {"running": len(t.executions), "max_running": most}
+        yield Cause("cell_full", f"the cell runs {most} executions, as many as it may", figures)
+
+
+def _workers(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
     """No worker at all; none that ever could; none that may; none with room; or just the line."""
     terms = cell.spec.terms
     if not t.fleet.workers:
@@ -129,7 +146,7 @@ def _workers(t: Tables, cell: JobCell) -> Iterator[Cause]:
         listed = ", ".join(f"{n} {state}" for state, n in count.items())
         yield Cause("workers_away", f"all workers that could run it are away: {listed}", count)
         return
-    yield from _room(t, cell, online)
+    yield from _room(t, cell, online, now)
 
 
 def _never(t: Tables, cell: JobCell, refusals: dict[int, tuple[str | Lack, ...]]) -> Cause:
@@ -196,7 +213,7 @@ def _lack_text(reason: str | Lack) -> str:
     return reason
 
 
-def _room(t: Tables, cell: JobCell, online: list[WorkerCell]) -> Iterator[Cause]:
+def _room(t: Tables, cell: JobCell, online: list[WorkerCell], now: Instant) -> Iterator[Cause]:
     needs = cell.spec.terms.needs.resources
     with_room = [w for w in online if not lacks(needs, w.free)]
     if not with_room:
@@ -209,6 +226,8 @@ def _room(t: Tables, cell: JobCell, online: list[WorkerCell]) -> Iterator[Cause]
             {"workers": count},
         )
     if cell.life.state is JobState.QUEUED:
+        yield from held_back(t, cell, with_room, now)
+        yield from fair_share(t, cell)
         yield from _line(t, cell)
 
 
@@ -246,13 +265,13 @@ def _busy(cell: JobCell, online: list[WorkerCell]) -> Cause:
 
 def _line(t: Tables, cell: JobCell) -> Iterator[Cause]:
     """Who goes before it: the line of its own class, as far as one explanation counts."""
-    job_class = t.lines.of_job(cell)
+    line = t.lines.line_of_job(cell)
     shelf = t.lines.numbered.get(cell.life.line)
-    if job_class is None and shelf is not None:
-        job_class = t.lines.classes[shelf.class_index]
-    if job_class is None or t.lines.head(job_class)[2] == cell.id:
+    if line is None and shelf is not None:
+        line = t.lines.line_of_lane(shelf)
+    if line is None or t.lines.head(line)[2] == cell.id:
         return
-    alike = job_class.waiting + job_class.shelved - 1
+    alike = line.waiting + line.shelved - 1
     figures = {"alike": alike, "priority": cell.spec.terms.priority}
     message = f"{_many(alike, 'other job')} like it in queue {cell.spec.terms.queue}"
     yield Cause("order", f"{message}, some of them before it", figures)

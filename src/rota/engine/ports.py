@@ -13,6 +13,7 @@ from rota.core.glance import (
     Explanation,
     QueueGlance,
     ScheduleGlance,
+    TenantGlance,
     Trial,
     TriggerGlance,
     WorkerGlance,
@@ -29,6 +30,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import Answer, AnyReceipt, Outcome
+from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Plan, Schedule
 from rota.store.protocol import Totals
 
@@ -180,6 +182,14 @@ class Brain(Protocol):
 
     def try_rule(self, rule: Rule, event: Event) -> Trial:
         """The same of a trigger that nobody has; raises the Refusal that making it would meet."""
+        ...
+
+    def policy(self) -> Policy:
+        """The policy that holds now."""
+        ...
+
+    def tenants(self) -> Sequence[TenantGlance]:
+        """All tenants that have jobs or settings."""
         ...
 
     @property

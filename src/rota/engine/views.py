@@ -11,11 +11,13 @@ from rota.core.glance import (
     Explanation,
     QueueGlance,
     ScheduleGlance,
+    TenantGlance,
     Trial,
     TriggerGlance,
     WorkerGlance,
 )
 from rota.core.model import Instant, JobId, JobRecord, ScheduleId, TriggerId, WorkerId
+from rota.core.policy import Policy
 from rota.core.scheduler import Scheduler
 from rota.core.schedules import Calendar, Plan, Schedule
 from rota.engine.ports import Clock
@@ -49,6 +51,14 @@ class Views(ABC):
     def queues(self) -> Sequence[QueueGlance]:
         """All queues."""
         return self._brain().queues()
+
+    def policy(self) -> Policy:
+        """The policy that holds now."""
+        return self._brain().policy
+
+    def tenants(self) -> Sequence[TenantGlance]:
+        """All tenants that have jobs or settings."""
+        return self._brain().tenants(self.clock.now())
 
     def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:
         """Those to keep, newest first."""

@@ -121,6 +121,14 @@ EVENTS = (
 )
 """An endpoint's secret, and the addresses its senders know, are those of one cell."""
 
+POLICY = (
+    Route("GET", "/policy", not_here),
+    Route("PUT", "/policy", not_here),
+    Route("GET", "/tenants", not_here),
+    Route("GET", "/tenants/{name}", by_tenant),
+    Route("PUT", "/tenants/{name}", by_tenant),
+)
+
 SERVICE = (
     Route("GET", "/healthz", own.show_alive),
     Route("GET", "/readyz", own.show_ready),
@@ -154,6 +162,7 @@ ROUTES: Sequence[Route] = (
     *SCHEDULES,
     *TRIGGERS,
     *EVENTS,
+    *POLICY,
     *SERVICE,
     *ACCESS,
     *PAGES,

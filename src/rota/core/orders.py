@@ -1,0 +1,89 @@
+"""What an order of jobs has to answer, whichever rules it goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from rota.core.cells import LineKey, QueueCell
+from rota.core.model import Instant, Millis, Spec
+from rota.core.party import Line, Party
+
+Head: TypeAlias = Callable[[Line], LineKey]
+"""The first entry of a line that has one."""
+
+
+class Order(Protocol):
+    """Who goes first. It knows parties and bits of classes, never jobs but by their place."""
+
+    def place(self, spec: Spec) -> int:
+        """What the job is sorted by inside its party, before arrival; the same for ever."""
+        ...
+
+    def party(self, tenant: str, queue: QueueCell) -> Party:
+        """Those with whom such jobs stand."""
+        ...
+
+    def waits(self, party: Party, bit: int, now: Instant) -> None:
+        """The party has jobs of this class now."""
+        ...
+
+    def rests(self, party: Party, bit: int) -> None:
+        """The party has no jobs of this class any more."""
+        ...
+
+    def allow(self, tenant: str, bits: int, now: Instant) -> None:
+        """Quotas leave room for these classes of the tenant and no others."""
+        ...
+
+    def first(self, mask: int, head: Head) -> Line | None:
+        """The line, among these classes, whose head goes first."""
+        ...
+
+    def begin(self, line_of: Seated, share: float, now: Instant, ends_at: Instant) -> float:
+        """A job that takes this share of the fleet starts; answers what a millisecond costs it."""
+        ...
+
+    def extend(self, line_of: Seated, rate: float, by: int) -> None:
+        """What was charged for was too little by so many milliseconds, or too much."""
+        ...
+
+    def end(self, line_of: Seated, rate: float, ends_at: Instant, now: Instant) -> None:
+        """A job that was charged until `ends_at` has ended."""
+        ...
+
+    def reseat(self, queue: QueueCell) -> None:
+        """The queue's priority or weight is another."""
+        ...
+
+    def follow_clock(self, by: Millis) -> None:
+        """The clock was set by so much."""
+        ...
+
+    def is_worn(self, now: Instant) -> bool:
+        """Whether its figures have grown so large that it has to begin anew."""
+        ...
+
+
+Seated: TypeAlias = tuple[str, QueueCell]
+"""(tenant, queue): who a start is charged to."""
+
+
+def best_line(party: Party, mask: int, head: Head) -> Line | None:
+    """The line of the party, among these classes, whose head comes first."""
+    mask &= party.ready
+    if not mask:
+        return None
+    lines = party.lines
+    best = lines[mask.bit_length() - 1]
+    mask ^= best.job_class.bit
+    if mask:
+        best_head = best.first or head(best)
+        while mask:
+            bit = mask & -mask
+            mask ^= bit
+            other = lines[bit.bit_length() - 1]
+            other_head = other.first or head(other)
+            if other_head < best_head:
+                best, best_head = other, other_head
+    return best
