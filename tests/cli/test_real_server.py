@@ -61,7 +61,7 @@ def test_a_followed_job_prints_and_exits_as_it_does(rota: Rota) -> None:
 
 
 def test_many_jobs_are_submitted_and_waited_for(rota: Rota) -> None:
-    ran = rota("submit", "--noop", "--count", "1200", "--wait")
+    ran = rota("submit", "--noop", "--copies", "1200", "--wait")
     assert ran.status == 0, ran.err
     ids = ran.out.split()
     assert len(ids) == 1200

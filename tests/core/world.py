@@ -176,7 +176,8 @@ class World:
         """A worker with 4 cpu unless said otherwise."""
         session = has.pop("session", "s1")
         capabilities = tuple(sorted(has.pop("capabilities", ())))
-        queues = has.pop("queues", None)
+        queues, labels = has.pop("queues", None), has.pop("labels", {})
+        only = tuple(sorted(has.pop("only", ())))
         return self.step(
             Register(
                 worker_id=WorkerId(worker_id),
@@ -185,6 +186,8 @@ class World:
                 capacity=resources(**{"cpu": 4, **has}),
                 capabilities=capabilities,
                 queues=None if queues is None else tuple(sorted(queues)),
+                labels=tuple(sorted(labels.items())),
+                only=only,
             )
         )
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import msgspec
 
+from rota.api.plan_examples import AUTOSCALE, WASTE
 from rota.sdk.calls import FINAL, uuid7
+from rota.wire.autoscale import AutoscaleView
 from rota.wire.executions import ExecutionPage, ExecutionView
 from rota.wire.jobs import (
     BatchAnswer,
     BatchSpec,
     BulkAnswer,
     BulkSpec,
-    CauseView,
     ConcurrencyView,
     DependencySpec,
     DependencyView,
-    EstimateView,
     GraphEdge,
     GraphNode,
     GraphView,
@@ -32,13 +32,14 @@ from rota.wire.jobs import (
     JobView,
     RequirementsView,
     RetryView,
-    WhyView,
 )
 from rota.wire.policy import PolicyView
 from rota.wire.problems import FieldError, Problem
 from rota.wire.queues import CountAnswer, DepthView, QueuePage, QueueSpec, QueueView
+from rota.wire.reports import WasteView
 from rota.wire.service import ChangeView, ClusterView, Health, LagView, NodeView, StatsView
 from rota.wire.units import dec_hook, encode, from_instant, to_instant
+from rota.wire.why import CauseView, EstimateView, WhyView
 from rota.wire.workers import AmountView, WorkerPage, WorkerResources, WorkerView
 
 START_MS = 1_760_000_000_000
@@ -371,6 +372,8 @@ ROUTES: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("POST", "/queues/([^/]+)/(pause|resume)", SmallCell.pause),
     ("POST", "/queues/([^/]+)/purge", SmallCell.purge),
     ("GET", "/policy", lambda cell, seen: cell.policy),
+    ("GET", "/autoscale", lambda cell, seen: msgspec.convert(AUTOSCALE, AutoscaleView)),
+    ("GET", "/reports/waste", lambda cell, seen: msgspec.convert(WASTE, WasteView)),
     ("GET", "/healthz", SmallCell.health),
     ("GET", "/readyz", SmallCell.health),
     ("GET", "/stats", SmallCell.stats),

@@ -57,10 +57,18 @@ def change_view(change: Change) -> ChangeView | None:
         case PutJob(id=job_id, spec=spec, life=life):
             terms = spec.terms
             return ChangeView(
-                "job", job_id, life.state.value, at, terms.name, terms.queue, life.reason
+                "job",
+                job_id,
+                life.state.value,
+                at,
+                terms.name,
+                terms.queue,
+                life.reason,
+                deadline=life.deadline,
             )
         case MoveJob(id=job_id, life=life):
-            return ChangeView("job", job_id, life.state.value, at, reason=life.reason)
+            state, told = life.state.value, life.deadline
+            return ChangeView("job", job_id, state, at, reason=life.reason, deadline=told)
         case DropJob(id=job_id):
             return ChangeView("job", job_id, "deleted", at)
         case PutExecution(execution=one):

@@ -7,9 +7,12 @@ from typing import Any
 
 import msgspec
 
+from rota.api.banding import add_band, place_view, rank_view, submitted_band
+from rota.api.deadlines import ended_deadline
 from rota.api.metrics import worker_status
+from rota.api.placing import affinity_view
 from rota.api.translate import function_capability
-from rota.core.glance import Explanation, QueueGlance, WorkerGlance
+from rota.core.glance import QueueGlance, WorkerGlance
 from rota.core.inputs import Timing
 from rota.core.model import (
     Execution,
@@ -28,14 +31,11 @@ from rota.core.outcome import (
 from rota.store.protocol import Artifact
 from rota.wire.executions import ExecutionView
 from rota.wire.jobs import (
-    CauseView,
     ConcurrencyView,
     DependencyView,
-    EstimateView,
     JobView,
     RequirementsView,
     RetryView,
-    WhyView,
 )
 from rota.wire.queues import DepthView, LimitsView, QueueView, RateLimitView
 from rota.wire.units import from_instant, number
@@ -47,8 +47,7 @@ _EMPTY = msgspec.Raw(b"{}")
 def job_view(job: JobRecord) -> JobView:
     """A whole job."""
     spec, life, terms = job.spec, job.life, job.spec.terms
-    limit = spec.concurrency
-    return JobView(
+    view = JobView(
         job_id=job.id,
         name=terms.name,
         queue=terms.queue,
@@ -66,7 +65,7 @@ def job_view(job: JobRecord) -> JobView:
         expected_runtime=_seconds(terms.expected_runtime_ms),
         retry=_retry_view(terms.retry),
         semantics=terms.semantics.value,
-        concurrency=ConcurrencyView(limit.key, limit.limit) if limit else None,
+        concurrency=_concurrency_view(spec),
         preemptible=terms.preemptible,
         labels=dict(spec.labels),
         attempt=life.attempt,
@@ -76,15 +75,32 @@ def job_view(job: JobRecord) -> JobView:
         worker_id=life.worker_id,
         created_at=from_instant(spec.created_at),
         scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
-        schedule_id=None if spec.origin is None else spec.origin.schedule_id,
-        trigger_id=None if spec.stimulus is None else spec.stimulus.trigger_id,
+        affinity=affinity_view(terms.needs.affinity),
         started_at=_time(life.started_at),
         finished_at=_time(life.finished_at),
         progress=life.progress,
         message=life.message or None,
         result=_json(life.result),
         error=_json(life.error),
+        finish_by=_time(spec.finish_by),
+        deadline=None if spec.finish_by is None else ended_deadline(job),
     )
+    return _with_kin(view, job)
+
+
+def _with_kin(view: JobView, job: JobRecord) -> JobView:
+    """What made the job, where that was no person, and which jobs it belongs with."""
+    spec = job.spec
+    if spec.origin is not None:
+        view.schedule_id = spec.origin.schedule_id
+    if spec.stimulus is not None:
+        view.trigger_id = spec.stimulus.trigger_id
+    return view if spec.band is None else add_band(view, job)
+
+
+def _concurrency_view(spec: Spec) -> ConcurrencyView | None:
+    key = spec.concurrency
+    return None if key is None else ConcurrencyView(key.key, key.limit)
 
 
 def requirements_view(needs: Needs) -> RequirementsView:
@@ -108,6 +124,8 @@ def _retry_view(policy: RetryPolicy) -> RetryView:
         factor=policy.factor,
         max_delay=number(policy.max_delay_ms),
         jitter=policy.jitter,
+        memory_factor=policy.memory_factor,
+        memory_max=policy.memory_max,
     )
 
 
@@ -129,6 +147,7 @@ def execution_view(execution: Execution, artifacts: Sequence[Artifact] = ()) -> 
         exit_code=execution.exit_code,
         usage=_json(execution.usage),
         artifacts=[{"name": one.name, "size": one.size} for one in artifacts],
+        memory=execution.memory,
     )
 
 
@@ -149,6 +168,8 @@ def order_view(order: Order, timing: Timing) -> OrderView:
         lease_expires_in=timing.lease_ttl_ms / 1000,
         scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
         limits=None if order.limits is None else limits_view(order.limits),
+        array=place_view(order.company),
+        gang=rank_view(order.company),
     )
 
 
@@ -172,6 +193,8 @@ def worker_view(glance: WorkerGlance, usage: Mapping[str, Any]) -> WorkerView:
         registered_at=from_instant(worker.registered_at),
         executions=list(glance.executions),
         usage=dict(usage),
+        labels=dict(worker.labels),
+        only=list(worker.only),
     )
 
 
@@ -206,19 +229,6 @@ def queue_view(glance: QueueGlance) -> QueueView:
     )
 
 
-def why_view(job: JobRecord, explanation: Explanation) -> WhyView:
-    """What keeps a job from running, the nearest cause first."""
-    causes = [CauseView(one.code, one.message, _figures(one.figures)) for one in explanation.causes]
-    first = causes[0] if causes else CauseView("free", "nothing keeps it: it starts next", {})
-    return WhyView(
-        job_id=job.id,
-        status=job.life.state.value,
-        cause=first,
-        others=causes[1:],
-        estimated_start=EstimateView(_time(explanation.estimated_start), explanation.method),
-    )
-
-
 def depth_view(depth: Mapping[JobState, int]) -> DepthView:
     """How many jobs are where."""
     return DepthView(
@@ -227,16 +237,6 @@ def depth_view(depth: Mapping[JobState, int]) -> DepthView:
         running=depth.get(JobState.RUNNING, 0),
         cancelling=depth.get(JobState.CANCELLING, 0),
     )
-
-
-def _figures(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Instants leave as times that people read; the rest as it is."""
-    return {
-        name: from_instant(value)
-        if name in ("at", "next_at", "until") and isinstance(value, int)
-        else value
-        for name, value in figures.items()
-    }
 
 
 def _scheduled_at(run_at: Instant | None, created_at: Instant) -> Instant:
@@ -277,7 +277,10 @@ def submitted_form(job: JobRecord) -> dict[str, Any]:
         "concurrency": {"key": limit.key, "limit": limit.limit} if limit else None,
         "preemptible": terms.preemptible,
         "labels": dict(spec.labels),
+        "affinity": msgspec.to_builtins(affinity_view(terms.needs.affinity)),
         "payload": msgspec.Raw(spec.payload) if spec.payload else _EMPTY,
+        "finish_by": _time(spec.finish_by),
+        **submitted_band(job),
     }
 
 

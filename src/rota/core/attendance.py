@@ -66,6 +66,8 @@ def register(t: Tables, event: Register, now: Instant) -> WorkerAnswer:
         event.capabilities,
         event.queues,
         registered_at=now,
+        labels=event.labels,
+        only=event.only,
     )
     if known is None:
         cell = t.fleet.add(worker, now)
@@ -342,6 +344,8 @@ def follow_clock(t: Tables, by: Millis, now: Instant) -> None:
         delay_starts(queue, by)
         t.check_gates(queue, now)
     t.lines.order.follow_clock(by)
+    t.locality.follow_clock(by)
+    t.arrivals.start_over(t.lines.classes, now)
     t.recent.follow_clock(by)
     t.agenda.follow_clock(by)
     t.bus.follow_clock(by)

@@ -7,31 +7,25 @@ or the shortest first, and start where they will be out of the way in time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
-from typing import TypeAlias
 
 from rota.core.cells import LineKey, WorkerCell
-from rota.core.limits import BACKFILL_LOOK
+from rota.core.gang_places import pick
+from rota.core.limits import BACKFILL_LOOK, RESERVE_AFTER_MS, RESERVE_LOOK
 from rota.core.model import Instant, JobId, Millis, WorkerId
 from rota.core.ordering import is_mark
-from rota.core.party import JobClass, Line
-from rota.core.placement import May
+from rota.core.party import JobClass, Line, Party, Seat
+from rota.core.placement import Fleet, May
 from rota.core.places import Reservation
-from rota.core.policy import BackfillKind, CandidateKind, OrderKind
-from rota.core.reserving import Reservations
-from rota.core.resources import fits
+from rota.core.policy import BackfillKind, CandidateKind
+from rota.core.reserving import NEVER, Reservations
 from rota.core.tables import Tables
 
 OPEN_LOOKED_AT = 64
 """Open workers that are looked at one by one before those behind are tried."""
-LINES_TRIED = 32
-"""Tenants asked for a job of one class that is short enough."""
-
-
-Look: TypeAlias = tuple[int, list[tuple[int, Reservation]]]
-"""(what fits where nobody has a place, what fits on each of the others and whose place it is)."""
-Rank: TypeAlias = tuple[int, LineKey]
-"""The smallest is tried first."""
+PARTIES_TRIED = 32
+"""Tenants asked for a job that is short enough."""
 
 
 class Candidate:
@@ -44,6 +38,57 @@ class Candidate:
         self.job_id = key[2]
         self.estimate = estimate
         self.worker = worker
+
+
+class Limits:
+    """How long jobs may run that start now, behind those who have places."""
+
+    __slots__ = ("_fleet", "_kept", "_known", "_places", "free", "longest")
+
+    def __init__(self, fleet: Fleet, places: Mapping[WorkerId, Reservation], now: Instant) -> None:
+        self._fleet = fleet
+        self._places = places
+        self._kept: list[tuple[int, Millis]] = []
+        """(classes, how long they may run) where somebody has a place."""
+        self._known: dict[int, bool] | None = None
+        self.free = 0
+        self.longest: Millis = -1
+        if len(fleet.open) <= OPEN_LOOKED_AT:
+            for worker in fleet.open.values():
+                self._look_at(worker, now)
+            return
+        self._known, self.longest = {}, NEVER
+        for worker_id in places:
+            if worker_id in fleet.open:
+                self._look_at(fleet.open[worker_id], now)
+
+    def _look_at(self, worker: WorkerCell, now: Instant) -> None:
+        fleet, place = self._fleet, self._places.get(worker.worker.id)
+        fitting = fleet.fitting(worker)
+        if place is None:
+            self.free |= fitting
+        else:
+            self.free |= fitting & fleet.fitting_into(worker.machine, place.spare)
+            self._kept.append((fitting, place.at - now))
+            self.longest = max(self.longest, place.at - now)
+
+    def time_for(self, job_class: JobClass) -> Millis:
+        """How long a job of the class may run where it fits."""
+        bit = job_class.bit
+        if self.free & bit or (self._known is not None and self._fits_elsewhere(job_class)):
+            return NEVER
+        return max((time for fitting, time in self._kept if fitting & bit), default=-1)
+
+    def _fits_elsewhere(self, job_class: JobClass) -> bool:
+        """Whether it fits on any of the many open workers that nobody has a place on."""
+        assert self._known is not None
+        if job_class.index not in self._known:
+            found = self._fleet.choose(job_class, self._is_nobodys)
+            self._known[job_class.index] = found is not None
+        return self._known[job_class.index]
+
+    def _is_nobodys(self, worker: WorkerCell) -> bool:
+        return worker.worker.id not in self._places
 
 
 class Pass:
@@ -70,7 +115,10 @@ class Pass:
             hopes = fleet.hopes() & ~self._t.parked & ~self.in_vain & lines.ready
             if not hopes:
                 return None
-            line = lines.first(~self._t.parked & ~self.behind & ~self._left_out)
+            rest = ~self._t.parked & ~self.behind & ~self._left_out
+            line = lines.first(rest)
+            if line is not None and not line.bit & hopes and self._may_be_passed(line):
+                line = lines.first(rest & hopes)
             if line is None:
                 return self._behind(hopes)
             found = self._try_head(line, hopes)
@@ -95,7 +143,8 @@ class Pass:
         if hopes & job_class.bit:
             estimate = 0 if is_mark(head) else t.jobs[head[2]].estimate
             may = self._admits(job_class, estimate) if self.reservations.by_worker else None
-            worker = t.fleet.choose(job_class, may)
+            picky = job_class.picky
+            worker = pick(t, line, self._now, may) if picky else t.fleet.choose(job_class, may)
             if worker is not None and not is_mark(head):
                 return Candidate(head, estimate, worker)
             if worker is not None:
@@ -104,114 +153,98 @@ class Pass:
                 self._left_out = -1
                 self.behind = 0
                 return None
-            if may is None:
+            if picky and t.locality.waits_until(job_class, self._now) is not None:
+                self._left_out |= job_class.bit  # it has room, but would rather wait
+                return None
+            if may is None and not picky:
                 t.fleet.give_up(job_class)
             self.in_vain |= job_class.bit
-        self._hold_back(job_class, head)
+        self._hold_back(line, head)
         return None
 
-    def _hold_back(self, job_class: JobClass, head: LineKey) -> None:
-        machines = self.reservations.able(job_class)
-        if not machines:
-            self._left_out |= job_class.bit  # it waits for a worker that is not there
-            return
-        if self._t.policy.backfill is BackfillKind.GREEDY:
-            self._left_out |= job_class.bit
-            return
-        rivals = 0
-        for machine in machines:
-            rivals |= machine.can_mask
-        if self._t.policy.backfill is BackfillKind.NONE:
-            self._left_out |= rivals
-            return
-        if self.reservations.reserve(job_class, head[2], machines) is None:
+    def _may_be_passed(self, line: Line) -> bool:
+        """Whether nothing is kept for the head yet: in a large fleet room for it comes soon."""
+        t, head = self._t, self._t.lines.head(line)
+        if t.policy.backfill is not BackfillKind.EASY:
+            return t.policy.backfill is BackfillKind.GREEDY
+        if len(t.fleet.workers) <= RESERVE_LOOK or line.job_class.needs.copies > 1:
+            return False
+        if line.stuck != head:
+            line.stuck, line.stuck_since = head, self._now
+        return self._now < line.stuck_since + RESERVE_AFTER_MS
+
+    def _hold_back(self, line: Line, head: LineKey) -> None:
+        job_class, backfill = line.job_class, self._t.policy.backfill
+        machines = self._t.fleet.machines_for(job_class)
+        if not machines.kinds or self._may_be_passed(line):
+            self._left_out |= job_class.bit  # it waits for a worker that is not there, or is passed
+        elif backfill is BackfillKind.NONE:
+            self._left_out |= machines.rivals
+        elif self.reservations.reserve(job_class, head[2]) is None:
             self._left_out |= job_class.bit
         else:
-            self.behind |= rivals
+            self.behind |= machines.rivals
 
     # Those behind
 
     def _behind(self, hopes: int) -> Candidate | None:
-        """The best of the jobs that may pass, in the policy's order of trying."""
-        best: tuple[Rank, JobClass, Millis, LineKey] | None = None
-        mask, look = hopes & self.behind, self._look_at_open()
-        while mask:
-            bit = mask & -mask
-            mask ^= bit
-            job_class = self._t.lines.classes[bit.bit_length() - 1]
-            found = self._at_a_glance(job_class) if look[0] & bit else None
-            found = found or self._pick(job_class, self._time_for(job_class, look))
-            if found is None:
-                self.in_vain |= bit  # nor will a later one: room and time only shrink
-                continue
-            rank = self._rank(job_class, *found)
-            if best is None or rank < best[0]:
-                best = (rank, job_class, *found)
-        if best is None:
-            return None
-        _, job_class, estimate, key = best
-        return Candidate(key, estimate, self._worker_for(job_class, estimate))
-
-    def _at_a_glance(self, job_class: JobClass) -> tuple[Millis, LineKey] | None:
-        """The head, where nothing but its place in order can matter: the usual case, and cheap."""
-        if len(job_class.lines) == 1 and not self._t.tenants.limited_count:
-            (line,) = job_class.lines.values()
-            if not line.is_mixed and line.first is not None and not is_mark(line.first):
-                return line.estimate, line.first
+        """The best of the jobs that may pass, of whoever goes first among those who have one."""
+        t, mask, limits = self._t, hopes & self.behind, self._limits()
+        for parties in islice(t.lines.order.in_turn(mask), PARTIES_TRIED):
+            found = [one for party in parties if (one := self._pick(party, mask, limits))]
+            if found:
+                _, key, _, line = min(found)
+                estimate = t.jobs[key[2]].estimate
+                worker = self._worker_for(line, key, estimate)
+                if worker is not None:
+                    return Candidate(key, estimate, worker)
+                self.in_vain |= line.bit  # it would rather wait for another worker
+                return self._behind(hopes & ~line.bit)
+        self.in_vain |= mask  # nor will a later one: room and time only shrink
         return None
 
-    def _rank(self, job_class: JobClass, estimate: Millis, key: LineKey) -> Rank:
-        policy = self._t.policy
-        if policy.candidates is CandidateKind.SHORTEST:
-            return (estimate, key)
-        is_strict = policy.order is OrderKind.PRIORITY
-        return (-job_class.queue.queue.priority if is_strict else 0, key)
+    def _limits(self) -> Limits:
+        return Limits(self._t.fleet, self.reservations.by_worker, self._now)
 
-    def _look_at_open(self) -> Look:
-        """What fits on the open workers: on those that nobody has a place on, and on the others."""
-        fleet, places = self._t.fleet, self.reservations.by_worker
-        free, kept = 0, []
-        for worker in fleet.open.values() if len(fleet.open) <= OPEN_LOOKED_AT else ():
-            place = places.get(worker.worker.id)
-            if place is None:
-                free |= fleet.fitting(worker)
-            else:
-                kept.append((fleet.fitting(worker), place))
-        return free, kept
+    def _pick(self, party: Party, mask: int, limits: Limits) -> Seat | None:
+        """The party's first job, or its shortest, that is no longer than its class may be."""
+        lines = self._t.lines
+        if self._t.policy.candidates is CandidateKind.SHORTEST:
+            return party.shortest(mask, limits, lines.shortest)
+        best: Seat | None = None
+        for seat in list(party.heads):
+            line = seat[3]
+            if best is not None and best[:2] < seat[:2]:
+                break
+            if line.bit & mask & party.ready:
+                key = self._first_within(line, limits.time_for(line.job_class))
+                found = None if key is None else (line.rank, key, line.number, line)
+                if found is not None and (best is None or found[:2] < best[:2]):
+                    best = found
+        return best
 
-    def _time_for(self, job_class: JobClass, look: Look) -> Millis | None:
-        """How long a job of the class may run where it fits; None: as long as it likes."""
-        free, kept = look
-        if free & job_class.bit:
-            return None
-        fleet, needs, time = self._t.fleet, job_class.needs.resources, -1
-        if len(fleet.open) > OPEN_LOOKED_AT:
-            if fleet.choose(job_class, self._is_free_for(job_class)) is not None:
-                return None
-            kept = [
-                (fleet.fitting(fleet.open[place.worker_id]), place)
-                for place in self.reservations.by_worker.values()
-                if place.worker_id in fleet.open
-            ]
-        for fitting, place in kept:
-            if fitting & job_class.bit:
-                if fits(needs, place.spare):
-                    return None
-                time = max(time, place.at - self._now)
-        return time
+    def _first_within(self, line: Line, limit: Millis) -> LineKey | None:
+        """The first job in memory that is no longer than this."""
+        t = self._t
+        if limit >= NEVER or not line.is_mixed:
+            head = t.lines.head(line)
+            return head if line.estimate <= limit and not is_mark(head) else None
+        short = (
+            entry
+            for entry in line.heap[:BACKFILL_LOOK]
+            if not is_mark(entry)
+            and t.lines.stands(entry, line)
+            and t.jobs[entry[2]].estimate <= limit
+        )
+        return min(short, default=None)
 
-    def _is_free_for(self, job_class: JobClass) -> May:
-        places, needs = self.reservations.by_worker, job_class.needs.resources
-
-        def is_free(worker: WorkerCell) -> bool:
-            place = places.get(worker.worker.id)
-            return place is None or fits(needs, place.spare)
-
-        return is_free
-
-    def _worker_for(self, job_class: JobClass, estimate: Millis) -> WorkerCell:
+    def _worker_for(self, line: Line, key: LineKey, estimate: Millis) -> WorkerCell | None:
         """The best worker where a job of this length is in nobody's way."""
-        worker = self._t.fleet.choose(job_class, self._admits(job_class, estimate))
+        job_class = line.job_class
+        admits = self._admits(job_class, estimate)
+        if job_class.picky:
+            return pick(self._t, line, self._now, admits, key)
+        worker = self._t.fleet.choose(job_class, admits)
         assert worker is not None, "a job that may start has a worker where it may"
         return worker
 
@@ -223,44 +256,6 @@ class Pass:
             return place is None or place.admits(needs, estimate, now)
 
         return admits
-
-    def _pick(self, job_class: JobClass, limit: Millis | None) -> tuple[Millis, LineKey] | None:
-        """A job that is no longer than the limit: of whoever goes first, or else of others."""
-        if len(job_class.lines) == 1:
-            (only,) = job_class.lines.values()
-            return self._pick_from(only, limit) if self._may_go(only) else None
-        first = self._t.lines.first(job_class.bit)
-        if first is None:
-            return None
-        found = self._pick_from(first, limit)
-        for line in islice(job_class.lines.values(), LINES_TRIED) if found is None else ():
-            if line is not first and self._may_go(line):
-                found = self._pick_from(line, limit)
-                if found is not None:
-                    break
-        return found
-
-    def _may_go(self, line: Line) -> bool:
-        party = self._t.lines.order.party(line.tenant, line.job_class.queue)
-        return bool(party.ready & line.job_class.bit)
-
-    def _pick_from(self, line: Line, limit: Millis | None) -> tuple[Millis, LineKey] | None:
-        t = self._t
-        if t.policy.candidates is CandidateKind.SHORTEST or not line.is_mixed:
-            found = t.lines.shortest(line)
-            return found if found is not None and (limit is None or found[0] <= limit) else None
-        if limit is None:
-            head = t.lines.head(line)
-            return None if is_mark(head) else (t.jobs[head[2]].estimate, head)
-        short = (
-            entry
-            for entry in line.heap[:BACKFILL_LOOK]
-            if not is_mark(entry)
-            and t.lines.stands(entry, line)
-            and t.jobs[entry[2]].estimate <= limit
-        )
-        key = min(short, default=None)
-        return None if key is None else (t.jobs[key[2]].estimate, key)
 
     def started(self, candidate: Candidate, job_class: JobClass) -> None:
         """The candidate has its worker: what is reserved there has less to spare."""

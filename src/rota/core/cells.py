@@ -18,6 +18,7 @@ from rota.core.model import (
     Instant,
     JobId,
     JobRecord,
+    Labels,
     Life,
     Millis,
     PollId,
@@ -111,14 +112,19 @@ class MachineClass:
         "capabilities",
         "capacity",
         "index",
+        "labels",
+        "only",
         "queues",
         "seen",
         "special",
         "workers",
     )
 
-    def __init__(self, index: int, worker: Worker) -> None:
+    def __init__(self, index: int, worker: Worker, traits: Labels = ()) -> None:
         self.index = index
+        self.labels = dict(traits)
+        """Those that any job requires."""
+        self.only = worker.only
         self.capacity = worker.capacity
         self.capabilities = dict.fromkeys(worker.capabilities)
         self.queues = None if worker.queues is None else dict.fromkeys(worker.queues)

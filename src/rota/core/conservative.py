@@ -13,7 +13,8 @@ from heapq import nsmallest
 from itertools import islice
 
 from rota.core.backfill import Candidate
-from rota.core.cells import JobCell, LineKey, WorkerCell
+from rota.core.cells import NO_CLASS, JobCell, LineKey, WorkerCell
+from rota.core.gang_places import find_places
 from rota.core.limits import PLANNED_MAX, RESERVE_LOOK
 from rota.core.model import Instant, Millis, Resources, WorkerId
 from rota.core.ordering import is_mark
@@ -88,7 +89,8 @@ class Plan:
         self._reservations = Reservations(t, now)
         self._profiles: dict[WorkerId, Profile] = {}
         entries = nsmallest(PLANNED_MAX, self._waiting())
-        self._jobs = [t.jobs[key[2]] for _, key in entries]
+        # One that left a line and came back to the same place stands there twice.
+        self._jobs = [t.jobs[job_id] for job_id in dict.fromkeys(key[2] for _, key in entries)]
         kept = {job.id: None for job in self._jobs}
         t.plan = {job_id: place for job_id, place in t.plan.items() if job_id in kept}
         for job in self._jobs:
@@ -100,7 +102,7 @@ class Plan:
         for job_class in t.lines.classes:
             if t.parked & job_class.bit or not t.lines.ready & job_class.bit:
                 continue
-            if not self._reservations.able(job_class):
+            if not t.fleet.machines_for(job_class).kinds:
                 continue
             rank = -job_class.queue.queue.priority if by_queue else 0
             for line in job_class.lines.values():
@@ -122,7 +124,7 @@ class Plan:
         place = self._t.plan.get(job.id)
         if place is None:
             return
-        if not self._reservations.is_there(place[0]):
+        if not self._t.fleet.is_there(place[0]):
             del self._t.plan[job.id]
             return
         start = max(self._now, place[1])
@@ -132,13 +134,40 @@ class Plan:
     def candidates(self) -> Iterator[Candidate]:
         """Jobs whose time is now, in order; each has started when the next is asked for."""
         for job in self._jobs:
-            worker = self._replan(job)
-            if (
-                worker is not None
-                and worker.worker.id in self._t.fleet.open
-                and fits(job.spec.terms.needs.resources, worker.free)
-            ):
+            if job.spec.terms.needs.copies > 1:
+                yield from self._gang(job)
+                continue
+            while (worker := self._replan(job)) is not None and self._has_room(worker, job):
                 yield Candidate(job.line_key(), job.estimate, worker)
+                if job.class_index == NO_CLASS:
+                    break
+                # An array: what its member took stays taken, and the next one is planned for.
+                del self._t.plan[job.id]
+
+    def _has_room(self, worker: WorkerCell, job: JobCell) -> bool:
+        is_open = worker.worker.id in self._t.fleet.open
+        return is_open and fits(job.spec.terms.needs.resources, worker.free)
+
+    def _gang(self, job: JobCell) -> Iterator[Candidate]:
+        """A gang starts if all of it fits beside the plan, or else has its places kept in it."""
+        t, needs = self._t, job.spec.terms.needs.resources
+        job_class = t.lines.classes[job.class_index]
+
+        def may(worker: WorkerCell) -> bool:
+            profile = self._profile(worker.worker.id)
+            return profile.earliest(needs, job.estimate) <= self._now
+
+        found = find_places(t, job_class, job.line_key(), may)
+        if found:
+            for worker in found:
+                self._profile(worker.worker.id).take(self._now, job.estimate, needs)
+            yield Candidate(job.line_key(), job.estimate, found[0])
+            return
+        if self._reservations.reserve(job_class, job.id) is None:
+            return
+        for place in self._reservations.by_worker.values():
+            for _ in range(place.copies if place.job_id == job.id else 0):
+                self._profile(place.worker_id).take(place.at, job.estimate, needs)
 
     def _replan(self, job: JobCell) -> WorkerCell | None:
         """Moves the job to its earliest place; the worker, if that is now."""
@@ -164,7 +193,8 @@ class Plan:
         if before is not None:
             yield before[0]
         job_class = self._t.lines.classes[job.class_index]
-        machines = self._reservations.able(job_class)
-        able = (worker_id for machine in machines for worker_id in machine.workers)
-        there = (one for one in able if self._reservations.is_there(one))
-        yield from islice(there, RESERVE_LOOK)
+        kinds = self._t.fleet.machines_for(job_class).kinds
+        able = (worker_id for machine in kinds for worker_id in machine.workers)
+        there = (one for one in able if self._t.fleet.is_there(one))
+        liked = self._t.locality.sorted(job, there) if job_class.picky else there
+        yield from islice(liked, RESERVE_LOOK)

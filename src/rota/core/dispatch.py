@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from rota.core.backfill import Pass
-from rota.core.cells import ExecutionCell, WorkerCell
+from rota.core.band import Gang
+from rota.core.cells import ExecutionCell, JobCell, WorkerCell
 from rota.core.conservative import Plan
 from rota.core.executions import claim, lease_until
+from rota.core.gang_places import pick
+from rota.core.gangs import assemble
+from rota.core.members import order_for
 from rota.core.model import ExecutionId, Instant
 from rota.core.ordering import is_mark
 from rota.core.outcome import Answer, Order
+from rota.core.party import JobClass
 from rota.core.policy import BackfillKind
 from rota.core.preemption import preempt
 from rota.core.tables import Tables
@@ -41,17 +46,30 @@ def _fill(t: Tables, now: Instant) -> None:
         line = lines.first(fleet.hopes() & ~t.parked & ~in_vain)
         if line is None:
             return
-        worker = fleet.choose(line.job_class)
+        job_class = line.job_class
+        worker = pick(t, line, now) if job_class.picky else fleet.choose(job_class)
         if worker is None:
-            fleet.give_up(line.job_class)
-            in_vain |= line.job_class.bit
+            if not job_class.picky:
+                fleet.give_up(job_class)
+            in_vain |= job_class.bit
             continue
         head = lines.head(line)
         if is_mark(head):
             # It goes first, and the store is asked for it: whoever else went now went before it.
             lines.run_dry(head)
             return
-        hand_over(t, worker, claim(t, t.jobs[head[2]], worker, now))
+        _start(t, t.jobs[head[2]], job_class, worker, now)
+
+
+def _start(
+    t: Tables, job: JobCell, job_class: JobClass, worker: WorkerCell, now: Instant
+) -> None:
+    """The job, an array's next member, or all members of a gang start."""
+    if job_class.picky and isinstance(job.spec.band, Gang):
+        for member, place in assemble(t, job, now):
+            hand_over(t, place, claim(t, member, place, now))
+    else:
+        hand_over(t, worker, claim(t, job, worker, now))
 
 
 def _pass(t: Tables, now: Instant) -> None:
@@ -61,7 +79,7 @@ def _pass(t: Tables, now: Instant) -> None:
         job = t.jobs[candidate.job_id]
         job_class = t.lines.classes[job.class_index]
         one_pass.started(candidate, job_class)
-        hand_over(t, candidate.worker, claim(t, job, candidate.worker, now))
+        _start(t, job, job_class, candidate.worker, now)
 
 
 def _follow_plan(t: Tables, now: Instant) -> None:
@@ -71,7 +89,8 @@ def _follow_plan(t: Tables, now: Instant) -> None:
     for candidate in Plan(t, now).candidates():
         if _is_full(t):
             return
-        hand_over(t, candidate.worker, claim(t, t.jobs[candidate.job_id], candidate.worker, now))
+        job = t.jobs[candidate.job_id]
+        _start(t, job, t.lines.classes[job.class_index], candidate.worker, now)
 
 
 def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
@@ -81,7 +100,11 @@ def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
     cell.delivered = True
     worker.undelivered.pop(cell.execution.id, None)
     spec = t.jobs[cell.execution.job_id].spec
-    poll.orders.append(Order(cell.execution, spec, t.queues[spec.terms.queue].queue.limits))
+    limits = t.queues[spec.terms.queue].queue.limits
+    if spec.band is None:
+        poll.orders.append(Order(cell.execution, spec, limits))
+    else:
+        poll.orders.append(order_for(t, cell.execution, spec, limits))
     poll.room -= 1
     t.answer_now[worker.worker.id] = None
     if poll.room > 0:

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from rota.core.arrays import draw
+from rota.core.band import Array
 from rota.core.cells import ExecutionCell, JobCell, WorkerCell
 from rota.core.ending import conclude, expire, said
 from rota.core.errors import NotFound, StaleFence
+from rota.core.gang_ends import (
+    FAILED,
+    LOST,
+    PREEMPTED,
+    RETRY,
+    UNDELIVERED,
+    end_member,
+    is_in_gang,
+    parent_of,
+)
 from rota.core.gates import is_limited, spend_start
 from rota.core.ids import execution_id
 from rota.core.inputs import Completion
+from rota.core.learning import ask_for_more, learn
 from rota.core.lifecycle import ExecutionVerb, JobVerb, move_execution, move_job
 from rota.core.limits import LOSSES_MAX, STOP_WINDOW_MS
 from rota.core.model import (
@@ -55,6 +68,8 @@ def first_lease_until(t: Tables, now: Instant) -> Instant:
 
 def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> ExecutionCell:
     """The job is the worker's: a new execution with a higher fence than any before."""
+    if job.spec.band is not None and isinstance(job.spec.band, Array):
+        job = draw(t, job, now)
     life, terms = job.life, job.spec.terms
     fence = life.fence + 1
     execution = Execution(
@@ -65,27 +80,16 @@ def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> Executio
         fence,
         ExecutionState.CLAIMED,
         now,
+        memory=terms.needs.resources.memory,
     )
     cell = ExecutionCell(execution, lease_until(t, now), now)
     t.executions[execution.id] = cell
     t.put_execution(cell, execution)
+    share = t.share_of(t.lines.classes[job.class_index])
     t.lines.leave(job)
     t.draft.waits.append(now - (life.ready_at if life.ready_at is not None else now))
-    t.set_life(
-        job,
-        Life(
-            move_job(job.id, life.state, JobVerb.CLAIM),
-            attempt=life.attempt + 1,
-            fence=fence,
-            losses=life.losses,
-            lives=life.lives,
-            started_at=now,
-            execution_id=execution.id,
-            worker_id=worker.worker.id,
-            ready_at=life.ready_at,
-        ),
-    )
-    occupy(t, cell, terms, now)
+    t.set_life(job, _running(job, execution))
+    occupy(t, cell, terms, share, now)
     queue = t.queues[terms.queue]
     if is_limited(queue):
         spend_start(queue, now)
@@ -93,7 +97,24 @@ def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> Executio
     return cell
 
 
-def occupy(t: Tables, cell: ExecutionCell, terms: Terms, now: Instant) -> None:
+def _running(job: JobCell, execution: Execution) -> Life:
+    """The life of a job whose execution this is."""
+    life = job.life
+    return Life(
+        move_job(job.id, life.state, JobVerb.CLAIM),
+        attempt=execution.attempt,
+        fence=execution.fence,
+        losses=life.losses,
+        lives=life.lives,
+        started_at=execution.claimed_at,
+        execution_id=execution.id,
+        worker_id=execution.worker_id,
+        ready_at=life.ready_at,
+        deadline=life.deadline,
+    )
+
+
+def occupy(t: Tables, cell: ExecutionCell, terms: Terms, share: float, now: Instant) -> None:
     """What the execution holds is held: of its worker, its queue, its tenant."""
     execution, resources = cell.execution, terms.needs.resources
     cell.ends_at = cell.since + t.runtimes.estimate(terms)
@@ -104,9 +125,10 @@ def occupy(t: Tables, cell: ExecutionCell, terms: Terms, now: Instant) -> None:
     queue.running[execution.id] = None
     if terms.preemptible and terms.semantics is Semantics.AT_LEAST_ONCE:
         t.evictable[execution.id] = None
+    if terms.needs.affinity is not None:
+        t.locality.begin(execution.id, terms, t.fleet.workers[execution.worker_id])
     tenant = t.tenants.cell(terms.tenant)
     tenant.hold(execution.id, resources)
-    share = t.share_of(terms)
     cell.rate = t.lines.order.begin((terms.tenant, queue), share, now, cell.ends_at)
     if has_quota(tenant):
         t.check_quota(tenant, now)
@@ -150,7 +172,9 @@ def complete(t: Tables, done: Completion, now: Instant) -> Execution:
     )
     t.end_execution(cell, execution, now)
     t.recent.end(execution, done.state, now)
-    _decide(t, t.jobs[execution.job_id], execution, done, now)
+    job = t.jobs[execution.job_id]
+    learn(t, job.spec.terms, execution, done, now)
+    _decide(t, job, execution, done, now)
     return execution
 
 
@@ -169,9 +193,11 @@ def _decide(
 ) -> None:
     """What the end of its execution means for the job; `done` is what its worker said of it."""
     retryable = done is None or done.retryable
+    if job.spec.band is not None and is_in_gang(job):
+        _decide_in_gang(t, job, execution, done, now)
+        return
     ended = replace(job.life, result=execution.result, error=execution.error)
     if execution.state is ExecutionState.SUCCEEDED:
-        _learn(t, job.spec.terms, now - execution.claimed_at)
         life = replace(ended, reason="", progress=1.0 if ended.progress is not None else None)
         conclude(t, job, JobVerb.SUCCEED, life, now)
     elif execution.state is ExecutionState.CANCELLED or job.life.state is JobState.CANCELLING:
@@ -179,16 +205,28 @@ def _decide(
     elif execution.state is ExecutionState.PREEMPTED:
         _requeue(t, job, job.life.losses, "preempted", now)
     elif _has_another_try(job, execution, retryable=retryable):
+        ask_for_more(t, job, done)
         _try_again(t, job, ended, _delay_ms(job, execution, done), now)
     else:
         life = replace(ended, reason=_reason(execution, retryable=retryable))
         conclude(t, job, JobVerb.FAIL, life, now)
 
 
-def _learn(t: Tables, terms: Terms, ran: Millis) -> None:
-    news = t.runtimes.learn(terms, ran)
-    if news is not None:
-        t.draft.runtimes[(news.tenant, news.name)] = news
+def _decide_in_gang(
+    t: Tables, job: JobCell, execution: Execution, done: Completion | None, now: Instant
+) -> None:
+    """What the end of a member's execution means for its gang, which is tried again as a whole."""
+    gang = t.jobs[parent_of(job)]
+    retryable = done is None or done.retryable
+    if execution.state is ExecutionState.PREEMPTED:
+        end_member(t, job, execution, (PREEMPTED, -1, "preempted"), now)
+    elif _has_another_try(job, execution, retryable=retryable):
+        ask_for_more(t, gang, done)
+        delay = _delay_ms(gang, execution, done)
+        end_member(t, job, execution, (RETRY, delay, "retry"), now)
+    else:
+        reason = _reason(execution, retryable=retryable)
+        end_member(t, job, execution, (FAILED, -1, reason), now)
 
 
 def _has_another_try(job: JobCell, execution: Execution, *, retryable: bool) -> bool:
@@ -220,7 +258,7 @@ def _delay_ms(job: JobCell, execution: Execution, done: Completion | None) -> Mi
 def _try_again(t: Tables, job: JobCell, ended: Life, delay: Millis, now: Instant) -> None:
     state = move_job(job.id, job.life.state, JobVerb.TRY_AGAIN)
     t.set_life(job, replace(ended, state=state, reason="retry", due_at=now + delay, progress=None))
-    _wait_again(t, job, now)
+    wait_again(t, job, now)
 
 
 def lose(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> None:
@@ -233,6 +271,9 @@ def lose(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> None:
     t.end_execution(cell, execution, now)
     if state is not ExecutionState.LOST:
         _decide(t, job, execution, None, now)
+    elif job.spec.band is not None and is_in_gang(job):
+        cause = LOST if cell.delivered else UNDELIVERED
+        end_member(t, job, execution, (cause, -1, "lost"), now)
     elif not cell.delivered:
         _requeue(t, job, job.life.losses, "lost", now)
     else:
@@ -264,10 +305,10 @@ def _requeue(t: Tables, job: JobCell, losses: int, reason: str, now: Instant) ->
         progress=None,
     )
     t.set_life(job, life)
-    _wait_again(t, job, now)
+    wait_again(t, job, now)
 
 
-def _wait_again(t: Tables, job: JobCell, now: Instant) -> None:
+def wait_again(t: Tables, job: JobCell, now: Instant) -> None:
     """The job gives its slot up and goes where it has to wait, unless its time is over by now."""
     leave_lines(t, job, now)
     if job.spec.expires_at is not None and job.spec.expires_at <= now:

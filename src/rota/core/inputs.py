@@ -19,6 +19,7 @@ from rota.core.model import (
     Instant,
     JobId,
     JobRecord,
+    Labels,
     Millis,
     PollId,
     Quota,
@@ -31,6 +32,7 @@ from rota.core.model import (
 from rota.core.outcome import Refill
 from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Plan
+from rota.core.usage import Used
 
 
 class NewJob(Input, frozen=True, kw_only=True):
@@ -75,6 +77,8 @@ class Retry(Keyed, frozen=True, kw_only=True):
     """Starts an ended job over; `recall` has it and its skipped dependents."""
 
     job_id: JobId
+    failed: tuple[int, ...] | None = None
+    """Of an array: the members that did not succeed. None: nobody has looked."""
 
 
 class Delete(Keyed, frozen=True, kw_only=True):
@@ -100,6 +104,8 @@ class Register(Keyed, frozen=True, kw_only=True):
     capacity: Resources
     capabilities: tuple[str, ...] = ()
     queues: tuple[str, ...] | None = None
+    labels: Labels = ()
+    only: tuple[str, ...] = ()
 
 
 class Running(Input, frozen=True, kw_only=True):
@@ -124,6 +130,8 @@ class Completion(Input, frozen=True, kw_only=True):
     retryable: bool = True
     delay_ms: Millis | None = None
     """When to try again, instead of what the policy says."""
+    used: Used | None = None
+    """What `usage` says of what the scheduler learns from."""
 
 
 class Heartbeat(Input, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rota.core.band_checks import check_bands, weights
 from rota.core.cells import NO_CLASS
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import ExecutionState, JobState
@@ -20,11 +21,13 @@ def check(t: Tables) -> None:
     _check_queues(t)
     _check_keys(t)
     _check_lines(t)
+    _check_work(t)
     _check_shelves(t)
     _check_depth(t)
     _check_agenda(t)
     _check_bus(t)
     _check_tenants(t)
+    check_bands(t)
 
 
 def _check_jobs(t: Tables) -> None:
@@ -32,7 +35,7 @@ def _check_jobs(t: Tables) -> None:
         state = cell.life.state
         assert state not in JOB_FINAL, f"ended job {job_id} is still in memory"
         held = cell.life.execution_id in t.executions if cell.life.execution_id else False
-        runs = state in (JobState.RUNNING, JobState.CANCELLING)
+        runs = state in (JobState.RUNNING, JobState.CANCELLING) and cell.id not in t.bands.cells
         assert runs == held, f"job {job_id} is {state}, its execution is live: {held}"
         upstream = sum(1 for d in cell.spec.dependencies if d.job_id in t.jobs)
         if state is JobState.QUEUED:
@@ -96,7 +99,8 @@ def _check_keys(t: Tables) -> None:
             assert job.life.state is not JobState.PENDING, f"pending job {job_id} holds a slot"
         for job_id in group.waiting:
             job = t.jobs[job_id]
-            assert job.life.state is JobState.QUEUED, f"{job_id} waits for its key"
+            queues = job.life.state is JobState.QUEUED or job_id in t.bands.cells
+            assert queues, f"{job_id} waits for its key"
             assert job.class_index == NO_CLASS, f"{job_id} stands in two lines"
 
 
@@ -122,6 +126,16 @@ def _check_lines(t: Tables) -> None:
         assert job_class.shelved == sum(lane.shelved for lane in lanes), "a shelf's length drifted"
 
 
+def _check_work(t: Tables) -> None:
+    work: dict[int, int] = {}
+    for cell in t.jobs.values():
+        if cell.class_index != NO_CLASS:
+            work[cell.line_number] = work.get(cell.line_number, 0) + cell.estimate
+    for job_class in t.lines.classes:
+        for number, line in job_class.lines.items():
+            assert line.work == work.get(number, 0), "the work of a line drifted"
+
+
 def _check_parties(t: Tables, job_class: JobClass) -> None:
     """The lines of a class, over all parties, are the class; and parties know what waits."""
     parties = {
@@ -143,8 +157,9 @@ def _check_parties(t: Tables, job_class: JobClass) -> None:
 def _check_tenants(t: Tables) -> None:
     depth: dict[tuple[str, JobState], int] = {}
     for cell in t.jobs.values():
-        key = (cell.spec.terms.tenant, cell.life.state)
-        depth[key] = depth.get(key, 0) + 1
+        for state, count in weights(t, cell):
+            key = (cell.spec.terms.tenant, state)
+            depth[key] = depth.get(key, 0) + count
     for lane in t.lines.numbered.values():
         key = (lane.key[0], JobState.QUEUED)
         depth[key] = depth.get(key, 0) + lane.shelved
@@ -185,8 +200,9 @@ def _check_shelves(t: Tables) -> None:
 def _check_depth(t: Tables) -> None:
     depth: dict[tuple[str, JobState], int] = {}
     for cell in t.jobs.values():
-        key = (cell.spec.terms.queue, cell.life.state)
-        depth[key] = depth.get(key, 0) + 1
+        for state, count in weights(t, cell):
+            key = (cell.spec.terms.queue, state)
+            depth[key] = depth.get(key, 0) + count
     for job_class in t.lines.classes:
         key = (job_class.queue.queue.name, JobState.QUEUED)
         depth[key] = depth.get(key, 0) + job_class.shelved

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from rota.core import planning, triggers
+from rota.core.autoscale import Demand, demand
 from rota.core.events import Event, Rule
+from rota.core.foreseeing import Foreseeing
 from rota.core.foresight import Foreseen, foresee
 from rota.core.glance import (
     Explanation,
@@ -17,18 +19,26 @@ from rota.core.glance import (
     TriggerGlance,
     WorkerGlance,
 )
-from rota.core.model import Instant, JobId, JobRecord, ScheduleId, TriggerId, WorkerId
+from rota.core.learned import Name
+from rota.core.model import (
+    Instant,
+    JobId,
+    JobRecord,
+    Millis,
+    Resources,
+    ScheduleId,
+    TriggerId,
+    WorkerId,
+)
 from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Plan, Schedule
-from rota.core.tables import Tables
+from rota.core.usage import Account
 from rota.core.views import glance_queue, glance_schedule, glance_tenant, glance_worker
 from rota.core.why import explain
 
 
-class Looking:
+class Looking(Foreseeing):
     """The side of a scheduler that answers questions."""
-
-    _t: Tables
 
     def why(
         self, job_id: JobId, now: Instant, record: JobRecord | None = None
@@ -117,6 +127,14 @@ class Looking:
             glance_tenant(self._t, self._t.tenants.cells[name], now)
             for name in sorted(self._t.tenants.cells)
         ]
+
+    def demand(self, target_ms: Millis, size: Resources | None, now: Instant) -> Demand:
+        """How many workers would clear what waits within the target."""
+        return demand(self._t, target_ms, size, now)
+
+    def usages(self) -> Iterator[tuple[Name, Account]]:
+        """What jobs of each name take, by tenant and name."""
+        return self._t.runtimes.usages.all()
 
     def live_jobs(self) -> int:
         """How many jobs are in memory."""

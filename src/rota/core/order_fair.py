@@ -13,16 +13,18 @@ would hold back everybody who comes after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from rota.core.cells import QueueCell
 from rota.core.lanes import rounded
 from rota.core.limits import RUNTIME_GUESS_MS
 from rota.core.model import Instant, Millis, Spec
-from rota.core.orders import Head, Seated, best_line
-from rota.core.party import EVERY_CLASS, Line, Party
+from rota.core.orders import Seated
+from rota.core.party import EVERY_CLASS, Head, Line, Party
 from rota.core.policy import OrderKind, Policy
 from rota.core.ring import Ring
+from rota.core.slack import urgent_since
 
 WORN_HALF_LIVES = 500
 """After so many half-lives charges come near the end of what a number can hold."""
@@ -30,6 +32,10 @@ LAST = 1_000
 """Half-lives beyond which a number ends; only a clock gone mad comes there."""
 QUEUES_KEPT = 64
 """Queues of one tenant whose accounts are kept while nothing waits in them."""
+
+
+Standing: TypeAlias = tuple[str, str, float]
+"""(tenant, queue or none of them, what was had for its weight)."""
 
 
 class Account(Party):
@@ -117,10 +123,18 @@ class FairOrder:
         since = spec.created_at if spec.run_at is None else max(spec.created_at, spec.run_at)
         if policy.beta:
             # What was learned does not count here: a place must stay what it is.
-            length = terms.expected_runtime_ms
-            length = RUNTIME_GUESS_MS if length is None else rounded(length)
+            length = spec.graph_ms
+            if length is None:
+                length = terms.expected_runtime_ms
+                length = RUNTIME_GUESS_MS if length is None else rounded(length)
             since += int(policy.beta * min(length, policy.length_cap_ms))
+        if spec.finish_by is not None:
+            since = min(since, urgent_since(spec))
         return since - policy.priority_ms * terms.priority
+
+    def rank(self, queue: QueueCell) -> int:
+        """A party has one queue only."""
+        return 0
 
     def party(self, tenant: str, queue: QueueCell) -> Leaf:
         """The tenant's jobs in the queue."""
@@ -174,7 +188,13 @@ class FairOrder:
         """The tenant that has had the least, its queue that has, and the first job there."""
         share = self._ring.first(mask)
         leaf = None if share is None else share.ring.first(mask)
-        return None if leaf is None else best_line(leaf, mask, head)
+        return None if leaf is None else leaf.first(mask, head)
+
+    def in_turn(self, mask: int) -> Iterator[Sequence[Party]]:
+        """Each queue of each tenant by itself."""
+        for share in self._ring.all_with(mask):
+            for leaf in share.ring.all_with(mask):
+                yield (leaf,)
 
     def ahead_of(self, tenant: str) -> int:
         """How many tenants that wait go before this one."""
@@ -235,6 +255,25 @@ class FairOrder:
         until_now = share.used - max(0.0, share.ahead - share.rate * now)
         return max(0.0, until_now) / self.scale(now)
 
+    def standings(self, now: Instant) -> tuple[Standing, ...]:
+        """What each has had, in the money of the moment: for a copy to go on with."""
+        scale = self.scale(now)
+        return tuple(
+            (name, queue, account.key[1] / scale)
+            for name, share in self._shares.items()
+            for queue, account in (("", share), *share.leaves.items())
+        )
+
+    def settle(self, standings: Sequence[Standing], now: Instant) -> None:
+        """Each, having what waits already, moves to where it stood."""
+        scale = self.scale(now)
+        for name, queue, had in standings:
+            share = self.share(name)
+            if not queue:
+                _move(self._ring, share, had * scale)
+            elif queue in share.leaves:
+                _move(share.ring, share.leaves[queue], had * scale)
+
     def is_worn(self, now: Instant) -> bool:
         """Whether charges have become too large to be exact."""
         half_lives = (now - self._since) / self._policy.half_life_ms
@@ -264,6 +303,14 @@ class FairOrder:
                 share.ring.move(leaf, key)
             else:
                 leaf.key = key
+
+
+def _move(ring: Ring, account: Account, had: float) -> None:  # type: ignore[type-arg]
+    key = (account.key[0], had)
+    if account.ready:
+        ring.move(account, key)
+    else:
+        account.key = key
 
 
 def _seat(ring: Ring, account: Account, bits: int, at: tuple[Instant, float]) -> float:  # type: ignore[type-arg]

@@ -6,11 +6,14 @@ all others are one.
 
 from __future__ import annotations
 
-from rota.core.cells import LineKey, QueueCell
+from collections.abc import Iterator, Sequence
+
+from rota.core.cells import QueueCell
 from rota.core.model import Instant, Millis, Spec
-from rota.core.orders import Head, Seated
-from rota.core.party import EVERY_CLASS, Line, Party
+from rota.core.orders import Seated
+from rota.core.party import EVERY_CLASS, Head, Line, Party, Seat
 from rota.core.policy import OrderKind, Policy
+from rota.core.slack import strict_place
 
 
 class PlainOrder:
@@ -25,8 +28,12 @@ class PlainOrder:
             party.allowed = allowed
 
     def place(self, spec: Spec) -> int:
-        """Nothing but arrival counts, or priority before it."""
-        return -spec.terms.priority if self._by_priority else 0
+        """Nothing but arrival counts, or priority before it, and a deadline's slack within one."""
+        return strict_place(spec) if self._by_priority else 0
+
+    def rank(self, queue: QueueCell) -> int:
+        """The queue's priority comes before everything, or does not count."""
+        return -queue.queue.priority if self._by_priority else 0
 
     def party(self, tenant: str, queue: QueueCell) -> Party:
         """Everyone's, or the tenant's own."""
@@ -53,37 +60,16 @@ class PlainOrder:
 
     def first(self, mask: int, head: Head) -> Line | None:
         """The first of everyone's, unless one of those apart comes before it."""
-        best = self._best(self._everyone, mask, head)
+        best = self._everyone.first(mask, head)
         for party in self._apart.values():
-            other = self._best(party, mask, head)
-            if other is None:
-                continue
-            if best is None or self._key(other, head) < self._key(best, head):
+            other = party.first(mask, head)
+            if other is not None and (best is None or _seat(other) < _seat(best)):
                 best = other
         return best
 
-    def _best(self, party: Party, mask: int, head: Head) -> Line | None:
-        mask &= party.ready
-        if not mask:
-            return None
-        lines = party.lines
-        best = lines[mask.bit_length() - 1]
-        mask ^= best.job_class.bit
-        best_head, best_rank = best.first or head(best), self._rank(best)
-        while mask:
-            bit = mask & -mask
-            mask ^= bit
-            other = lines[bit.bit_length() - 1]
-            other_head, rank = other.first or head(other), self._rank(other)
-            if rank > best_rank or (rank == best_rank and other_head < best_head):
-                best, best_head, best_rank = other, other_head, rank
-        return best
-
-    def _rank(self, line: Line) -> int:
-        return line.job_class.queue.queue.priority if self._by_priority else 0
-
-    def _key(self, line: Line, head: Head) -> tuple[int, LineKey]:
-        return (-self._rank(line), line.first or head(line))
+    def in_turn(self, mask: int) -> Iterator[Sequence[Party]]:
+        """All are level."""
+        yield (self._everyone, *self._apart.values())
 
     def begin(self, line_of: Seated, share: float, now: Instant, ends_at: Instant) -> float:
         """Nobody is charged."""
@@ -96,7 +82,12 @@ class PlainOrder:
         """Nobody is charged."""
 
     def reseat(self, queue: QueueCell) -> None:
-        """Queues are asked for their priority each time."""
+        """Moves the queue's lines to where its priority belongs."""
+        for party in (self._everyone, *self._apart.values()):
+            for line in party.lines.values():
+                if line.job_class.queue is queue:
+                    line.rank = self.rank(queue)
+                    party.seat(line, _seat(line)[1])
 
     def follow_clock(self, by: Millis) -> None:
         """It has no times."""
@@ -104,3 +95,8 @@ class PlainOrder:
     def is_worn(self, now: Instant) -> bool:
         """There are no figures."""
         return False
+
+
+def _seat(line: Line) -> Seat:
+    assert line.seat is not None, "a line whose head was found has a seat"
+    return line.seat

@@ -68,15 +68,18 @@ class Lines:
         key = cell.line_key()
         heappush(line.heap, key)
         self._note_length(line, cell.estimate, key)
-        cell.lane = lane_key(terms)
-        self._lane_of(job_class, cell.lane).kept += 1
+        party.note_length(line, cell.estimate, key)
+        lane = self._lane_of(job_class, lane_key(terms))
+        cell.lane = lane.key
+        lane.kept += 1
         job_class.waiting += 1
         line.waiting += 1
-        if line.first is not None and key < line.first:
+        line.work += cell.estimate
+        if line.seat is None or key < line.seat[1]:
             line.first = key
+            party.seat(line, key)
         cell.class_index, cell.line_number = job_class.index, line.number
         if not party.waiting & job_class.bit:
-            line.first = key
             self._fill(party, job_class, now)
         return job_class
 
@@ -89,7 +92,8 @@ class Lines:
         line = party.lines.get(job_class.index)
         if line is None:
             self._lines_made += 1
-            line = party.lines[job_class.index] = Line(self._lines_made, job_class, tenant)
+            rank = self.order.rank(job_class.queue)
+            line = party.lines[job_class.index] = Line(self._lines_made, job_class, tenant, rank)
             self._lines[line.number] = job_class.lines[line.number] = line
         return line
 
@@ -115,6 +119,7 @@ class Lines:
         cell.class_index = NO_CLASS
         job_class.waiting -= 1
         line.waiting -= 1
+        line.work -= cell.estimate
         if line.first is not None and line.first[2] == cell.id:
             line.first = None
         assert cell.lane is not None
@@ -138,6 +143,7 @@ class Lines:
     def _drop_line(self, job_class: JobClass, line: Line) -> None:
         party = self.order.party(line.tenant, job_class.queue)
         del party.lines[job_class.index]
+        party.unseat(line)
         del self._lines[line.number], job_class.lines[line.number]
         self.order.rests(party, job_class.bit)
         if not job_class.waiting and not job_class.shelved:
@@ -234,8 +240,11 @@ class Lines:
     def _set_mark(self, lane: Lane) -> None:
         assert lane.like is not None
         line = self._marked_line(lane, 0)
-        lane.mark = (self.order.place(lane.like), lane.edge, JobId(f"{ON_SHELF}{lane.number}"))
-        heappush(line.heap, lane.mark)
+        mark = (self.order.place(lane.like), lane.edge, JobId(f"{ON_SHELF}{lane.number}"))
+        lane.mark = mark
+        heappush(line.heap, mark)
+        if line.seat is None or mark < line.seat[1]:
+            self.order.party(line.tenant, line.job_class.queue).seat(line, mark)
         self._forget_mark(line)
 
     def _marked_line(self, lane: Lane, now: Instant) -> Line:

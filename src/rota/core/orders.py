@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeAlias
 
-from rota.core.cells import LineKey, QueueCell
+from rota.core.cells import QueueCell
 from rota.core.model import Instant, Millis, Spec
-from rota.core.party import Line, Party
-
-Head: TypeAlias = Callable[[Line], LineKey]
-"""The first entry of a line that has one."""
+from rota.core.party import Head, Line, Party
 
 
 class Order(Protocol):
@@ -22,6 +19,10 @@ class Order(Protocol):
 
     def party(self, tenant: str, queue: QueueCell) -> Party:
         """Those with whom such jobs stand."""
+        ...
+
+    def rank(self, queue: QueueCell) -> int:
+        """What its lines are sorted by inside their party before the places of jobs."""
         ...
 
     def waits(self, party: Party, bit: int, now: Instant) -> None:
@@ -38,6 +39,10 @@ class Order(Protocol):
 
     def first(self, mask: int, head: Head) -> Line | None:
         """The line, among these classes, whose head goes first."""
+        ...
+
+    def in_turn(self, mask: int) -> Iterator[Sequence[Party]]:
+        """Parties that have these classes ready, those first that go first; level ones together."""
         ...
 
     def begin(self, line_of: Seated, share: float, now: Instant, ends_at: Instant) -> float:
@@ -67,23 +72,3 @@ class Order(Protocol):
 
 Seated: TypeAlias = tuple[str, QueueCell]
 """(tenant, queue): who a start is charged to."""
-
-
-def best_line(party: Party, mask: int, head: Head) -> Line | None:
-    """The line of the party, among these classes, whose head comes first."""
-    mask &= party.ready
-    if not mask:
-        return None
-    lines = party.lines
-    best = lines[mask.bit_length() - 1]
-    mask ^= best.job_class.bit
-    if mask:
-        best_head = best.first or head(best)
-        while mask:
-            bit = mask & -mask
-            mask ^= bit
-            other = lines[bit.bit_length() - 1]
-            other_head = other.first or head(other)
-            if other_head < best_head:
-                best, best_head = other, other_head
-    return best

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from rota.core.band import Company
 from rota.core.errors import Refusal
 from rota.core.event_writes import AnyEventWrite
 from rota.core.events import Told, Trigger
@@ -326,6 +327,7 @@ class Order(msgspec.Struct, frozen=True, gc=False):
     spec: Spec
     limits: Limits | None = None
     """The queue's own, where it has any."""
+    company: Company | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
@@ -376,6 +378,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What memory wants of the store, as soon as this turn is durable."""
     occurrences: Sequence[Occurrence] = ()
     """What became of instants of schedules in this turn."""
+    deadlines: Mapping[str, int] = {}
+    """How many jobs are at risk to miss their deadline, met it, or missed it, as of this turn."""
     reacted: Mapping[str, int] = {}
     """How many events were accepted and repeated, and how many verdicts there were of each."""
 

@@ -11,14 +11,19 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 from rota.core.cells import MachineClass, WorkerCell
+from rota.core.labels import Labelled, misplaced, unwelcome
 from rota.core.limits import FIT_CACHE_MAX, FRESH_MAX
-from rota.core.model import Needs, Resources, Worker, WorkerId, WorkerState
+from rota.core.model import Labels, Needs, Resources, Worker, WorkerId, WorkerState
 from rota.core.ordering import Lines
-from rota.core.party import JobClass
+from rota.core.party import JobClass, Machines
 from rota.core.resources import NOTHING, Lack, fits, lacks, minus, plus, total
 
 May: TypeAlias = Callable[[WorkerCell], bool]
 """Whether a worker may be used."""
+MachineKey: TypeAlias = tuple[
+    Resources, tuple[str, ...], tuple[str, ...] | None, tuple[str, ...], Labels
+]
+"""(capacity, capabilities, queues, whom it is kept for, labels that matter)."""
 
 
 def unable(job_class_queue: str, needs: Needs, machine: MachineClass) -> tuple[str | Lack, ...]:
@@ -28,6 +33,9 @@ def unable(job_class_queue: str, needs: Needs, machine: MachineClass) -> tuple[s
         reasons.append("queue")
     reasons.extend(f"capability {c}" for c in needs.capabilities if c not in machine.capabilities)
     reasons.extend(lacks(needs.resources, machine.capacity))
+    if needs.affinity is not None:
+        reasons.extend(misplaced(needs.affinity, machine.labels))
+    reasons.extend(unwelcome(needs, machine.only))
     return tuple(reasons)
 
 
@@ -54,8 +62,8 @@ class Fleet:
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
         self.workers: dict[WorkerId, WorkerCell] = {}
-        self.machines: dict[tuple[Resources, tuple[str, ...], tuple[str, ...] | None], MachineClass]
-        self.machines = {}
+        self.machines: dict[MachineKey, MachineClass] = {}
+        self.labels = Labelled()
         self.open: dict[WorkerId, WorkerCell] = {}
         self.capacity = NOTHING
         """All that the workers which are not away have together."""
@@ -70,14 +78,17 @@ class Fleet:
         self._hopeful = 0
         """Bits of the classes for which one of the other open workers may have room: perhaps too
         many, never too few."""
+        self._changes = 0
+        """Grows when a worker comes, goes or becomes another."""
 
     def machine_of(self, worker: Worker) -> MachineClass:
         """The class of workers like this one."""
-        key = (worker.capacity, worker.capabilities, worker.queues)
+        traits = self.labels.traits(worker)
+        key = (worker.capacity, worker.capabilities, worker.queues, worker.only, traits)
         machine = self.machines.get(key)
         if machine is None:
             self._machines_made += 1
-            machine = MachineClass(self._machines_made, worker)
+            machine = MachineClass(self._machines_made, worker, traits)
             self._drop_unused_machines()
             self.machines[key] = machine
         return machine
@@ -91,20 +102,42 @@ class Fleet:
     def add(self, worker: Worker, now: int) -> WorkerCell:
         """A worker that was not known."""
         self._ranks += 1
+        self.labels.add(worker)
         cell = WorkerCell(worker, self.machine_of(worker), self._ranks, now)
         self.workers[worker.id] = cell
         cell.machine.workers[worker.id] = None
         self.count(cell)
         return cell
 
+    def machines_for(self, job_class: JobClass) -> Machines:
+        """The kinds of workers that could run such a job, and of which one is there."""
+        stamp = (self._changes, len(self._lines.classes), self._lines.reused)
+        if job_class.machines is None or job_class.machines.stamp != stamp:
+            kinds = tuple(
+                machine
+                for machine in self.machines.values()
+                if self.able(machine) & job_class.bit
+                and any(self.is_there(worker_id) for worker_id in machine.workers)
+            )
+            job_class.machines = Machines(kinds, stamp)
+        return job_class.machines
+
+    def is_there(self, worker_id: WorkerId) -> bool:
+        """Whether the worker takes work."""
+        worker = self.workers.get(worker_id)
+        return worker is not None and worker.worker.state is WorkerState.ONLINE
+
     def remove(self, cell: WorkerCell) -> None:
         """A worker that is to be forgotten."""
+        self._changes += 1
         del self.workers[cell.worker.id]
         del cell.machine.workers[cell.worker.id]
+        self.labels.remove(cell.worker)
         self.capacity = minus(self.capacity, cell.counted)
 
     def count(self, cell: WorkerCell) -> None:
         """What the fleet has in all follows what its workers have and whether they are there."""
+        self._changes += 1
         is_away = cell.worker.state is WorkerState.OFFLINE
         counted = NOTHING if is_away else cell.worker.capacity
         if counted != cell.counted:
@@ -113,12 +146,25 @@ class Fleet:
 
     def reshape(self, cell: WorkerCell, worker: Worker) -> None:
         """A known worker registers again, perhaps with other capacity; what it holds stays held."""
+        self.labels.remove(cell.worker)
+        self.labels.add(worker)
         cell.worker = worker
-        del cell.machine.workers[worker.id]
-        cell.machine = self.machine_of(worker)
-        cell.machine.workers[worker.id] = None
+        self._class_anew(cell)
         cell.free = minus(worker.capacity, total(cell.held.values()))
         cell.stamp += 1
+
+    def _class_anew(self, cell: WorkerCell) -> None:
+        self._changes += 1
+        del cell.machine.workers[cell.worker.id]
+        cell.machine = self.machine_of(cell.worker)
+        cell.machine.workers[cell.worker.id] = None
+
+    def mind_labels(self, needs: Needs) -> None:
+        """Jobs like this wait: workers that differ in labels they require are not alike."""
+        classes = (job_class.needs for job_class in self._lines.classes)
+        if needs.affinity is not None and self.labels.mind(needs.affinity, classes):
+            for cell in self.workers.values():
+                self._class_anew(cell)
 
     def offer(self, cell: WorkerCell) -> None:
         """The worker waits, or waits with more room than before."""
@@ -139,19 +185,22 @@ class Fleet:
 
     def fitting(self, cell: WorkerCell) -> int:
         """Bits of the classes whose jobs fit into the worker's free room now."""
+        return self.fitting_into(cell.machine, cell.free)
+
+    def fitting_into(self, machine: MachineClass, room: Resources) -> int:
+        """Bits of the classes that such a worker could run in so much room."""
         if self._reused != self._lines.reused:
             self._forget_bits()
         count = len(self._lines.classes)
-        key = (cell.machine.index, cell.free)
-        mask, seen = self._fit.get(key, (0, 0))
+        mask, seen = self._fit.get((machine.index, room), (0, 0))
         if seen < count:
-            can = self.able(cell.machine)
+            can = self.able(machine)
             for job_class in self._lines.classes[seen:]:
-                if can & job_class.bit and fits(job_class.needs.resources, cell.free):
+                if can & job_class.bit and fits(job_class.needs.resources, room):
                     mask |= job_class.bit
             if len(self._fit) >= FIT_CACHE_MAX:
                 self._fit.clear()
-            self._fit[key] = (mask, count)
+            self._fit[(machine.index, room)] = (mask, count)
         return mask
 
     def able(self, machine: MachineClass) -> int:
@@ -214,14 +263,15 @@ class Fleet:
         return best
 
     def _best_of_few(self, job_class: JobClass, may: May | None) -> WorkerCell | None:
-        best: WorkerCell | None = None
-        best_score = (0, 0, 0)
-        for cell in self.open.values():
-            if self.fitting(cell) & job_class.bit and (may is None or may(cell)):
-                fit = (*score(job_class.needs.resources, cell.machine, cell.free), cell.rank)
-                if best is None or fit < best_score:
-                    best, best_score = cell, fit
-        return best
+        bit, needs = job_class.bit, job_class.needs.resources
+        able = [
+            cell
+            for cell in self.open.values()
+            if self.fitting(cell) & bit and (may is None or may(cell))
+        ]
+        if len(able) < 2:
+            return able[0] if able else None
+        return min(able, key=lambda cell: (*score(needs, cell.machine, cell.free), cell.rank))
 
     def _read_log(self, job_class: JobClass) -> None:
         """Takes note of the workers that were offered since the class was last looked at."""

@@ -15,14 +15,18 @@ Place: TypeAlias = tuple[WorkerId, Instant, Resources]
 class Reservation:
     """A place for the first job of a class."""
 
-    __slots__ = ("at", "job_class", "job_id", "spare", "worker_id")
+    __slots__ = ("at", "copies", "job_class", "job_id", "room", "spare", "stamp", "worker_id")
 
     def __init__(self, place: Place, job_class: JobClass, job_id: JobId) -> None:
-        self.worker_id, self.at, room = place
+        self.worker_id, self.at, self.room = place
         self.job_class = job_class
         self.job_id = job_id
-        self.spare = minus(room, job_class.needs.resources)
+        self.stamp = -1
+        """The worker's, when this was computed."""
+        self.spare = minus(self.room, job_class.needs.resources)
         """What the reserved job leaves of the worker at that time."""
+        self.copies = 1
+        """How many members of a gang are to be there; the room given is without all but one."""
 
     def admits(self, needs: Resources, estimate: Millis, now: Instant) -> bool:
         """Whether a job that starts there now will not be in the way."""

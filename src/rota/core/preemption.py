@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from rota.core.cells import ExecutionCell, JobCell, WorkerCell
 from rota.core.executions import ask_to_stop
+from rota.core.gangs import stop_with
 from rota.core.model import ExecutionId, Instant, Resources, Stop, WorkerId
 from rota.core.ordering import is_mark
-from rota.core.reserving import Reservations
 from rota.core.resources import fits, plus
 from rota.core.tables import Tables
 from rota.core.timers import Alarm
@@ -28,6 +28,8 @@ def preempt(t: Tables, now: Instant) -> None:
     if head is None or is_mark(head):
         return
     job = t.jobs[head[2]]
+    if job.spec.terms.needs.copies > 1:
+        return  # room for one member would help nobody
     if job.id in t.cleared.values() or not _is_due(t, job, now):
         return
     best: tuple[tuple[int, int, int], WorkerCell, list[ExecutionCell]] | None = None
@@ -43,6 +45,7 @@ def preempt(t: Tables, now: Instant) -> None:
         t.cleared[worker.worker.id] = job.id
         for cell in victims:
             ask_to_stop(t, cell, Stop.PREEMPT, now)
+        stop_with(t, victims, now)
 
 
 def _is_due(t: Tables, job: JobCell, now: Instant) -> bool:
@@ -58,12 +61,11 @@ def _is_due(t: Tables, job: JobCell, now: Instant) -> bool:
 
 def _workers(t: Tables, job: JobCell, now: Instant) -> list[WorkerCell]:
     """Those that could run it and have something that may be stopped."""
-    reservations = Reservations(t, now)
-    able = {m.index: None for m in reservations.able(t.lines.classes[job.class_index])}
+    able = t.fleet.machines_for(t.lines.classes[job.class_index]).indexes
     found: dict[WorkerId, WorkerCell] = {}
     for execution_id in t.evictable:
         worker = t.fleet.workers[t.executions[execution_id].execution.worker_id]
-        is_free = worker.worker.id not in t.cleared and reservations.is_there(worker.worker.id)
+        is_free = worker.worker.id not in t.cleared and t.fleet.is_there(worker.worker.id)
         if worker.machine.index in able and is_free:
             found[worker.worker.id] = worker
     return list(found.values())

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from rota.core import learning
 from rota.core.attendance import watch_all
 from rota.core.cells import ExecutionCell, JobCell, QueueCell
+from rota.core.deadlines import watch
 from rota.core.events import Held, Trigger
 from rota.core.executions import first_lease_until, occupy
 from rota.core.limits import STOP_WINDOW_MS
+from rota.core.members import keep_slots, rejoin
 from rota.core.model import (
     Execution,
     ExecutionState,
     Instant,
+    JobId,
     JobRecord,
     JobState,
     Queue,
     Runtime,
     Tenant,
     Worker,
+    WorkerId,
 )
+from rota.core.order_fair import FairOrder, Standing
 from rota.core.policy import Policy
 from rota.core.reacting import watch_windows
+from rota.core.reserving import keep_place
 from rota.core.schedules import Calendar, Schedule
 from rota.core.shelving import restore_shelves
 from rota.core.tables import Tables
@@ -53,6 +60,14 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """In order of creation."""
     held: Sequence[Held] = ()
     """In order of arrival."""
+    rates: Sequence[tuple[str, int]] = ()
+    """Queues and how far each has used its rate limit: a copy has that, a store has not."""
+    standings: Sequence[Standing] = ()
+    """What tenants and their queues have had: the same."""
+    kept: Sequence[tuple[JobId, WorkerId]] = ()
+    """Jobs that do not fit yet, and the workers on which they have a place: the same."""
+    plan: Mapping[JobId, tuple[WorkerId, Instant]] = {}
+    """Where and when each job is to start, under a policy that plans: the same."""
 
 
 def restore(t: Tables, stored: Stored, now: Instant) -> None:
@@ -61,6 +76,11 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
     _settle(t, stored, now)
     for queue in stored.queues:
         t.queues[queue.name] = QueueCell(queue)
+    for name, next_start in stored.rates:
+        t.queues[name].next_start = next_start
+    for tenant, queue_name, _ in stored.standings:
+        if queue_name in t.queues:  # who came first goes first where they have had the same
+            t.lines.order.party(tenant, t.queues[queue_name])
     for worker in stored.workers:
         t.fleet.add(worker, now)
     for calendar in stored.calendars:
@@ -71,6 +91,7 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
     cells = [t.add_job(record.id, record.spec, record.life) for record in stored.jobs]
     for execution in stored.executions:
         _resume(t, execution, now)
+    keep_slots(t)
     for cell in cells:
         _rejoin(t, cell, now)
     restore_shelves(t, dict(stored.lines))
@@ -78,7 +99,13 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
         t.check_gates(queue_cell, now)
     for tenant_cell in t.tenants.limited():
         t.check_quota(tenant_cell, now)
+    if isinstance(t.lines.order, FairOrder):
+        t.lines.order.settle(stored.standings, now)
+    for job_id, worker_id in stored.kept:
+        keep_place(t, job_id, worker_id, now)
+    t.plan = dict(stored.plan)
     watch_all(t, now)
+    t.arrivals.start_over(t.lines.classes, now)
 
 
 def _settle(t: Tables, stored: Stored, now: Instant) -> None:
@@ -86,7 +113,7 @@ def _settle(t: Tables, stored: Stored, now: Instant) -> None:
     for tenant in stored.tenants:
         t.tenants.put(tenant)
     for runtime in stored.runtimes:
-        t.runtimes.restore(runtime)
+        learning.restore(t, runtime, now)
     t.use_policy(stored.policy or t.policy, now)
 
 
@@ -113,7 +140,8 @@ def _resume(t: Tables, execution: Execution, now: Instant) -> None:
         message=job.life.message,
     )
     worker = t.fleet.workers[execution.worker_id]
-    occupy(t, cell, job.spec.terms, now)
+    terms = job.spec.terms
+    occupy(t, cell, terms, t.share_like(terms), now)
     if execution.stop is not None:
         worker.stops[execution.id] = None
     if execution.state is ExecutionState.RUNNING:
@@ -124,7 +152,10 @@ def _resume(t: Tables, execution: Execution, now: Instant) -> None:
 def _rejoin(t: Tables, cell: JobCell, now: Instant) -> None:
     if cell.spec.expires_at is not None:
         t.timers.set(cell.spec.expires_at, Alarm.JOB, cell.id)
+    watch(t, cell, now)
     if cell.life.state not in (JobState.PENDING, JobState.QUEUED):
+        if cell.spec.band is not None:
+            rejoin(t, cell, now)
         return
     for dependency in cell.spec.dependencies if cell.life.reason == FOR_JOBS else ():
         # Upstream jobs that are gone have ended in a way it accepts, or it would have been skipped.

@@ -8,6 +8,7 @@ block may be too many, never too few; they are put right when a search was in va
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 BLOCK_MAX = 64
@@ -64,6 +65,14 @@ class Ring(Generic[S]):
                         return seat
                 block.repair()
         return None
+
+    def all_with(self, mask: int) -> Iterator[S]:
+        """All who have any of these classes ready, in order; nobody may move meanwhile."""
+        for block in self._blocks:
+            if block.mask & mask:
+                for _, _, seat in block.entries:
+                    if seat.ready & mask:
+                        yield seat
 
     def before(self, seat: S) -> list[S]:
         """All who come before this one."""

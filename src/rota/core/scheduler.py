@@ -12,8 +12,10 @@ from typing import assert_never
 from rota.core import (
     attendance,
     control,
+    deadlines,
     firing,
     intake,
+    members,
     planning,
     progress,
     reacting,
@@ -116,14 +118,16 @@ class Scheduler(Looking):
         self._ring(now)
         firing.fire_due(t, now)
         replies = [self._take(event, now) for event in events]
-        reacting.follow_ends(t, now)
-        firing.follow_ends(t, now)
+        self._follow_ends(now)
         if t.lines.order.is_worn(now):
             t.note_usage(now)
             t.use_policy(t.policy, now)
+        if now >= t.arrivals.due:
+            t.arrivals.note(t.lines.classes, now)
         dispatch(t, now)
         if t.visitors:
             shelving.see_off(t)
+        members.note_tallies(t)
         answer_polls(t, now)
         t.recent.forget(now)
         t.bus.forget(now)
@@ -137,8 +141,15 @@ class Scheduler(Looking):
             draft.ends,
             shelving.ask(t),
             tuple(draft.occurrences.values()),
+            draft.deadlines,
             draft.events.reacted(),
         )
+
+    def _follow_ends(self, now: Instant) -> None:
+        """What has ended is told to those who go on because of it: bands, triggers, schedules."""
+        members.follow_ends(self._t, now)
+        reacting.follow_ends(self._t, now)
+        firing.follow_ends(self._t, now)
 
     def next_due(self) -> Instant | None:
         """When a Tick is needed next."""
@@ -243,7 +254,9 @@ class Scheduler(Looking):
         if len(timers) > 4096 + 4 * alive:
             timers.sweep(self._means_something)
 
-    def _ring_one(self, alarm: Alarm, key: str, when: Instant, now: Instant) -> None:
+    def _ring_one(  # noqa: C901  (one line a case)
+        self, alarm: Alarm, key: str, when: Instant, now: Instant
+    ) -> None:
         t = self._t
         match alarm:
             case Alarm.JOB:
@@ -262,6 +275,10 @@ class Scheduler(Looking):
                 firing.ring(t, ScheduleId(key), when)
             case Alarm.WINDOW:
                 reacting.ring(t, key, when, now)
+            case Alarm.DEADLINE:
+                deadlines.ring(t, JobId(key), now)
+            case Alarm.PLACE:
+                pass  # the turn ends with a look at who waits for a better place
 
     def _means_something(self, entry: Entry) -> bool:
         when, _, alarm, key = entry
@@ -285,6 +302,10 @@ class Scheduler(Looking):
                 return schedule is not None and schedule.due_at == when
             case Alarm.WINDOW:
                 return reacting.means_something(t, key, when)
+            case Alarm.DEADLINE:
+                return deadlines.means_something(t, JobId(key), when)
+            case Alarm.PLACE:
+                return t.locality.rings_at(int(key)) == when
 
     def check(self) -> None:
         """Raises AssertionError if anything that must always hold does not."""

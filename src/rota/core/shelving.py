@@ -24,13 +24,16 @@ def waits_only(spec: Spec, now: Instant) -> bool:
 
     What others depend on is not asked here; nor may a job with a key go, for it has to be there
     when a slot of its key is free, whatever else waits. A schedule looks at its runs at every
-    instant, so a load must find them.
+    instant, so a load must find them. One with a deadline does not go by arrival, and is watched.
+    An array is but one row, however many jobs it stands for.
     """
     return (
         not spec.dependencies
         and spec.origin is None
         and spec.concurrency is None
         and spec.expires_at is None
+        and spec.finish_by is None
+        and spec.band is None
         and (spec.run_at is None or spec.run_at <= now)
     )
 
@@ -65,6 +68,9 @@ def _level(t: Tables) -> int:
 def _put_away(t: Tables, lane: Lane, cell: JobCell, now: Instant) -> JobCell:
     t.lines.shelve(lane, cell.spec, cell.spec.order)
     lane.arrived += 1
+    job_class = t.lines.classes[lane.class_index]
+    job_class.arrived += 1
+    job_class.arrived_work += t.runtimes.estimate(cell.spec.terms)
     if lane.life is None or lane.life.ready_at != now:
         lane.life = Life(JobState.QUEUED, reason="ready", ready_at=now, line=lane.number)
     cell.life = lane.life

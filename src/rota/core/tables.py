@@ -9,6 +9,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rota.core.agenda import Agenda
+from rota.core.arrivals import Arrivals
+from rota.core.bands import Bands
 from rota.core.bus import Bus
 from rota.core.cells import ExecutionCell, JobCell, QueueCell, WorkerCell
 from rota.core.concurrency import KeyGroups
@@ -20,6 +22,7 @@ from rota.core.inputs import Timing
 from rota.core.lanes import Lane
 from rota.core.lifecycle import JOB_FINAL, JobVerb, move_job
 from rota.core.limits import QUEUES_MAX, TERMS_POOL_MAX, USAGE_NOTE_MS
+from rota.core.locality import Locality
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -37,6 +40,7 @@ from rota.core.model import (
 from rota.core.order_fair import FairOrder
 from rota.core.ordering import Lines
 from rota.core.outcome import Ended
+from rota.core.party import JobClass
 from rota.core.placement import Fleet
 from rota.core.places import Reservation
 from rota.core.policy import DEFAULT, Policy
@@ -44,6 +48,7 @@ from rota.core.recent import Recent
 from rota.core.rules import make_order
 from rota.core.runtimes import Runtimes
 from rota.core.sharing import dominant_share, share_of
+from rota.core.slack import outcome_of
 from rota.core.tenants import TenantCell, Tenants, allowed, has_quota
 from rota.core.timers import Alarm, Timers
 from rota.core.zones import Atlas, only_utc
@@ -72,6 +77,8 @@ class Tables:
         self.recent = Recent(now)
         self.lines = Lines(self.jobs, make_order(policy, self.tenants, now))
         self.fleet = Fleet(self.lines)
+        self.arrivals = Arrivals(now)
+        self.locality = Locality(self.jobs, self.lines, self.fleet, self.timers)
         self.keys = KeyGroups(self.jobs)
         self.places: dict[int, Reservation] = {}
         """The newest place kept for the first job of a class; may be out of date."""
@@ -98,6 +105,7 @@ class Tables:
         """Workers that opened a poll in this turn."""
         self.answer_now: dict[WorkerId, None] = {}
         """Workers whose open poll is answered at the end of this turn."""
+        self.bands = Bands(self._count)
         self._ready = FRESH
         self._terms: dict[Terms, Terms] = {}
 
@@ -140,7 +148,8 @@ class Tables:
         cell = JobCell(job_id, self._shared(spec), life)
         cell.place = self.lines.order.place(cell.spec)
         self.jobs[job_id] = cell
-        self._count(cell.spec.terms, life.state, 1)
+        if spec.band is None or self.bands.add(cell):
+            self._count(cell.spec.terms, life.state, 1)
         if spec.origin is not None:
             self.agenda.run_begins(spec.origin, job_id)
         return cell
@@ -166,7 +175,8 @@ class Tables:
 
     def forget_job(self, cell: JobCell) -> None:
         """The job is no longer in memory; it must not stand in any line."""
-        self._count(cell.spec.terms, cell.life.state, -1)
+        if cell.spec.band is None or self.bands.remove(cell):
+            self._count(cell.spec.terms, cell.life.state, -1)
         del self.jobs[cell.id]
 
     def put_job(self, cell: JobCell) -> None:
@@ -175,14 +185,19 @@ class Tables:
 
     def set_spec(self, cell: JobCell, spec: Spec) -> None:
         """The job is asked for in another way; it must not stand in any line."""
-        self._count(cell.spec.terms, cell.life.state, -1)
+        self._weigh(cell, -1)
         if cell.life.line:
             self._leave_shelf(cell)
             cell.life = replace(cell.life, line=0)
         cell.spec = self._shared(spec)
         cell.place = self.lines.order.place(cell.spec)
-        self._count(cell.spec.terms, cell.life.state, 1)
+        self._weigh(cell, 1)
         self.put_job(cell)
+
+    def _weigh(self, cell: JobCell, sign: int) -> None:
+        """The job counts, or counts no longer, as what it asks for says."""
+        if cell.spec.band is None or self.bands.weigh(cell, sign):
+            self._count(cell.spec.terms, cell.life.state, sign)
 
     def set_life(self, cell: JobCell, life: Life) -> None:
         """The job is where `life` says. Whoever calls has asked the lifecycle before."""
@@ -191,7 +206,7 @@ class Tables:
         if life.line:
             life = replace(life, line=0)
         before, after = cell.life.state, life.state
-        if after is not before:
+        if after is not before and (cell.spec.band is None or self.bands.move(cell, after)):
             terms = cell.spec.terms
             depth = self.depth[terms.queue]
             depth[before] -= 1
@@ -212,6 +227,10 @@ class Tables:
         """The job has ended and leaves memory. Its dependents are the caller's to tell."""
         state = move_job(cell.id, cell.life.state, verb)
         assert state in JOB_FINAL
+        if cell.spec.band is not None:
+            life = self.bands.last(cell, life)
+        if cell.spec.finish_by is not None:
+            life = replace(life, deadline=self._judge_deadline(cell, state, now))
         self.set_life(cell, replace(life, state=state, finished_at=now, due_at=None))
         self.forget_job(cell)
         self.recent.depart(cell.id, now)
@@ -223,6 +242,23 @@ class Tables:
         self.draft.ends.append(Ended(cell.spec.terms.queue, state, ran))
         if life.doomed:
             self.draft.dropped[cell.id] = None
+
+    def _judge_deadline(self, cell: JobCell, state: JobState, now: Instant) -> str:
+        word = outcome_of(cell.spec, state, now)
+        if word != cell.life.deadline:
+            self._tell_deadline(cell, word)
+        return word
+
+    def note_deadline(self, cell: JobCell, word: str) -> None:
+        """Something is known for good of the job's deadline: it is written, told and counted."""
+        if cell.life.deadline != word:
+            self.set_life(cell, replace(cell.life, deadline=word))
+            self._tell_deadline(cell, word)
+
+    def _tell_deadline(self, cell: JobCell, word: str) -> None:
+        self.draft.deadlines[word] = self.draft.deadlines.get(word, 0) + 1
+        if self.bus.hears_deadline(word):
+            self.bus.warned.append((cell, word))
 
     def count_shelved(self, lane: Lane, step: int) -> None:
         """So many more jobs of the lane are on the shelf, where they are queued like others."""
@@ -261,6 +297,7 @@ class Tables:
         if is_limited(queue):
             self.check_gates(queue, now)
         self.evictable.pop(execution.id, None)
+        self.locality.end(execution.id)
         tenant = self.tenants.cells[terms.tenant]
         tenant.let_go(execution.id)
         if has_quota(tenant):
@@ -319,17 +356,22 @@ class Tables:
         for tenant in self.tenants.limited():
             self.check_quota(tenant, now)
 
-    def share_of(self, terms: Terms) -> float:
-        """The part of the fleet that a job like this takes, of what it takes the most of."""
+    def share_of(self, job_class: JobClass) -> float:
+        """The part of the fleet that a job of the class takes, of what it takes the most of."""
+        return share_of(job_class, self.fleet.capacity)
+
+    def share_like(self, terms: Terms) -> float:
+        """The same for a job that need not be in line."""
         job_class = self.lines.class_of(terms)
         if job_class is None:
             return dominant_share(terms.needs.resources, self.fleet.capacity)
-        return share_of(job_class, self.fleet.capacity)
+        return self.share_of(job_class)
 
     def _charge_again(self, cell: ExecutionCell, now: Instant) -> None:
         terms = self.jobs[cell.execution.job_id].spec.terms
         payer = (terms.tenant, self.queues[terms.queue])
-        cell.rate = self.lines.order.begin(payer, self.share_of(terms), now, max(now, cell.ends_at))
+        share, until = self.share_like(terms), max(now, cell.ends_at)
+        cell.rate = self.lines.order.begin(payer, share, now, until)
 
     def note_usage(self, now: Instant) -> None:
         """Writes into the tenants' records what they have used until now, in memory only."""

@@ -118,17 +118,17 @@ def has_quota(cell: TenantCell) -> bool:
     )
 
 
-def over_quota(cell: TenantCell, need: Resources) -> Iterator[Cause]:
-    """Every quota that a start of this size would exceed now."""
+def over_quota(cell: TenantCell, need: Resources, starts: int = 1) -> Iterator[Cause]:
+    """Every quota that a start of this size, or so many at once, would exceed now."""
     quota, name = cell.tenant.quota or NO_QUOTA, cell.tenant.name
     running = len(cell.held)
-    if quota.running is not None and running >= quota.running:
+    if quota.running is not None and running + starts > quota.running:
         figures = {"tenant": name, "running": running, "quota": quota.running}
         text = f"tenant {name} runs {running} of at most {quota.running} executions"
         yield Cause("quota_running", text, figures)
     for kind, asked, used, limit in (
-        ("cpu", need.cpu_milli, cell.used.cpu_milli, quota.cpu_milli),
-        ("memory", need.memory, cell.used.memory, quota.memory),
+        ("cpu", starts * need.cpu_milli, cell.used.cpu_milli, quota.cpu_milli),
+        ("memory", starts * need.memory, cell.used.memory, quota.memory),
     ):
         if limit is not None and asked and used + asked > limit:
             unit = 1000 if kind == "cpu" else 1
@@ -151,6 +151,7 @@ def allowed(cell: TenantCell, classes: Iterable[JobClass]) -> int:
         return EVERY_CLASS
     mask = EVERY_CLASS
     for job_class in classes:
-        if next(over_quota(cell, job_class.needs.resources), None) is not None:
+        needs = job_class.needs
+        if next(over_quota(cell, needs.resources, needs.copies), None) is not None:
             mask &= ~job_class.bit
     return mask

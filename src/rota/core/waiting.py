@@ -56,7 +56,11 @@ def _join(t: Tables, cell: JobCell, now: Instant) -> None:
     queue = t.queue(cell.spec.terms.queue, now)
     cell.estimate = t.runtimes.estimate(cell.spec.terms)
     job_class = t.lines.join(cell, queue, now)
+    if not cell.life.line:  # what was on the shelf came long ago
+        job_class.arrived += 1
+        job_class.arrived_work += cell.estimate
     if job_class.bit & t.lines.fresh:
+        t.fleet.mind_labels(job_class.needs)
         t.check_gates(queue, now)
         for tenant in t.tenants.limited():
             t.check_quota(tenant, now)

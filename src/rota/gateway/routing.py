@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from starlette.responses import Response
 
-from rota.gateway import fleetwide, lists, occasions, own, stream, submit
+from rota.gateway import fleetwide, lists, occasions, own, planning, stream, submit
 from rota.gateway.desk import Visit
 from rota.gateway.single import anywhere, by_id, by_tenant, not_here
 
@@ -129,6 +129,11 @@ POLICY = (
     Route("PUT", "/tenants/{name}", by_tenant),
 )
 
+PLANNING = (
+    Route("GET", "/autoscale", planning.show_autoscale),
+    Route("GET", "/reports/waste", planning.show_waste),
+)
+
 SERVICE = (
     Route("GET", "/healthz", own.show_alive),
     Route("GET", "/readyz", own.show_ready),
@@ -163,6 +168,7 @@ ROUTES: Sequence[Route] = (
     *TRIGGERS,
     *EVENTS,
     *POLICY,
+    *PLANNING,
     *SERVICE,
     *ACCESS,
     *PAGES,

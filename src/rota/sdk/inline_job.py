@@ -188,7 +188,15 @@ def _view(spec: JobSpec, job_id: str, now_ms: int) -> JobView:
         execution_id=None, worker_id=None, created_at=at,
         scheduled_at=_time(spec.run_at) or at, started_at=None, finished_at=None,
         progress=None, message=None, result=None, error=None,
+        finish_by=_finish_by(spec, now_ms),
     )  # fmt: skip
+
+
+def _finish_by(spec: JobSpec, now_ms: int) -> str | None:
+    due = spec.finish_by
+    if due is None or due.within is None:
+        return None if due is None else _time(due.at)
+    return from_instant(now_ms + due.within.ms)
 
 
 def _dependency(given: str | DependencySpec) -> DependencyView:

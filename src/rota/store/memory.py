@@ -380,6 +380,7 @@ def _matches(job: JobRecord, query: JobQuery) -> bool:
     terms, created_at = job.spec.terms, job.spec.created_at
     return (
         (query.before is None or job.id < query.before)
+        and (query.after is None or job.id > query.after)
         and (not query.states or job.life.state in query.states)
         and query.priority in (None, terms.priority)
         and query.queue in (None, terms.queue)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rota.api.operations.access import ACCESS
 from rota.api.operations.events import EVENTS, HOOKS, TRIGGERS
 from rota.api.operations.jobs import JOBS
+from rota.api.operations.planning import PLANNING
 from rota.api.operations.policy import POLICY
 from rota.api.operations.schedules import SCHEDULES
 from rota.api.operations.service import QUEUES, SERVICE
@@ -20,6 +21,7 @@ OPERATIONS = (
     *EVENTS,
     *HOOKS,
     *POLICY,
+    *PLANNING,
     *SERVICE,
     *ACCESS,
 )
