@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import (
     backlog,
     decisions,
+    estimates,
     flood,
     floor,
     living,
@@ -39,10 +40,11 @@ MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
     "backlog": backlog.measure,
     "simulate": simulating.measure,
     "policies": policies.measure,
+    "estimates": estimates.measure,
     "workflows": workflows.measure,
     "peers": compare.measure,
 }
-ONLY_WHEN_NAMED = ("backlog", "simulate", "policies", "workflows", "peers")
+ONLY_WHEN_NAMED = ("backlog", "simulate", "policies", "estimates", "workflows", "peers")
 """Long, or with much disk, other people's logs, or their software."""
 
 

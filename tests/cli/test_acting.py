@@ -142,6 +142,15 @@ def test_copies_go_in_batches(server: SmallServer, rota: Rota) -> None:
     assert [one.path for one in server.writes()] == ["/jobs/batch"] * 3
 
 
+def test_an_array_and_a_gang_are_one_job_each(server: SmallServer, rota: Rota) -> None:
+    rota("submit", "--count", "1000", "--max-parallel", "20", "--", "./render.sh")
+    rota("submit", "--gang", "4", "--", "./solve.sh")
+    array, gang = (json.loads(one.body) for one in server.writes())
+    assert (array["count"], array["max_parallel"]) == (1000, 20)
+    assert gang["gang"] == {"size": 4}
+    assert rota("submit", "--gang", "1", "--", "ls").status == 2
+
+
 def test_a_file_of_jobs_may_refer_across_batches(
     server: SmallServer, rota: Rota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

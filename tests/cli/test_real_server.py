@@ -78,6 +78,31 @@ def test_a_job_too_big_says_why_and_can_be_cancelled(rota: Rota) -> None:
     assert rota("delete", job_id, after).status == 0
 
 
+def test_a_dry_run_says_when_and_submits_nothing(rota: Rota) -> None:
+    now = rota("submit", "--dry-run", "-n", "tried", "--", "true")
+    assert (now.status, now.out.startswith("would start now on ")) == (0, True)
+    never = rota("submit", "--dry-run", "--cpu", "100000", "-n", "tried", "--", "true")
+    assert never.status == 1
+    assert never.out.startswith("would never start, because no worker could ever run this")
+    both = rota("submit", "--dry-run", "--copies", "2", "--noop", "-n", "tried", "--json").json
+    assert [one["verdict"] for one in both["jobs"]] == ["now", "now"]
+    assert rota("jobs", "--name", "tried").out == ""
+
+
+def test_why_says_what_would_help_and_how_a_deadline_stands(rota: Rota) -> None:
+    assert rota("queues", "set", "held", "--pause").status == 0
+    asked = ("-q", "held", "--finish-by", "2h", "--expects", "1m")
+    job_id = rota("submit", *asked, "--", "true").out.strip()
+    lines = rota("why", job_id).out.splitlines()
+    assert lines[0] == "queued queue held is paused; resume it to go on"
+    assert lines[1] == "starts nobody can say when"
+    assert "help   if queue held were resumed: then it starts at once" in lines
+    assert any(line.startswith("due    by ") and "at risk" in line for line in lines)
+    shown = rota("update", job_id, "--finish-by", "2100-01-01T00:00:00Z", "--json").json
+    assert shown["finish_by"] == "2100-01-01T00:00:00.000Z"
+    assert rota("cancel", job_id).status == 0
+
+
 def test_a_waiting_job_is_changed_and_then_runs(rota: Rota) -> None:
     job_id = rota("submit", "--in", "1h", "-n", "later", "--", "true").out.strip()
     assert rota("update", job_id, "--priority", "7", "--label", "a=b").status == 0
@@ -172,3 +197,28 @@ def test_a_tenant_gets_a_weight_and_quotas_and_keeps_what_is_not_named(rota: Rot
     assert "acme" in rota("tenants").out
     assert "acme" in rota("tenants", "show", "acme").out
     assert rota("tenants", "show", "nobody").status == 1
+
+
+def test_what_a_job_took_is_reported_and_too_little_memory_is_asked_for_again(rota: Rota) -> None:
+    program = "import time; x = bytearray(100 << 20); time.sleep(0.5)"
+    ran = rota(
+        *("submit", "--wait", "--json", "--name", "hungry", "--memory", "48MiB", "--delay", "0s"),
+        *("--retries", "3", "--memory-factor", "3", "--", sys.executable, "-c", program),
+    )
+    assert ran.status == 0, ran.err
+    assert ran.json["requirements"]["memory"] == 144 << 20
+    tries = rota("executions", "--json", "--job", ran.json["job_id"]).json["items"]
+    assert [one["memory"] for one in tries] == [144 << 20, 48 << 20]
+    report = rota("report", "waste", "--name", "hungry", "--json").json
+    assert report["items"][0]["sums"]["runs"] == 2
+    assert report["items"][0]["used"]["memory"]["max"] > 100 << 20
+
+
+def test_a_job_is_placed_by_the_labels_of_workers(rota: Rota) -> None:
+    (worker,) = rota("workers", "--json").json["items"]
+    here = f"host={worker['labels']['host']}"
+    assert rota("submit", "--wait", "--require", here, "--", "true").status == 0
+    job_id = rota("submit", "--require", "zone=mars", "--", "true").out.strip()
+    assert "none has the label zone=mars; without that 1 worker could" in rota("why", job_id).out
+    assert rota("autoscale", "--json").json["stranded"] == 1
+    assert rota("cancel", job_id).status == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from rota.core.inputs import Drain, Poll, PutTenantSettings
+from rota.core.inputs import AnyInput, Drain, Poll, PutTenantSettings, Register
 from rota.core.model import JobId, JobState, PollId, Quota, RateLimit, WorkerId
 from rota.core.policy import Policy
 from tests.core.asking import GIB, HOUR, SECOND, job
@@ -92,16 +92,22 @@ class RandomState:
     def waiting(self) -> list[JobId]:
         """Jobs that have not started."""
         states = (JobState.PENDING, JobState.QUEUED)
-        return [cell.id for cell in self.world.scheduler._t.jobs.values() if cell.life.state in states]
+        return [
+            cell.id for cell in self.world.scheduler._t.jobs.values() if cell.life.state in states
+        ]
 
-    def all_ask(self) -> dict[JobId, WorkerId]:
-        """Every worker that is there asks anew, for as much as it likes; what starts where."""
+    def all_ask(self, *before: AnyInput) -> dict[JobId, WorkerId]:
+        """Every worker that is there asks anew, for as much as it likes; what starts where.
+
+        What happens `before` happens in the same turn; a worker that comes with it asks, too.
+        """
         world = self.world
         online = [
             cell.worker.id
             for cell in world.scheduler._t.fleet.workers.values()
             if cell.worker.state == "online"
         ]
+        online += [one.worker_id for one in before if isinstance(one, Register)]
         polls = [
             Poll(
                 poll_id=PollId(1_000_000 + number),
@@ -111,7 +117,7 @@ class RandomState:
             )
             for number, worker_id in enumerate(online)
         ]
-        outcome = world.turn(polls)
+        outcome = world.turn([*before, *polls])
         return {
             order.execution.job_id: order.execution.worker_id
             for answer in outcome.answers

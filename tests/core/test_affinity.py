@@ -1,13 +1,19 @@
-"""Where a job wants to run: labels, spreading, nearness, and workers that are kept apart."""
+"""Where a job would rather run: what it waits for, how long, and what would help."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rota.core.affinity import Affinity
-from rota.core.inputs import ClockJump
-from rota.core.model import JobId, JobState
+from rota.core.inputs import ClockJump, Update
+from rota.core.labels import value_of
+from rota.core.model import JobId, JobState, WorkerId
+from rota.core.placement import unable
 from rota.core.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
+from rota.core.relief import reliefs
 from tests.core.asking import SECOND, retries
 from tests.core.world import World, run
 
@@ -19,103 +25,6 @@ NEAR = Affinity(near_previous=True)
 
 def started_on(world: World, job_id: str) -> str | None:
     return world.life(job_id).worker_id
-
-
-# Required labels
-
-
-def test_a_required_label_keeps_a_job_from_workers_without_it() -> None:
-    world = World()
-    world.register("w1", labels={"zone": "b"})
-    world.register("w2", labels={"zone": "a"})
-    world.submit("j", affinity=ZONE_A)
-    assert world.take("w1") == []
-    assert world.take("w2") == ["j"]
-
-
-def test_any_of_several_values_will_do() -> None:
-    world = World()
-    world.register("w1", labels={"zone": "c"})
-    world.submit("j", affinity=Affinity(require=(("zone", ("a", "c")),)))
-    assert world.take("w1") == ["j"]
-
-
-def test_a_worker_that_comes_later_with_the_label_gets_the_job() -> None:
-    world = World()
-    world.register("w1")
-    world.submit("j", affinity=ZONE_A)
-    assert world.take("w1") == []
-    world.register("w2", labels={"zone": "a"})
-    assert world.take("w2") == ["j"]
-
-
-def test_a_worker_that_registers_again_with_another_label_is_another_place() -> None:
-    world = World()
-    world.register("w1", labels={"zone": "b"})
-    world.submit("j", affinity=ZONE_A)
-    assert world.take("w1") == []
-    world.register("w1", labels={"zone": "a"}, session="s2")
-    assert world.take("w1") == ["j"]
-
-
-def test_a_worker_that_does_not_say_its_host_is_one_of_its_own() -> None:
-    world = World()
-    world.register("w1")
-    world.register("w2")
-    world.submit("j", affinity=Affinity(require=(("host", ("w2",)),)))
-    assert world.take("w1") == []
-    assert world.take("w2") == ["j"]
-
-
-def test_labels_are_remembered_over_a_restart() -> None:
-    world = World()
-    world.register("w1", labels={"zone": "b"})
-    world.register("w2", labels={"zone": "a"})
-    world.submit("j", affinity=ZONE_A)
-    world.restart()
-    assert world.take("w1") == []
-    assert world.take("w2") == ["j"]
-
-
-def test_why_names_the_label_and_who_could_without_it() -> None:
-    world = World()
-    world.register("w1", labels={"zone": "b"})
-    world.submit("j", affinity=ZONE_A)
-    (cause,) = world.why("j").causes
-    assert cause.code == "impossible"
-    assert "none has the label zone=a; without that 1 worker could" in cause.message
-
-
-# Workers that are kept for some jobs
-
-
-def test_a_worker_kept_for_gpu_jobs_takes_no_other() -> None:
-    world = World()
-    world.register("w1", gpu=1, only=("gpu",))
-    world.submit("plain")
-    world.submit("train", gpu=1)
-    assert world.take("w1") == ["train"]
-    cause = world.why("plain").causes[0]
-    assert cause.code == "impossible"
-    assert "kept for jobs that ask for gpu; without that 1 worker could" in cause.message
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"custom": {"licence": 1}},
-        {"capabilities": ("licence",)},
-        {"affinity": Affinity(tolerate=("licence",))},
-    ],
-)
-def test_asking_for_it_by_resource_capability_or_tolerance_opens_the_worker(
-    asked: dict[str, object],
-) -> None:
-    world = World()
-    has = {"custom": {"licence": 1}, "capabilities": ("licence",)}
-    world.register("w1", only=("licence", "other"), **has)
-    world.submit("j", **asked)
-    assert world.take("w1") == ["j"]
 
 
 # Preferred labels
@@ -238,6 +147,21 @@ def test_a_worker_that_asks_first_does_not_get_them_all() -> None:
     assert world.take("w2") == ["j2"]
 
 
+def test_a_line_of_jobs_is_spread_evenly_as_workers_ask_one_after_another() -> None:
+    world = World()
+    for number in range(6):
+        world.register(f"w{number}", labels={"zone": "ab"[number % 2]})
+    wish = Affinity(spread="zone")
+    for number in range(12):
+        world.submit(f"j{number}", affinity=wish)
+    for number in range(6):
+        world.take(f"w{number}")
+    places = [started_on(world, f"j{n}") for n in range(12)]
+    zones = [int(place[1:]) % 2 for place in places if place is not None]
+    assert len(zones) >= 6
+    assert abs(zones.count(0) - zones.count(1)) <= 1
+
+
 def test_spreading_gives_way_where_there_is_no_room_elsewhere() -> None:
     world = World()
     world.register("w1", labels={"host": "h1"})
@@ -348,3 +272,100 @@ def test_a_class_that_waits_holds_up_no_reservation_of_others() -> None:
     world.submit("big", cpu=2, runs_ms=SECOND)
     assert started_on(world, "big") == "w1"
     assert world.scheduler.why(JobId("likes-0"), world.now) is not None
+
+
+# What would help
+
+
+def helps(world: World, job_id: str) -> list[tuple[str, str]]:
+    causes = world.why(job_id).causes
+    found = reliefs(world.scheduler._t, JobId(job_id), causes, world.now)
+    return [(relief.code, relief.message) for relief in found]
+
+
+def taken_up(world: World, job_id: str) -> None:
+    """The first help is given, and the job starts as soon as its worker asks."""
+    relief = reliefs(world.scheduler._t, JobId(job_id), world.why(job_id).causes, world.now)[0]
+    (change,) = relief.change
+    assert isinstance(change, Update)
+    revision = world.record(job_id).spec.revision
+    spec = replace(change.spec, revision=revision)
+    world.step(replace(change, spec=spec, recall=world.recall()))
+    if world.state(job_id) is JobState.QUEUED:
+        world.poll(relief.figures["worker_id"])
+    assert started_on(world, job_id) == relief.figures["worker_id"]
+
+
+def test_what_would_help_is_another_label_a_word_or_no_wait() -> None:
+    world = World()
+    world.register("w1", labels={"zone": "b"}, only=("batch",))
+    world.register("w2", labels={"zone": "b", "disk": "ssd"})
+    world.submit("label", affinity=ZONE_A)
+    assert helps(world, "label")[0][0] == "impossible"
+    assert "did not require the label zone=a: worker w2" in helps(world, "label")[0][1]
+    taken_up(world, "label")
+    world.submit("kept", affinity=Affinity(require=(("host", ("w1",)),)))
+    assert "asked for batch, or tolerated it" in helps(world, "kept")[0][1]
+    taken_up(world, "kept")
+    world.register("w3")
+    world.poll("w3", wait_ms=20 * SECOND)
+    world.submit("likes", affinity=SSD)
+    ((code, text),) = helps(world, "likes")
+    assert (code, "worker w3 has room" in text) == ("affinity", True)
+    taken_up(world, "likes")
+
+
+# Whatever is wished for
+
+_LABELS = st.dictionaries(st.sampled_from(["zone", "disk"]), st.sampled_from("ab"))
+_WANTED = st.dictionaries(
+    st.sampled_from(["zone", "disk", "host"]), st.sampled_from(["a", "b", "w0", "w1"]), max_size=2
+).map(lambda wanted: tuple((label, (value,)) for label, value in sorted(wanted.items())))
+_WISHES = st.builds(
+    Affinity,
+    require=_WANTED,
+    prefer=_WANTED,
+    spread=st.sampled_from(["", "host", "zone"]),
+    near_previous=st.booleans(),
+    wait_ms=st.sampled_from([0, 3_000, 10_000]),
+    tolerate=st.sampled_from([(), ("batch",)]),
+)
+_WORKERS = st.lists(
+    st.tuples(_LABELS, st.sampled_from([(), ("batch",)]), st.integers(1, 4)), min_size=1, max_size=4
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(_WORKERS, st.lists(_WISHES, min_size=1, max_size=8), st.sampled_from([STRICT, DEFAULT]))
+def test_every_job_starts_where_it_may_or_is_told_why_not(
+    workers: list[tuple[dict[str, str], tuple[str, ...], int]],
+    wishes: list[Affinity],
+    policy: Policy,
+) -> None:
+    """After the longest wait, whoever waits has a reason that is no wish; and no must is broken."""
+    world = World(policy=policy)
+    for number, (labels, only, cpu) in enumerate(workers):
+        world.register(f"w{number}", labels=labels, only=only, cpu=cpu)
+    for number in range(len(workers)):
+        world.poll(f"w{number}", wait_ms=60 * SECOND)
+    for number, wish in enumerate(wishes):
+        world.submit(f"j{number}", affinity=wish, runs_ms=1 * SECOND)
+        waits = [n for n in range(number + 1) if world.state(f"j{n}") is JobState.QUEUED]
+        assert all(world.causes(f"j{n}") for n in waits), "free to go, and did not go"
+    for _ in range(3):
+        world.advance(10 * SECOND)
+        for number in range(len(workers)):
+            jobs = (f"j{n}" for n in range(len(wishes)))
+            world.beat(
+                f"w{number}", names=[j for j in jobs if started_on(world, j) == f"w{number}"]
+            )
+    for number, wish in enumerate(wishes):
+        life = world.life(f"j{number}")
+        if life.state is JobState.QUEUED:
+            assert "affinity" not in world.causes(f"j{number}")
+            continue
+        cell = world.scheduler._t.fleet.workers[life.worker_id or WorkerId("")]
+        needs = world.record(f"j{number}").spec.terms.needs
+        assert not unable("default", needs, cell.machine)
+        for label, values in wish.require:
+            assert value_of(cell.worker, label) in values

@@ -9,7 +9,7 @@ from rota.core.errors import Conflict, Invalid, OverQuota
 from rota.core.ids import member_id, members_between
 from rota.core.inputs import Delete, Execute, Purge, PutTenantSettings, Retry
 from rota.core.model import JobId, JobState, Quota, WorkerId
-from rota.core.outcome import Counted, MoveJob, PutJob
+from rota.core.outcome import Counted, MoveJob, PutBand, PutJob
 from rota.core.policy import CONSERVATIVE, DEFAULT
 from tests.core.asking import SECOND, retries
 from tests.core.world import World
@@ -33,7 +33,7 @@ def finish(world: World, jobs: list[JobId], state: str = "succeeded") -> None:
 def test_a_million_members_wait_in_one_row() -> None:
     world = World()
     world.submit("a", count=1_000_000)
-    assert [type(write) for write in world.last.writes if not hasattr(write, "queue")] == [PutJob]
+    assert [type(write) for write in world.last.writes if not hasattr(write, "queue")] == [PutBand]
     assert len(world.ledger.jobs) == 1
     (glance,) = world.scheduler.queues()
     assert glance.depth[JobState.QUEUED] == 1_000_000
@@ -285,6 +285,17 @@ def test_a_key_holds_for_each_member() -> None:
     assert world.take() == ["b"]
     finish(world, [member("a", 2), JobId("b")])
     assert world.take() == [member("a", 3)]
+
+
+def test_a_cancelled_array_gets_no_slot_of_its_key_any_more() -> None:
+    world = World()
+    world.register(cpu=4)
+    world.submit("a", count=4, key="k", limit=2)
+    first, second = world.take()
+    world.cancel("a")
+    finish(world, [first, second], "cancelled")
+    assert world.state("a") is JobState.CANCELLED
+    assert world.take() == []
 
 
 def test_a_quota_of_waiting_jobs_counts_every_member() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rota.core.invariants import check_capacity
+from rota.core.limits import RESERVE_AFTER_MS, RESERVE_LOOK
 from rota.core.model import JobState
 from rota.core.policy import (
     CONSERVATIVE,
@@ -246,6 +247,24 @@ def test_with_a_stream_of_short_jobs_a_large_one_still_starts() -> None:
     assert started["strict"] > 200_000, "the test tests nothing"
     assert max(started["easy"], started["conservative"]) <= 14_000
     assert started["default"] <= 100_000
+
+
+def test_in_a_large_fleet_a_large_job_is_passed_for_a_moment_and_then_starts() -> None:
+    """Every worker always has one short job or two, so that room for two never just happens."""
+    fleet = {f"w{number}": {"cpu": 2} for number in range(RESERVE_LOOK + 4)}
+    count = 2 * len(fleet)
+    stream = [
+        Work(at, 3_000, {"cpu": 1, "runs_ms": 3_000, "tenant": "a"})
+        for at in range(0, 60_000, 3_000 // count)
+    ]
+    large = Work(10_000, 5_000, {"cpu": 2, "runs_ms": 5_000, "tenant": "b"})
+    started: dict[str, int] = {}
+    for name in ("strict", "default"):
+        replay = Replay(ALL[name], fleet, lambda _: None)
+        replay.run([*stream, large])
+        started[name] = replay.started[f"j{len(stream)}"]  # type: ignore[index]
+    assert started["strict"] > 40_000, "the test tests nothing"
+    assert started["default"] <= 10_000 + RESERVE_AFTER_MS + 2 * 3_000
 
 
 def test_a_cell_runs_no_more_than_it_may_and_takes_no_more_than_it_may() -> None:

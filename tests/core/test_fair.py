@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rota.core.inputs import PutTenantSettings, SetPolicy, Timing
-from rota.core.model import Quota
+from rota.core.model import JobId, Quota
 from rota.core.policy import DEFAULT, STRICT, BackfillKind, OrderKind, Policy
 from tests.core.asking import HOUR, NOON, job
 from tests.core.replay import Replay, Work
@@ -50,6 +50,25 @@ def test_tenants_are_served_by_their_weights() -> None:
     assert abs(found.count("b") - 150) <= 3
     for start in range(0, 200, 20):
         assert 14 <= found[start : start + 20].count("b") <= 16
+
+
+def test_what_two_tenants_get_stays_near_their_weights_at_any_time() -> None:
+    """1:3 to a fiftieth over any stretch of more than twenty run times, lengths mixed."""
+    replay = Replay(DEFAULT, {"w": {"cpu": 12}}, lambda _: None)
+    set_tenant(replay.world, "b", weight=3.0)
+    works = []
+    for number in range(1_000):
+        runs = 1_000 * (1 + number * 7 % 9)
+        tenant = "a" if number % 4 == 0 else "b"
+        works.append(Work(0, runs, {"tenant": tenant, "runs_ms": runs}))
+    replay.run(works)
+    starts = [(replay.started[JobId(f"j{number}")], work) for number, work in enumerate(works)]
+    last = max(at for at, _ in starts)
+    for begin in range(0, last - 120_000, 10_000):
+        end, had = begin + 120_000, {"a": 0, "b": 0}
+        for at, work in starts:
+            had[work.asked["tenant"]] += max(0, min(end, at + work.runs) - max(begin, at))
+        assert abs(had["b"] / (had["a"] + had["b"]) - 0.75) <= 0.02
 
 
 @pytest.mark.parametrize("policy", [FAIR, DEFAULT])

@@ -63,6 +63,15 @@ def test_members_are_told_whom_they_run_with() -> None:
     assert all(c is not None and c.hosts == ("w1", "w1", "w2") for c in companies)
 
 
+def test_a_worker_that_names_its_machine_is_found_by_that() -> None:
+    world = World()
+    world.register("w1", cpu=2, labels={"host": "10.0.0.7"})
+    world.submit("g", gang=2)
+    (order, _) = world.answers[world.poll("w1")].orders
+    assert order.company is not None
+    assert order.company.hosts == ("10.0.0.7", "10.0.0.7")
+
+
 def test_a_gang_succeeds_when_all_have_and_returns_what_the_first_returns() -> None:
     world = two_workers()
     world.submit("g", gang=3)

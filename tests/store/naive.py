@@ -160,6 +160,7 @@ class NaiveStore:
             asked, had = job.spec.terms, job.spec
             wrong = [
                 query.before is not None and not job.id < query.before,
+                query.after is not None and not job.id > query.after,
                 bool(query.states) and job.life.state not in query.states,
                 query.priority is not None and asked.priority != query.priority,
                 query.queue is not None and asked.queue != query.queue,
@@ -330,6 +331,7 @@ job_queries = st.builds(
     labels=st.lists(st.sampled_from(LABELS), max_size=2).map(tuple),
     created_after=st.none() | st.integers(0, 9),
     created_before=st.none() | st.integers(0, 9),
+    after=st.sampled_from([None, None, "job-1", "job-2"]),
     limit=st.integers(1, 7),
 )
 execution_queries = st.builds(

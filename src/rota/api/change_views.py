@@ -54,21 +54,8 @@ def change_view(change: Change) -> ChangeView | None:
     """One state change, as the stream tells it; None for what is no one's business."""
     at = from_instant(change.at)
     match change.write:
-        case PutJob(id=job_id, spec=spec, life=life):
-            terms = spec.terms
-            return ChangeView(
-                "job",
-                job_id,
-                life.state.value,
-                at,
-                terms.name,
-                terms.queue,
-                life.reason,
-                deadline=life.deadline,
-            )
-        case MoveJob(id=job_id, life=life):
-            state, told = life.state.value, life.deadline
-            return ChangeView("job", job_id, state, at, reason=life.reason, deadline=told)
+        case PutJob() | MoveJob():
+            return _job_change(change.write, at)
         case DropJob(id=job_id):
             return ChangeView("job", job_id, "deleted", at)
         case PutExecution(execution=one):
@@ -93,6 +80,15 @@ def change_view(change: Change) -> ChangeView | None:
             return _trigger_change(change.write, at)
         case _:
             return _schedule_change(change.write, at)
+
+
+def _job_change(write: PutJob | MoveJob, at: str) -> ChangeView:
+    life = write.life
+    view = ChangeView("job", write.id, life.state.value, at)
+    view.reason, view.deadline = life.reason, life.deadline
+    if isinstance(write, PutJob):
+        view.name, view.queue = write.spec.terms.name, write.spec.terms.queue
+    return view
 
 
 def _schedule_change(write: _Quiet | _AboutSchedule, at: str) -> ChangeView | None:

@@ -76,6 +76,12 @@ JOB: dict[str, Any] = {
     "scheduled_at": AT,
     "schedule_id": None,
     "trigger_id": None,
+    "array": None,
+    "gang": None,
+    "array_id": None,
+    "array_index": None,
+    "gang_id": None,
+    "gang_index": None,
     "finish_by": "2026-01-31T11:00:00.000Z",
     "deadline": {
         "finish_by": "2026-01-31T11:00:00.000Z",
@@ -194,6 +200,8 @@ LEASE: dict[str, Any] = {
             "scheduled_at": AT,
             "traceparent": None,
             "limits": None,
+            "array": {"array_id": JOB_ID, "index": 7, "count": 100},
+            "gang": None,
         }
     ],
     "held_for": 0.12,

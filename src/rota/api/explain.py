@@ -15,6 +15,7 @@ from rota.api.routes import Call, NoQuery
 from rota.api.story import story
 from rota.api.views import job_view
 from rota.api.why_views import outlook_view, why_view
+from rota.core.band import Array, Gang
 from rota.core.glance import Cause, Explanation
 from rota.core.model import JobId, JobRecord, JobState
 from rota.engine.estimates import Seen
@@ -46,7 +47,7 @@ async def why_job(call: Call[None, NoQuery]) -> WhyView:
             view.history = await _history(call, job, outlook.seen)
             return view
         job = await find_job(call, job_id)  # it moved between the two questions
-    view = why_view(job, _from_record(job))
+    view = why_view(job, _of_members(call.parts.brain, job) or _from_record(job))
     view.history = await _history(call, job)
     view.deadline = _with_deadline(call.parts.brain, job)
     return view
@@ -58,6 +59,11 @@ async def _history(
     query = ExecutionQuery(job_id=job.id, limit=TRIES_TOLD)
     tries = await call.parts.catalog.find_executions(query)
     return story(job, tries[::-1], seen, call.parts.brain.clock.now())
+
+
+def _of_members(brain: Brain, job: JobRecord) -> Explanation | None:
+    """Of an array or gang that has begun: how many of its members wait, and for what."""
+    return brain.why(job.id) if isinstance(job.spec.band, Array | Gang) and brain.ready else None
 
 
 def _with_deadline(brain: Brain, job: JobRecord) -> DeadlineView | None:

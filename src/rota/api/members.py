@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rota.api.limits import BULK_AT_ONCE, BULK_PAGE
+from rota.api.lookup import is_own
 from rota.api.problems import ProblemError
 from rota.api.recall import post_about
 from rota.api.routes import Call
@@ -58,7 +59,8 @@ async def with_members(
     Of a live one those go that have ended; the others go by themselves as they stop.
     """
     found = await call.parts.catalog.jobs([job_id])
-    if not found or not isinstance(found[0].spec.band, Array | Gang):
+    is_band = found and isinstance(found[0].spec.band, Array | Gang)
+    if not is_band or not is_own(call, found[0].spec.terms):
         return await post_delete()
     has_ended = found[0].life.state in JOB_FINAL
     if has_ended:

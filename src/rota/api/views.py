@@ -75,26 +75,26 @@ def job_view(job: JobRecord) -> JobView:
         worker_id=life.worker_id,
         created_at=from_instant(spec.created_at),
         scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
-        affinity=affinity_view(terms.needs.affinity),
         started_at=_time(life.started_at),
         finished_at=_time(life.finished_at),
         progress=life.progress,
         message=life.message or None,
         result=_json(life.result),
         error=_json(life.error),
-        finish_by=_time(spec.finish_by),
-        deadline=None if spec.finish_by is None else ended_deadline(job),
     )
     return _with_kin(view, job)
 
 
 def _with_kin(view: JobView, job: JobRecord) -> JobView:
-    """What made the job, where that was no person, and which jobs it belongs with."""
+    """What made the job, where that was no person, and with whom and where it belongs."""
     spec = job.spec
+    view.affinity = affinity_view(spec.terms.needs.affinity)
     if spec.origin is not None:
         view.schedule_id = spec.origin.schedule_id
     if spec.stimulus is not None:
         view.trigger_id = spec.stimulus.trigger_id
+    if spec.finish_by is not None:
+        view.finish_by, view.deadline = _time(spec.finish_by), ended_deadline(job)
     return view if spec.band is None else add_band(view, job)
 
 

@@ -65,7 +65,9 @@ def lines_of(client: Client, given: Mapping[str, Any]) -> Iterator[JobLine]:
     """The jobs that ran, newest first."""
     everything = {"status": RAN, "priority": None, "name": None, "label": ()}
     for job in client.jobs(search_of({**everything, **given}, limit=PAGE_ITEMS_MAX)):
-        if job.started_at is not None and job.finished_at is not None:
+        # Of an array or gang it is the members that ran, and they are jobs themselves.
+        is_band = job.array is not None or job.gang is not None
+        if job.started_at is not None and job.finished_at is not None and not is_band:
             yield _job(job)
 
 
@@ -87,6 +89,7 @@ def _job(job: JobView) -> JobLine:
             "timeout": job.timeout,
             "preemptible": job.preemptible,
             "dependencies": [one.job_id for one in job.dependencies],
+            "affinity": None if job.affinity is None else msgspec.structs.asdict(job.affinity),
         },
         JobLine,
     )
@@ -102,6 +105,8 @@ def _worker(worker: WorkerView) -> WorkerLine:
             },
             "capabilities": worker.capabilities,
             "queues": worker.queues,
+            "labels": worker.labels,
+            "only": worker.only,
         },
         WorkerLine,
     )

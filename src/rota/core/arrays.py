@@ -111,9 +111,9 @@ def rejoin(t: Tables, cell: JobCell, now: Instant) -> None:
         stand_in_line(t, cell, now)
 
 
-def _leave(t: Tables, cell: JobCell, now: Instant) -> None:
-    """An array that has begun draws no more for now; a slot it has for all its members it keeps."""
-    if _is_whole(cell.spec):
+def leave(t: Tables, cell: JobCell, now: Instant) -> None:
+    """A band that has begun draws no more for now; a slot it has for all its members it keeps."""
+    if holds_key(cell):
         t.lines.leave(cell)
     else:
         leave_lines(t, cell, now)
@@ -139,7 +139,7 @@ def look_after(t: Tables, cell: JobCell, now: Instant) -> None:
 def drop_rest(t: Tables, cell: JobCell, now: Instant) -> int:
     """Members of an array that has begun and that are no jobs yet are called off."""
     count = t.bands.call_off_rest(cell)
-    _leave(t, cell, now)
+    leave(t, cell, now)
     t.bands.due[cell.id] = None
     return count
 
@@ -204,7 +204,7 @@ def _goes_on_alike(before: Spec, after: Spec) -> bool:
 
 def go_on(t: Tables, cell: JobCell, spec: Spec, now: Instant) -> None:
     """An array that has begun goes on as `spec` says; what has started stays as it is."""
-    _leave(t, cell, now)
+    leave(t, cell, now)
     t.set_spec(cell, spec)
     for job_id in list(t.bands.cells[cell.id].live):
         member = t.jobs[job_id]

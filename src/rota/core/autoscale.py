@@ -157,14 +157,16 @@ def _hold_to(room: float, shapes: list[Shape]) -> None:
 def _kinds(t: Tables) -> list[Kind]:
     """The workers that are there; where none is, those that were there within the last day."""
     found: dict[object, Kind] = {}
+    by_machine: dict[int, Kind] = {}
     for cell in t.fleet.workers.values():
-        worker, machine = cell.worker, cell.machine
-        key = (_about(worker.capacity), worker.capabilities, worker.queues, worker.only)
-        kind = found.get(key)
+        kind = by_machine.get(cell.machine.index)
         if kind is None:
-            kind = found[key] = Kind(machine, worker.capacity, Crew())
-        kind.capacity = _least(kind.capacity, worker.capacity)
-        if worker.state is WorkerState.ONLINE:
+            worker = cell.worker
+            key = (_about(worker.capacity), worker.capabilities, worker.queues, worker.only)
+            new = Kind(cell.machine, worker.capacity, Crew())
+            kind = by_machine[cell.machine.index] = found.setdefault(key, new)
+            kind.capacity = _least(kind.capacity, worker.capacity)
+        if cell.worker.state is WorkerState.ONLINE:
             kind.crew.online += 1
             kind.crew.idle += not cell.held
     there = [kind for kind in found.values() if kind.crew.online]

@@ -53,15 +53,25 @@ def shapes_of(t: Tables, target_ms: Millis, now: Instant) -> list[Shape]:
                 shape.wanted += max(slots, at_least)
             # What comes until the target takes no more slots than it has jobs.
             shape.wanted += min(work_per_s, jobs_per_s * target_ms / 1000)
-    for cell in t.executions.values():
-        terms = t.jobs[cell.execution.job_id].spec.terms
-        key = (terms.queue, terms.needs)
-        found = shapes.get(key)
-        if found is None:
-            found = shapes[key] = Shape(*key)
-        found.running += 1
-        found.running_load += min(max(0, cell.ends_at - now), target_ms) / target_ms
+    _count_running(t, shapes, target_ms, now)
     return list(shapes.values())
+
+
+def _count_running(
+    t: Tables, shapes: dict[tuple[str, Needs], Shape], target_ms: Millis, now: Instant
+) -> None:
+    jobs, known = t.jobs, dict[int, Shape]()
+    for cell in t.executions.values():
+        terms = jobs[cell.execution.job_id].spec.terms
+        # Terms are shared by alike jobs, and told apart much faster by what they are than by value.
+        shape = known.get(id(terms))
+        if shape is None:
+            key = (terms.queue, terms.needs)
+            shape = known[id(terms)] = shapes.setdefault(key, Shape(*key))
+        shape.running += 1
+        left = cell.ends_at - now
+        if left > 0:
+            shape.running_load += 1.0 if left >= target_ms else left / target_ms
 
 
 def slots_for(jobs: int, work: Millis, target_ms: Millis) -> int:

@@ -51,7 +51,7 @@ class Company(msgspec.Struct, frozen=True, gc=False):
     size: int
     in_gang: bool = False
     hosts: tuple[str, ...] = ()
-    """Of a gang: the names of the workers of all members, by index."""
+    """Of a gang: where all its members are, by index."""
 
 
 class Tally(Record, frozen=True):
@@ -67,7 +67,7 @@ class Tally(Record, frozen=True):
     dropped: int = 0
     """Those of them that never were jobs."""
     hosts: tuple[str, ...] = ()
-    """The names of the workers of a gang that runs, by index."""
+    """Where the members of a gang that runs are, by index."""
     cause: str = ""
     """Why a gang that runs has to stop; empty: it has not (gangs.py)."""
     delay_ms: Millis = -1

@@ -137,6 +137,22 @@ class MachineClass:
         self.workers: dict[WorkerId, None] = {}
 
 
+class Fit:
+    """Which classes fit into one amount of room on one kind of worker, and how well each does."""
+
+    __slots__ = ("era", "mask", "scores", "seen")
+
+    def __init__(self, era: int) -> None:
+        self.mask = 0
+        """Bits of the classes."""
+        self.seen = 0
+        """Classes below this number are in the mask."""
+        self.era = era
+        """Numbers of classes mean what they meant then."""
+        self.scores: dict[int, tuple[int, int]] = {}
+        """By number of class."""
+
+
 class WorkerCell:
     """A known worker and what it holds; `free` is derived from `held`, and only here."""
 
@@ -144,6 +160,7 @@ class WorkerCell:
         "check_at",
         "counted",
         "ends",
+        "fit",
         "free",
         "held",
         "last_seen",
@@ -168,6 +185,8 @@ class WorkerCell:
         self.counted = Resources()
         """What of it is in the capacity of the fleet."""
         self.free = worker.capacity
+        self.fit: Fit | None = None
+        """What fits into it, as placement.py found out; None: its room is another since."""
         self.poll: OpenPoll | None = None
         self.stops: dict[ExecutionId, None] = {}
         """What it holds and was asked to stop."""
@@ -186,6 +205,7 @@ class WorkerCell:
         self.held[execution_id] = amount
         insort(self.ends, (ends_at, execution_id))
         self.free = minus(self.free, amount)
+        self.fit = None
         self.stamp += 1
 
     def move_end(self, execution_id: ExecutionId, before: Instant, after: Instant) -> None:
@@ -202,6 +222,7 @@ class WorkerCell:
         if amount is not None:
             del self.ends[bisect_left(self.ends, (ends_at, execution_id))]
             self.free = plus(self.free, amount)
+            self.fit = None
             self.stamp += 1
 
 

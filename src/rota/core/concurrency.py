@@ -151,11 +151,7 @@ class KeyGroups:
             return None
         idle = (self._jobs[job_id] for job_id in group.holders)
         return max(
-            (
-                cell
-                for cell in idle
-                if cell.class_index != NO_CLASS and cell.line_key() > place
-            ),
+            (cell for cell in idle if cell.class_index != NO_CLASS and cell.line_key() > place),
             key=JobCell.line_key,
             default=None,
         )

@@ -7,7 +7,6 @@ longer than expected. A job whose time has come starts.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from heapq import nsmallest
 from itertools import islice
@@ -16,68 +15,13 @@ from rota.core.backfill import Candidate
 from rota.core.cells import NO_CLASS, JobCell, LineKey, WorkerCell
 from rota.core.gang_places import find_places
 from rota.core.limits import PLANNED_MAX, RESERVE_LOOK
-from rota.core.model import Instant, Millis, Resources, WorkerId
+from rota.core.model import Instant, WorkerId
 from rota.core.ordering import is_mark
 from rota.core.policy import OrderKind
+from rota.core.profile import Profile, Stay
 from rota.core.reserving import Reservations
-from rota.core.resources import fits, minus, plus
+from rota.core.resources import fits
 from rota.core.tables import Tables
-
-
-class Profile:
-    """How much of one worker is free from when to when."""
-
-    def __init__(self, worker: WorkerCell, now: Instant) -> None:
-        self._times = [now]
-        self._free = [worker.free]
-        for at, execution_id in worker.ends:
-            free = plus(self._free[-1], worker.held[execution_id])
-            if at <= self._times[-1]:
-                self._free[-1] = free
-            else:
-                self._times.append(at)
-                self._free.append(free)
-
-    def earliest(self, needs: Resources, length: Millis) -> Instant:
-        """The first time from which on there is room for so long."""
-        start, times = 0, self._times
-        while True:
-            end = times[start] + length
-            clash = next(
-                (
-                    index
-                    for index in range(start, len(times))
-                    if times[index] < end and not fits(needs, self._free[index])
-                ),
-                None,
-            )
-            if clash is None:
-                return times[start]
-            start = clash + 1
-            assert start < len(times), "a worker that could run it has room in the end"
-
-    def take(self, start: Instant, length: Millis, needs: Resources) -> None:
-        """So much is taken from then on for so long."""
-        self._change(start, start + length, needs, taken=True)
-
-    def give(self, start: Instant, length: Millis, needs: Resources) -> None:
-        """What was taken is free again."""
-        self._change(start, start + length, needs, taken=False)
-
-    def _change(self, start: Instant, end: Instant, needs: Resources, *, taken: bool) -> None:
-        first, last = self._split(start), self._split(end)
-        for index in range(first, last):
-            free = self._free[index]
-            self._free[index] = minus(free, needs) if taken else plus(free, needs)
-
-    def _split(self, at: Instant) -> int:
-        """The index of the stretch that begins at this time."""
-        index = bisect_right(self._times, at) - 1
-        if self._times[index] != at:
-            index += 1
-            self._times.insert(index, at)
-            self._free.insert(index, self._free[index - 1])
-        return index
 
 
 class Plan:
@@ -88,6 +32,8 @@ class Plan:
         self._now = now
         self._reservations = Reservations(t, now)
         self._profiles: dict[WorkerId, Profile] = {}
+        self._planned: dict[WorkerId, list[Stay]] = {}
+        """What was planned before this pass, for profiles that are not made yet."""
         entries = nsmallest(PLANNED_MAX, self._waiting())
         # One that left a line and came back to the same place stands there twice.
         self._jobs = [t.jobs[job_id] for job_id in dict.fromkeys(key[2] for _, key in entries)]
@@ -116,11 +62,12 @@ class Plan:
         if profile is None:
             worker = self._t.fleet.workers[worker_id]
             self._reservations.mind_outlived(worker)
-            profile = self._profiles[worker_id] = Profile(worker, self._now)
+            planned = self._planned.pop(worker_id, ())
+            profile = self._profiles[worker_id] = Profile(worker, self._now, planned)
         return profile
 
     def _enter(self, job: JobCell) -> None:
-        """The place a job had is taken in the worker's profile; one that has passed is now."""
+        """The place a job had stays taken; one that has passed is now."""
         place = self._t.plan.get(job.id)
         if place is None:
             return
@@ -129,11 +76,14 @@ class Plan:
             return
         start = max(self._now, place[1])
         self._t.plan[job.id] = (place[0], start)
-        self._profile(place[0]).take(start, job.estimate, job.spec.terms.needs.resources)
+        stay = (start, start + job.estimate, job.spec.terms.needs.resources)
+        self._planned.setdefault(place[0], []).append(stay)
 
     def candidates(self) -> Iterator[Candidate]:
         """Jobs whose time is now, in order; each has started when the next is asked for."""
         for job in self._jobs:
+            if job.class_index == NO_CLASS:
+                continue  # an array that went before it has taken its slot of their key
             if job.spec.terms.needs.copies > 1:
                 yield from self._gang(job)
                 continue
@@ -172,6 +122,8 @@ class Plan:
     def _replan(self, job: JobCell) -> WorkerCell | None:
         """Moves the job to its earliest place; the worker, if that is now."""
         t, needs = self._t, job.spec.terms.needs.resources
+        if self._must_stay(job):
+            return None
         before = t.plan.pop(job.id, None)
         if before is not None:
             self._profile(before[0]).give(before[1], job.estimate, needs)
@@ -186,6 +138,16 @@ class Plan:
         t.plan[job.id] = (worker_id, start)
         self._profile(worker_id).take(start, job.estimate, needs)
         return t.fleet.workers[worker_id] if start <= self._now else None
+
+    def _must_stay(self, job: JobCell) -> bool:
+        """Whether no worker could have room for it any earlier: so it is for most, and cheap."""
+        before, needs = self._t.plan.get(job.id), job.spec.terms.needs.resources
+        if before is None or before[1] <= self._now:
+            return False
+        return not any(
+            self._profile(worker_id).may_have_room_before(before[1], needs)
+            for worker_id in self._workers_for(job, before)
+        )
 
     def _workers_for(
         self, job: JobCell, before: tuple[WorkerId, Instant] | None

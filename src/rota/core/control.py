@@ -6,8 +6,7 @@ import sys
 
 from msgspec.structs import replace
 
-from rota.core import members
-from rota.core.arrays import drop_rest
+from rota.core import arrays, members
 from rota.core.band import Array, Member
 from rota.core.cells import JobCell, QueueCell, WorkerCell
 from rota.core.dispatch import hand_over
@@ -91,7 +90,7 @@ def _call_off_band(t: Tables, cell: JobCell, now: Instant) -> None:
     if cell.life.state is JobState.CANCELLING:
         return
     t.set_life(cell, replace(cell.life, state=state, reason="cancelled"))
-    t.lines.leave(cell)
+    arrays.leave(t, cell, now)
     t.bands.call_off_rest(cell)
     for job_id in list(t.bands.cells[cell.id].live):
         member = t.jobs[job_id]
@@ -102,6 +101,8 @@ def _call_off_band(t: Tables, cell: JobCell, now: Instant) -> None:
         elif member.life.state is not JobState.CANCELLING:
             conclude(t, member, JobVerb.CANCEL, replace(member.life, reason="cancelled"), now)
     members.look_after(t, cell, now)
+    if cell.id in t.jobs:
+        members.note_tally(t, cell)
 
 
 def delete(t: Tables, event: Delete, now: Instant) -> JobGone | JobAnswer:
@@ -215,7 +216,7 @@ def purge(t: Tables, event: Purge, now: Instant) -> Counted:
             count += t.bands.of(cell).waiting if members.is_band(cell) else 1
             call_off(t, cell, now)
         elif cell is not None and _is_begun_array(cell, event.name):
-            count += drop_rest(t, cell, now)
+            count += arrays.drop_rest(t, cell, now)
         if count >= end:
             break
     return Counted(count)

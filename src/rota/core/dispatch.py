@@ -61,9 +61,7 @@ def _fill(t: Tables, now: Instant) -> None:
         _start(t, t.jobs[head[2]], job_class, worker, now)
 
 
-def _start(
-    t: Tables, job: JobCell, job_class: JobClass, worker: WorkerCell, now: Instant
-) -> None:
+def _start(t: Tables, job: JobCell, job_class: JobClass, worker: WorkerCell, now: Instant) -> None:
     """The job, an array's next member, or all members of a gang start."""
     if job_class.picky and isinstance(job.spec.band, Gang):
         for member, place in assemble(t, job, now):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rota.core.cells import JobCell
 from rota.core.event_draft import EventDraft
+from rota.core.job_writes import put_job
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -30,7 +31,6 @@ from rota.core.outcome import (
     MoveSchedule,
     PutCalendar,
     PutExecution,
-    PutJob,
     PutKey,
     PutOccurrence,
     PutPolicy,
@@ -101,7 +101,7 @@ class Draft:
         """As facts, in an order in which they can be applied one after the other."""
         put = self.put
         facts = self._settings()
-        facts += [PutJob(cell.id, cell.spec, cell.life) for cell in put.values()]
+        facts += [put_job(cell.id, cell.spec, cell.life) for cell in put.values()]
         facts += [MoveJob(cell.id, cell.life) for cell in self.moved.values() if cell.id not in put]
         facts += [PutExecution(execution) for execution in self.executions.values()]
         # What follows is empty in most turns, and a turn may be one job only.

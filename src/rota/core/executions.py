@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from rota.core.arrays import draw
 from rota.core.band import Array
-from rota.core.cells import ExecutionCell, JobCell, WorkerCell
+from rota.core.cells import NO_CLASS, ExecutionCell, JobCell, WorkerCell
 from rota.core.ending import conclude, expire, said
 from rota.core.errors import NotFound, StaleFence
 from rota.core.gang_ends import (
@@ -85,7 +85,10 @@ def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> Executio
     cell = ExecutionCell(execution, lease_until(t, now), now)
     t.executions[execution.id] = cell
     t.put_execution(cell, execution)
-    share = t.share_of(t.lines.classes[job.class_index])
+    if job.class_index == NO_CLASS:
+        share = t.share_like(terms)  # an array's or gang's member, or put there by hand
+    else:
+        share = t.share_of(t.lines.classes[job.class_index])
     t.lines.leave(job)
     t.draft.waits.append(now - (life.ready_at if life.ready_at is not None else now))
     t.set_life(job, _running(job, execution))

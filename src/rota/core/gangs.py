@@ -18,9 +18,10 @@ from rota.core.ending import conclude, said
 from rota.core.executions import ask_to_stop, lose, wait_again
 from rota.core.gang_ends import CANCELLED, FAILED, LOST, PREEMPTED, RETRY, UNDELIVERED, is_in_gang
 from rota.core.ids import member_id
+from rota.core.labels import HOST
 from rota.core.lifecycle import JobVerb, move_job
 from rota.core.limits import LOSSES_MAX
-from rota.core.model import Instant, JobState, Life, Semantics, Spec, Stop
+from rota.core.model import Instant, JobState, Life, Semantics, Spec, Stop, Worker
 from rota.core.retry import delay_ms
 from rota.core.tables import Tables
 
@@ -31,7 +32,7 @@ def assemble(t: Tables, cell: JobCell, now: Instant) -> Iterator[tuple[JobCell, 
     workers = [t.fleet.workers[worker_id] for worker_id in mine.places]
     t.lines.leave(cell)
     mine.begin_again()
-    mine.places, mine.hosts = [], tuple(worker.worker.name for worker in workers)
+    mine.places, mine.hosts = [], tuple(_host_of(worker.worker) for worker in workers)
     t.bands.wait_more(cell, -mine.waiting)
     mine.drawn = mine.size
     state = move_job(cell.id, life.state, JobVerb.CLAIM)
@@ -52,6 +53,11 @@ def assemble(t: Tables, cell: JobCell, now: Instant) -> Iterator[tuple[JobCell, 
     template = _template(cell.spec)
     for index, worker in enumerate(workers):
         yield _member(t, cell, template, index), worker
+
+
+def _host_of(worker: Worker) -> str:
+    """Where the others find a member: the machine, if its worker names that, or the worker."""
+    return dict(worker.labels).get(HOST) or worker.name
 
 
 def _template(spec: Spec) -> Spec:

@@ -163,7 +163,7 @@ def _known(memory: Memory, job_id: JobId, index: int, count: int) -> JobState:
 
 
 def _placed(t: Tables, jobs: Sequence[NewJob], *, linked: bool) -> list[Spec]:
-    """What each asks for, with its place in the line of arrivals: as they came, or as their graph asks for."""
+    """What each asks for, and its place in line: as they came, or as their graph wants it."""
     first = t.order_next
     t.order_next += len(jobs)
     if not linked or not isinstance(t.lines.order, FairOrder):

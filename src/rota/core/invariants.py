@@ -152,6 +152,11 @@ def _check_parties(t: Tables, job_class: JobClass) -> None:
         has = job_class.index in party.lines
         assert bool(party.waiting & job_class.bit) == has, "a party's bits drifted"
         assert party.ready == party.waiting & party.allowed, "a party's quota drifted"
+        assert party.heads == sorted(party.heads), "a party's lines are out of order"
+        assert len(party.heads) == len(party.lines), "a line has no seat, or two"
+    for line in lines:
+        assert line.seat is not None, "a line has no seat"
+        assert line.seat[1] <= t.lines.head(line), "a line is seated behind its head"
 
 
 def _check_tenants(t: Tables) -> None:

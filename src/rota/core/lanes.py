@@ -29,6 +29,11 @@ def rounded(length: Millis) -> Millis:
     return length if spare <= 0 else length >> spare << spare
 
 
+def down_to_power(length: Millis) -> Millis:
+    """The largest power of four that is no longer."""
+    return 1 << (length.bit_length() - 1 & ~1) if length > 0 else 0
+
+
 class Lane:
     """The jobs of one lane, in memory and on the shelf."""
 

@@ -37,6 +37,8 @@ RINGS_PER_TURN = 5_000
 with all of them would take longer than a leader may be silent."""
 CLASSES_KEPT = 256
 """Places for classes of alike jobs before those of empty classes are used again."""
+FEW_ROOMY = 64
+"""Open workers with room that are compared one by one; of more, each class keeps a heap."""
 FRESH_MAX = 8
 """Open workers whose room is looked at one by one for every decision."""
 CRON_CHARS_MAX = 255
@@ -129,8 +131,10 @@ DEADLINE_LEAD_MS = 24 * 3600 * 1000
 start: a day's waiting is what others may lose to it, and no more."""
 LABELS_MINDED = 1_024
 """Labels of workers that jobs require, before those that no class asks for are forgotten."""
-PLACES_LOOKED_AT = 1_000
-"""Workers looked at for one job that prefers some to others."""
+PLACES_LOOKED_AT = 256
+"""Workers looked at for one job that prefers some to others, those it is likely to prefer first."""
+PLACES_COMPARED = 16
+"""Workers that are all a job could wish for, before the one that fits best is taken."""
 HOMES_KEPT = 20_000
 """Where the last job of a name ran, or what a job waited for: remembered for jobs that want to run
 near it, the newest."""
@@ -155,9 +159,10 @@ ARRIVALS_MS = 300_000
 """Over how long it is made out how fast work comes in."""
 ARRIVALS_NOTED = 32
 """Notes that are kept: a little more than so long."""
-REHEARSED_JOBS = 4_000
-"""Waiting jobs in a picture that the next starts are played through on."""
-REHEARSED_LINE = 2_000
+REHEARSED_JOBS = 1_000
+"""Waiting jobs in a picture that the next starts are played through on: taking it must not hold up
+a turn for longer than a commit does."""
+REHEARSED_LINE = 500
 """Of one line: as many as come before the job that is asked about, or no more than this."""
 POSITION_LOOK = 20_000
 """Places of a line that are compared to say where a job stands; of a longer line every so many."""

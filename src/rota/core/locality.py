@@ -16,7 +16,7 @@ from rota.core.affinity import Affinity
 from rota.core.cells import JobCell, LineKey, WorkerCell
 from rota.core.labels import HOST, value_of
 from rota.core.learned import Name
-from rota.core.limits import HOMES_KEPT, PLACES_LOOKED_AT
+from rota.core.limits import HOMES_KEPT, PLACES_COMPARED, PLACES_LOOKED_AT
 from rota.core.model import ExecutionId, Instant, JobId, Millis, Terms, WorkerId, WorkerState
 from rota.core.ordering import Lines, is_mark
 from rota.core.party import JobClass, Line
@@ -44,17 +44,27 @@ class Liking(NamedTuple):
 class Patience:
     """Since when a class has been offered nothing that it likes."""
 
-    __slots__ = ("job_class", "since", "touched")
+    __slots__ = ("job_class", "job_id", "seen", "since", "touched")
 
     def __init__(self, job_class: JobClass, now: Instant) -> None:
         self.job_class = job_class
         self.since = self.touched = now
+        self.job_id = JobId("")
+        """Whose turn it was when workers were last looked at."""
+        self.seen = 0
+        """How many had opened by then."""
+
+    def is_of(self, job_class: JobClass, job: JobCell, now: Instant) -> bool:
+        """Whether it is the patience of this class and job, and not over."""
+        return self.job_class is job_class and self.job_id == job.id and now < self.until()
 
     def until(self) -> Instant:
         """When it takes what there is."""
-        affinity = self.job_class.needs.affinity
-        assert affinity is not None
-        return self.since + affinity.wait_ms
+        return self.since + _wish(self.job_class).wait_ms
+
+    def is_stale(self, job_class: JobClass, now: Instant) -> bool:
+        """Whether it is of a class that has been quiet since, or of another of that number."""
+        return self.job_class is not job_class or now - self.touched > _wish(job_class).wait_ms
 
 
 class Locality:
@@ -132,17 +142,33 @@ class Locality:
         self, job_class: JobClass, job: JobCell, may: May | None, now: Instant
     ) -> WorkerCell | None:
         """The open worker that suits the job best; None: none has room, or it waits for better."""
+        patience = self._patience.get(job_class.index)
+        if patience is not None and patience.is_of(job_class, job, now):
+            # All that were open were looked at for this job when it began to wait.
+            candidates = self._fleet.opened_since(patience.seen)
+        else:
+            candidates = self._open_for(job_class, job)
+        best = self._best_of(candidates, job_class, job, may)
+        if best is None or self._waits(job_class, job, best[0], now):
+            return None
+        return best[1]
+
+    def _best_of(
+        self, candidates: Iterator[WorkerCell], job_class: JobClass, job: JobCell, may: May | None
+    ) -> tuple[Liking, WorkerCell] | None:
         best: tuple[Liking, tuple[int, int], int, WorkerCell] | None = None
-        for cell in self._open_for(job_class, job):
+        liked = 0
+        for cell in candidates:
             if not self._fleet.fitting(cell) & job_class.bit or (may is not None and not may(cell)):
                 continue
             fit = score(job_class.needs.resources, cell.machine, cell.free)
             found = (self.liking(job, cell), fit, cell.rank, cell)
             if best is None or found[:3] < best[:3]:
                 best = found
-        if best is None or self._waits(job_class, job, best[0], now):
-            return None
-        return best[3]
+            liked += _is_ideal(_wish(job_class), found[0])
+            if liked >= PLACES_COMPARED:
+                break
+        return None if best is None else (best[0], best[3])
 
     def _open_for(self, job_class: JobClass, job: JobCell) -> Iterator[WorkerCell]:
         """Open workers, those first that it asks for by name or label, as far as is looked."""
@@ -184,21 +210,21 @@ class Locality:
     def _waits(self, job_class: JobClass, job: JobCell, liking: Liking, now: Instant) -> bool:
         """Whether the class would rather have another worker, and has not waited for it enough."""
         affinity = _wish(job_class)
-        is_near = liking.distance < FAR or not affinity.near_previous
-        if not affinity.wait_ms or (is_near and not liking.misses and not liking.crowd):
+        if not affinity.wait_ms or _is_ideal(affinity, liking):
             self._patience.pop(job_class.index, None)
             return False
         patience = self._patience.get(job_class.index)
-        if (
-            patience is None
-            or patience.job_class is not job_class
-            or now - patience.touched > affinity.wait_ms
-        ):
-            if self.better(job_class, job, liking) is None:
-                return False
+        is_stale = patience is None or patience.is_stale(job_class, now)
+        if patience is not None and not is_stale and patience.until() <= now:
+            patience.touched = now
+            return False
+        if self.better(job_class, job, liking) is None:
+            self._patience.pop(job_class.index, None)
+            return False
+        if patience is None or is_stale:
             patience = self._patience[job_class.index] = Patience(job_class, now)
             self._timers.set(patience.until(), Alarm.PLACE, str(job_class.index))
-        patience.touched = now
+        patience.touched, patience.job_id, patience.seen = now, job.id, self._fleet.opened()
         return now < patience.until()
 
     # Who would be better
@@ -272,6 +298,11 @@ class Locality:
             patience.since += by
             patience.touched += by
             self._timers.set(patience.until(), Alarm.PLACE, str(index))
+
+
+def _is_ideal(affinity: Affinity, liking: Liking) -> bool:
+    is_near = liking.distance < FAR or not affinity.near_previous
+    return is_near and not liking.misses and not liking.crowd
 
 
 def _wish(job_class: JobClass) -> Affinity:

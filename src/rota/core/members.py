@@ -36,11 +36,15 @@ def note_tallies(t: Tables) -> None:
     """At a turn's end: how far each band is that has come further goes into its row."""
     for parent in t.bands.touched:
         cell = t.jobs.get(parent)
-        if cell is None:
-            continue
-        mine = t.bands.cells[parent]
-        t.set_life(cell, replace(cell.life, tally=mine.tally(), progress=mine.ended / mine.size))
+        if cell is not None:
+            note_tally(t, cell)
     t.bands.touched.clear()
+
+
+def note_tally(t: Tables, cell: JobCell) -> None:
+    """How far the band is goes into its row."""
+    mine = t.bands.cells[cell.id]
+    t.set_life(cell, replace(cell.life, tally=mine.tally(), progress=mine.ended / mine.size))
 
 
 def order_for(t: Tables, execution: Execution, spec: Spec, limits: Limits | None) -> Order:

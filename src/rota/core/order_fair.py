@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from rota.core.cells import QueueCell
-from rota.core.lanes import rounded
+from rota.core.lanes import down_to_power, rounded
 from rota.core.limits import RUNTIME_GUESS_MS
 from rota.core.model import Instant, Millis, Spec
 from rota.core.orders import Seated
@@ -30,6 +30,9 @@ WORN_HALF_LIVES = 500
 """After so many half-lives charges come near the end of what a number can hold."""
 LAST = 1_000
 """Half-lives beyond which a number ends; only a clock gone mad comes there."""
+LENGTH_ALONE = 1e6
+"""From this weight on nothing but length counts in a job's place, and a little more of it does too:
+only jobs of one lane that are on the shelf still go by arrival."""
 QUEUES_KEPT = 64
 """Queues of one tenant whose accounts are kept while nothing waits in them."""
 
@@ -98,6 +101,7 @@ class FairOrder:
         self._policy = policy
         self._since = now
         self._in_turn = policy.order is OrderKind.ROUND_ROBIN
+        self._length_alone = policy.beta >= LENGTH_ALONE
         self._weight_of = weight_of
         self._shares: dict[str, Share] = {}
         self._ring: Ring[Share] = Ring()
@@ -123,10 +127,9 @@ class FairOrder:
         since = spec.created_at if spec.run_at is None else max(spec.created_at, spec.run_at)
         if policy.beta:
             # What was learned does not count here: a place must stay what it is.
-            length = spec.graph_ms
-            if length is None:
-                length = terms.expected_runtime_ms
-                length = RUNTIME_GUESS_MS if length is None else rounded(length)
+            length = spec.graph_ms or terms.expected_runtime_ms or RUNTIME_GUESS_MS
+            if not self._length_alone:
+                length = rounded(length)
             since += int(policy.beta * min(length, policy.length_cap_ms))
         if spec.finish_by is not None:
             since = min(since, urgent_since(spec))
@@ -135,6 +138,10 @@ class FairOrder:
     def rank(self, queue: QueueCell) -> int:
         """A party has one queue only."""
         return 0
+
+    def about(self, length: Millis) -> Millis:
+        """The shortest of all makes no better use of a gap than one nearly as short and older."""
+        return length if self._length_alone else down_to_power(length)
 
     def party(self, tenant: str, queue: QueueCell) -> Leaf:
         """The tenant's jobs in the queue."""

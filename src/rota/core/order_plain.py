@@ -35,6 +35,10 @@ class PlainOrder:
         """The queue's priority comes before everything, or does not count."""
         return -queue.queue.priority if self._by_priority else 0
 
+    def about(self, length: Millis) -> Millis:
+        """Every bit of it counts."""
+        return length
+
     def party(self, tenant: str, queue: QueueCell) -> Party:
         """Everyone's, or the tenant's own."""
         return self._apart.get(tenant, self._everyone)

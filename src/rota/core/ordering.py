@@ -20,7 +20,7 @@ from rota.core.lanes import Lane, LaneKey, lane_key
 from rota.core.limits import CLASSES_KEPT
 from rota.core.model import Instant, JobId, Millis, Needs, Spec, Terms
 from rota.core.orders import Order
-from rota.core.party import JobClass, Line, Party
+from rota.core.party import JobClass, Line, Party, Short
 
 ON_SHELF = "\0"
 """What stands in a line for the first job of a lane that is on the shelf has a name that begins so:
@@ -68,7 +68,7 @@ class Lines:
         key = cell.line_key()
         heappush(line.heap, key)
         self._note_length(line, cell.estimate, key)
-        party.note_length(line, cell.estimate, key)
+        party.note_length(line, self.order.about(cell.estimate), key)
         lane = self._lane_of(job_class, lane_key(terms))
         cell.lane = lane.key
         lane.kept += 1
@@ -78,6 +78,8 @@ class Lines:
         if line.seat is None or key < line.seat[1]:
             line.first = key
             party.seat(line, key)
+        elif line.first is not None and key < line.first:
+            line.first = key  # its seat is too early still, which does no harm
         cell.class_index, cell.line_number = job_class.index, line.number
         if not party.waiting & job_class.bit:
             self._fill(party, job_class, now)
@@ -103,7 +105,7 @@ class Lines:
         elif estimate != line.estimate:
             line.is_mixed = True
         if line.short is not None:
-            heappush(line.short, (estimate, key))
+            heappush(line.short, (self.order.about(estimate), key))
 
     def _lane_of(self, job_class: JobClass, key: LaneKey) -> Lane:
         lane = job_class.lanes.get(key)
@@ -295,21 +297,25 @@ class Lines:
         mask &= self.ready
         return self.order.first(mask, self.head) if mask else None
 
-    def shortest(self, line: Line) -> tuple[Millis, LineKey] | None:
-        """The job in memory that is expected to run the shortest, and how long."""
+    def shortest(self, line: Line) -> Short | None:
+        """The job in memory that is expected to run about the shortest, and how long."""
+        about = self.order.about
         if not line.is_mixed:
             head = self.head(line)
-            return None if is_mark(head) else (line.estimate, head)
+            return None if is_mark(head) else (about(line.estimate), head, line.estimate)
         if line.short is None:
             line.short = [
-                (self._jobs[entry[2]].estimate, entry)
+                (about(self._jobs[entry[2]].estimate), entry)
                 for entry in line.heap
                 if not is_mark(entry) and self.stands(entry, line)
             ]
             heapify(line.short)
         while line.short and not self.stands(line.short[0][1], line):
             heappop(line.short)
-        return line.short[0] if line.short else None
+        if not line.short:
+            return None
+        length, key = line.short[0]
+        return length, key, self._jobs[key[2]].estimate
 
     def line_of_job(self, cell: JobCell) -> Line | None:
         """The line a job stands in."""

@@ -25,6 +25,10 @@ class Order(Protocol):
         """What its lines are sorted by inside their party before the places of jobs."""
         ...
 
+    def about(self, length: Millis) -> Millis:
+        """No more than the length: jobs with the same are equally short to those who seek some."""
+        ...
+
     def waits(self, party: Party, bit: int, now: Instant) -> None:
         """The party has jobs of this class now."""
         ...

@@ -11,6 +11,8 @@ from rota.core.band import Company
 from rota.core.errors import Refusal
 from rota.core.event_writes import AnyEventWrite
 from rota.core.events import Told, Trigger
+from rota.core.job_writes import PutBand as PutBand
+from rota.core.job_writes import PutJob as PutJob
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -34,14 +36,6 @@ from rota.core.model import (
 from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Course, Occurrence, Schedule
 from rota.core.write import Write
-
-
-class PutJob(Write, frozen=True, tag="j"):
-    """A job as a whole: new, or its spec changed."""
-
-    id: JobId
-    spec: Spec
-    life: Life
 
 
 class MoveJob(Write, frozen=True, tag="m"):
@@ -144,6 +138,7 @@ class DropCalendar(Write, frozen=True, tag="dc"):
 
 AnyWrite: TypeAlias = (
     PutJob
+    | PutBand
     | MoveJob
     | DropJob
     | PutExecution

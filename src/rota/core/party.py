@@ -141,8 +141,10 @@ Seat: TypeAlias = tuple[int, LineKey, int, Line]
 """(rank, or length; the job; the line's number, which tells equals apart; the line)."""
 Head: TypeAlias = Callable[[Line], LineKey]
 """The first entry of a line that has one."""
-Shortest: TypeAlias = Callable[[Line], tuple[Millis, LineKey] | None]
-"""The shortest job of a line in memory, and its length."""
+Short: TypeAlias = tuple[Millis, LineKey, Millis]
+"""(about how long, the job, how long), the first never more than the last."""
+Shortest: TypeAlias = Callable[[Line], Short | None]
+"""About the shortest job of a line in memory."""
 
 
 class Room(Protocol):
@@ -244,19 +246,21 @@ class Party:
                 mask &= room.free  # all that follow are as long
                 if not mask:
                     return None
-            if not line.bit & mask or length > room.time_for(line.job_class):
+            time = room.time_for(line.job_class)
+            if not line.bit & mask or length > time:
                 continue
             found = shortest(line)
-            if found is not None and found[1] is key and found[0] == length:
+            if found is None or found[1] is not key or found[0] != length:
+                self._move_by_length(line, found)
+                return self.shortest(mask, room, shortest)
+            if found[2] <= time:
                 return seat
-            self._move_by_length(line, found)
-            return self.shortest(mask, room, shortest)
         return None
 
-    def _move_by_length(self, line: Line, found: tuple[Millis, LineKey] | None) -> None:
+    def _move_by_length(self, line: Line, found: Short | None) -> None:
         """The job that the line was sorted by has left it."""
         if found is not None:
-            self._seat_by_length(line, *found)
+            self._seat_by_length(line, *found[:2])
         else:
             assert self.by_length is not None
             assert line.length_seat is not None
@@ -268,4 +272,4 @@ class Party:
         for line in self.lines.values():
             found = shortest(line)
             if found is not None:
-                self._seat_by_length(line, *found)
+                self._seat_by_length(line, *found[:2])

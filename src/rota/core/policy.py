@@ -74,7 +74,7 @@ EASY = Policy(OrderKind.FIFO, BackfillKind.EASY, CandidateKind.ORDER, 0.0, preem
 CONSERVATIVE = Policy(
     OrderKind.FIFO, BackfillKind.CONSERVATIVE, CandidateKind.ORDER, 0.0, preempt_gap=None
 )
-EASY_SJF = Policy(beta=1e6, length_cap_ms=1 << 40, preempt_gap=None)
+EASY_SJF = Policy(beta=1e9, length_cap_ms=1 << 40, preempt_gap=None)
 """So much for length that age counts for nothing: shortest first, and long jobs may starve."""
 STRICT = Policy(OrderKind.PRIORITY, BackfillKind.GREEDY, CandidateKind.ORDER, 0.0)
 DEFAULT = Policy()

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 import msgspec
 from msgspec.structs import replace
 
+from rota.core.band import Member
 from rota.core.cells import JobCell, LineKey
 from rota.core.limits import EXPLAINED_MAX, REHEARSED_JOBS, REHEARSED_LINE
 from rota.core.model import (
@@ -48,6 +49,8 @@ def picture(t: Tables, wanted: Sequence[JobId], now: Instant) -> Picture:
     for cell in t.executions.values():
         job_id = cell.execution.job_id
         jobs[job_id] = t.jobs[job_id]
+    if t.bands.cells:
+        _take_bands(t, jobs)
     order = t.lines.order
     cells = sorted(jobs.values(), key=lambda cell: cell.spec.order)
     stored = Stored(
@@ -65,6 +68,16 @@ def picture(t: Tables, wanted: Sequence[JobId], now: Instant) -> Picture:
         rates=[(name, cell.next_start) for name, cell in t.queues.items() if cell.next_start],
     )
     return Picture(stored, now, waiting - in_line)
+
+
+def _take_bands(t: Tables, jobs: dict[JobId, JobCell]) -> None:
+    """A member is nothing without its array or gang, nor a gang without all of its members."""
+    for cell in list(jobs.values()):
+        if isinstance(cell.spec.band, Member):
+            parent = JobId(cell.spec.band.parent)
+            jobs[parent] = t.jobs[parent]
+            for job_id in t.bands.cells[parent].live if cell.spec.band.in_gang else ():
+                jobs[job_id] = t.jobs[job_id]
 
 
 def size(t: Tables) -> int:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from rota.core.affinity import Affinity
 from rota.core.cells import JobCell, WorkerCell
 from rota.core.glance import Cause
 from rota.core.inputs import (
@@ -43,6 +44,7 @@ from rota.core.reserving import earliest
 from rota.core.resources import Lack, amounts, lacks
 from rota.core.tables import Tables
 from rota.core.why import amount_text, plain
+from rota.core.why_affinity import labels_for, other_wish
 
 NEW_WORKER = WorkerId("new")
 """The worker that is not there."""
@@ -186,6 +188,7 @@ def _like(needs: Needs) -> Register:
         name="new",
         capacity=needs.resources,
         capabilities=needs.capabilities,
+        labels=() if needs.affinity is None else labels_for(needs.affinity),
     )
 
 
@@ -225,7 +228,24 @@ def _shrink(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Re
         }
         less = _less(terms.needs.resources, lack.kind, lack.asked - lack.there)
         yield Relief(cause.code, text, figures, _asked_with(cell, less))
+    wish = other_wish(t, cell)
+    if wish is not None:
+        text, other = wish
+        yield Relief(cause.code, text, {"worker_id": other[0]}, _asked_at(cell, other[1]))
     yield from _worker(t, cell, cause, now)
+
+
+def _asked_at(cell: JobCell, affinity: Affinity) -> tuple[AnyInput, ...]:
+    needs = replace(cell.spec.terms.needs, affinity=affinity)
+    return _asked_as(cell, replace(cell.spec, terms=replace(cell.spec.terms, needs=needs)))
+
+
+def _anywhere(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+    affinity, worker_id = cell.spec.terms.needs.affinity, cause.figures["instead"]
+    text = f"if it did not wait for what it prefers: worker {worker_id} has room"
+    figures = {"worker_id": worker_id, "until": cause.figures["at"]}
+    patient = replace(affinity or Affinity(), wait_ms=0)
+    yield Relief(cause.code, text, figures, _asked_at(cell, patient))
 
 
 def _less(resources: Resources, kind: str, by: int) -> Resources:
@@ -339,6 +359,7 @@ _ASK: Mapping[str, Ask] = {
     "workers_away": _come_back,
     "impossible": _shrink,
     "resources_busy": _room,
+    "affinity": _anywhere,
     "reserved": _shorter,
     "order": _sooner,
     "fair_share": _heavier,

@@ -76,11 +76,7 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
     _settle(t, stored, now)
     for queue in stored.queues:
         t.queues[queue.name] = QueueCell(queue)
-    for name, next_start in stored.rates:
-        t.queues[name].next_start = next_start
-    for tenant, queue_name, _ in stored.standings:
-        if queue_name in t.queues:  # who came first goes first where they have had the same
-            t.lines.order.party(tenant, t.queues[queue_name])
+    _prepare_copy(t, stored)
     for worker in stored.workers:
         t.fleet.add(worker, now)
     for calendar in stored.calendars:
@@ -99,13 +95,27 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
         t.check_gates(queue_cell, now)
     for tenant_cell in t.tenants.limited():
         t.check_quota(tenant_cell, now)
+    _finish_copy(t, stored, now)
+    watch_all(t, now)
+    t.arrivals.start_over(t.lines.classes, now)
+
+
+def _prepare_copy(t: Tables, stored: Stored) -> None:
+    """What a copy knows, and a store does not, before jobs stand in line."""
+    for name, next_start in stored.rates:
+        t.queues[name].next_start = next_start
+    for tenant, queue_name, _ in stored.standings:
+        if queue_name in t.queues:  # who came first goes first where they have had the same
+            t.lines.order.party(tenant, t.queues[queue_name])
+
+
+def _finish_copy(t: Tables, stored: Stored, now: Instant) -> None:
+    """And once they do."""
     if isinstance(t.lines.order, FairOrder):
         t.lines.order.settle(stored.standings, now)
     for job_id, worker_id in stored.kept:
         keep_place(t, job_id, worker_id, now)
     t.plan = dict(stored.plan)
-    watch_all(t, now)
-    t.arrivals.start_over(t.lines.classes, now)
 
 
 def _settle(t: Tables, stored: Stored, now: Instant) -> None:

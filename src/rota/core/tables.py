@@ -227,8 +227,7 @@ class Tables:
         """The job has ended and leaves memory. Its dependents are the caller's to tell."""
         state = move_job(cell.id, cell.life.state, verb)
         assert state in JOB_FINAL
-        if cell.spec.band is not None:
-            life = self.bands.last(cell, life)
+        life = life if cell.spec.band is None else self.bands.last(cell, life)
         if cell.spec.finish_by is not None:
             life = replace(life, deadline=self._judge_deadline(cell, state, now))
         self.set_life(cell, replace(life, state=state, finished_at=now, due_at=None))
@@ -238,7 +237,8 @@ class Tables:
             self.agenda.run_ended(cell.spec.origin, cell.id)
         if self.bus.hears(state):
             self.bus.ended.append(cell)
-        ran = None if life.started_at is None else now - life.started_at
+        is_run = life.started_at is not None and life.tally is None  # a band is none
+        ran = now - (life.started_at or 0) if is_run else None
         self.draft.ends.append(Ended(cell.spec.terms.queue, state, ran))
         if life.doomed:
             self.draft.dropped[cell.id] = None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from rota.core.affinity import Affinity, Wanted, is_picky
 from rota.core.cells import NO_CLASS, JobCell
 from rota.core.glance import Cause
-from rota.core.model import Instant
+from rota.core.model import Instant, Labels, WorkerId
 from rota.core.placement import unable
 from rota.core.tables import Tables
 
@@ -29,22 +31,34 @@ def affinity_shortage(t: Tables, cell: JobCell, reason: str) -> str:
     return f"the workers that could are kept for jobs that ask for {kept}{without}"
 
 
-def without_wish(t: Tables, cell: JobCell) -> tuple[str, dict[str, object]] | None:
-    """What to ask otherwise so that a worker could run it which nothing else keeps from it."""
+def other_wish(t: Tables, cell: JobCell) -> tuple[str, tuple[WorkerId, Affinity]] | None:
+    """What to ask otherwise so that a worker could run it which nothing else keeps from it.
+
+    In words, the worker, and the affinity that it would take.
+    """
     terms = cell.spec.terms
+    affinity = terms.needs.affinity or Affinity()
     for worker in t.fleet.workers.values():
         reasons = unable(terms.queue, terms.needs, worker.machine)
         reason = reasons[0] if len(reasons) == 1 else None
         if not isinstance(reason, str) or not reason.startswith(AFFINITY_REASONS):
             continue
-        figures: dict[str, object] = {"worker_id": worker.worker.id}
+        worker_id = worker.worker.id
         if reason.startswith("label "):
-            text = f"if it did not require the {reason}, or a worker with it came"
-            return text, {**figures, "label": reason.removeprefix("label ")}
+            label = reason.removeprefix("label ").partition("=")[0]
+            rest = tuple(one for one in affinity.require if one[0] != label)
+            text = f"if it did not require the {reason}: worker {worker_id} lacks nothing else"
+            return text, (worker_id, replace(affinity, require=rest))
         kept = worker.worker.only[0]
-        text = f"if it asked for {kept}, or tolerated it: worker {worker.worker.id} is kept for it"
-        return text, {**figures, "tolerate": kept}
+        text = f"if it asked for {kept}, or tolerated it: worker {worker_id} is kept for that"
+        tolerant = tuple(sorted((*affinity.tolerate, kept)))
+        return text, (worker_id, replace(affinity, tolerate=tolerant))
     return None
+
+
+def labels_for(affinity: Affinity) -> Labels:
+    """What a worker would have to have that could run such a job."""
+    return tuple((label, values[0]) for label, values in affinity.require)
 
 
 def would_rather(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:

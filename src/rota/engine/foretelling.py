@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from rota.core.errors import Refusal
 from rota.core.glance import Explanation
 from rota.core.inputs import NewJob
+from rota.core.limits import REHEARSED_LINE
 from rota.core.model import Instant, JobId, JobRecord, Millis
 from rota.core.outcome import Outcome
 from rota.core.rehearsal import Picture
@@ -39,9 +40,17 @@ from rota.engine.limits import (
 )
 from rota.engine.ports import Clock
 
-_FOR_EVER = ("impossible",)
 _UP_TO_PEOPLE = ("queue_paused", "no_workers", "no_function", "workers_away")
 """Causes that no run of what is there can lift."""
+
+
+def is_never(explanation: Explanation) -> bool:
+    """Whether no worker that is known could ever run it, or not all of it at once."""
+    return any(
+        cause.code == "impossible"
+        or (cause.code == "gang" and cause.figures["capacity"] < cause.figures["size"])
+        for cause in explanation.causes
+    )
 
 
 class Foretelling:
@@ -68,7 +77,7 @@ class Foretelling:
     ) -> Estimate:
         """When a job that waits will start; it is remembered, to be compared with the truth."""
         now, codes = self._clock.now(), [cause.code for cause in explanation.causes]
-        if any(code in _FOR_EVER for code in codes):
+        if is_never(explanation):
             return Estimate(None, None, None, NEVER, now)
         if any(code in _UP_TO_PEOPLE for code in codes):
             return Estimate(None, None, None, UNKNOWN, now)
@@ -87,7 +96,9 @@ class Foretelling:
         if explanation.basis == RESERVATION and at is not None:
             return self._likely(RESERVATION, max(now, at), now)
         fluid = scheduler.fluid_start(job_id, record, now)
-        if record is None and scheduler.picture_size() <= FORWARD_STATE_MAX:
+        position = scheduler.position(job_id, record)
+        is_near = position is None or position.ahead < REHEARSED_LINE
+        if record is None and is_near and scheduler.picture_size() <= FORWARD_STATE_MAX:
             computed_at, course = await self._course(job_id)
             start = course.starts.get(job_id)
             if start is not None:
@@ -103,7 +114,8 @@ class Foretelling:
     ) -> Estimate:
         at, worker_id = course.starts[job_id]
         ahead = list(course.starts).index(job_id)
-        if explanation.basis == KNOWN_TIMES and at == explanation.estimated_start:
+        times = (cause.figures.get("at") for cause in explanation.causes)
+        if at == max((time for time in times if isinstance(time, int)), default=None):
             return Estimate(at, at, at, KNOWN_TIMES, computed_at, worker_id, ahead)
         told = promised(self.calibration, FORWARD_RUN, at, computed_at)
         return Estimate(at, told.low, told.high, FORWARD_RUN, computed_at, worker_id, ahead)

@@ -100,9 +100,9 @@ class ForwardRun:
         return reply if isinstance(reply, Refusal) else None
 
     def change(self, events: Sequence[AnyInput]) -> None:
-        """This happens, before anybody else decides; a worker that comes asks for work."""
-        self._scheduler.turn(events, self._now)
-        self._next += [self._poll(one.worker_id) for one in events if isinstance(one, Register)]
+        """This happens first; a worker that comes asks for work."""
+        asking = [self._poll(one.worker_id) for one in events if isinstance(one, Register)]
+        self._next = [*events, *self._next, *asking]
 
     def starts_now(self, job_id: JobId) -> bool:
         """Whether the job starts as soon as the workers ask."""
@@ -156,9 +156,10 @@ class ForwardRun:
     def _obey(self, answer: Answer, missing: dict[JobId, None]) -> None:
         worker_id = self._asking.pop(answer.poll_id, None)
         for order in answer.orders:
-            job_id = order.execution.job_id
-            self._starts.setdefault(job_id, (self._now, order.execution.worker_id))
-            missing.pop(job_id, None)
+            self._note_start(order.execution.job_id, order.execution.worker_id, missing)
+            if order.company is not None:
+                band_id = JobId(order.company.band_id)
+                self._note_start(band_id, order.execution.worker_id, missing)
             self._follow(order.execution)
         for execution_id in answer.cancel:
             stopped = self._live.pop(execution_id, None)
@@ -167,6 +168,11 @@ class ForwardRun:
                 self._at_once = True
         if worker_id is not None:
             self._next.append(self._poll(worker_id))
+
+    def _note_start(self, job_id: JobId, worker_id: WorkerId, missing: dict[JobId, None]) -> None:
+        """The job starts there; an array or gang with the first of its members."""
+        self._starts.setdefault(job_id, (self._now, worker_id))
+        missing.pop(job_id, None)
 
     def _follow(self, execution: Execution) -> None:
         self._live[execution.id] = execution

@@ -55,9 +55,9 @@ ERRORS_KEPT = 256
 """Errors of estimated starts that the next intervals go by: enough for a tenth, and recent."""
 FORETOLD_KEPT = 10_000
 """Estimates that wait for their jobs to start; the oldest are forgotten."""
-FORWARD_S = 0.1
+FORWARD_S = 0.25
 """How long a forward run may take, on a thread of its own."""
-FORWARD_STATE_MAX = 20_000
+FORWARD_STATE_MAX = 5_000
 """Workers and executions of which a copy is made to look ahead; where there are more, those that
 wait flow evenly enough to reckon."""
 COURSE_FRESH_MS = 1_000
@@ -70,5 +70,5 @@ REASONS_KEPT = 5_000
 """Jobs whose causes are remembered as they were told."""
 REASONS_EACH = 8
 """Of each so many: the newest."""
-TRIED_STATE_MAX = 2_000
+TRIED_STATE_MAX = 500
 """Workers and executions of which several copies are made to try what would help."""

@@ -16,7 +16,7 @@ from rota.core.relief import MOMENTARY
 from rota.core.scheduler import Scheduler
 from rota.engine.calibration import Calibration, promised
 from rota.engine.estimates import FLUID, FORWARD_RUN, NEVER, UNKNOWN, Estimate, Outlook
-from rota.engine.foretelling import Foretelling
+from rota.engine.foretelling import Foretelling, is_never
 from rota.engine.forward import Course
 from rota.engine.limits import FORWARD_STATE_MAX, TRIED_STATE_MAX
 from rota.engine.ports import UnavailableError
@@ -138,10 +138,8 @@ def _estimate(
 ) -> Estimate:
     start = course.starts.get(job_id)
     if start is None:
-        is_never = any(cause.code == "impossible" for cause in why.causes)
-        method = NEVER if is_never else UNKNOWN
-        if not course.is_spent or is_never:
-            return Estimate(None, None, None, method, now)
+        if is_never(why) or not course.is_spent:
+            return Estimate(None, None, None, NEVER if is_never(why) else UNKNOWN, now)
         # It starts after all that was played through; by how much, nobody can say yet.
         return Estimate(None, course.until, None, FLUID, now)
     at, worker_id = start

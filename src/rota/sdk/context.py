@@ -52,7 +52,7 @@ class ContextInfo:
     array: PlaceView | None = None
     """Of an array's member: `array_id`, `index` and `count`."""
     gang: RankView | None = None
-    """Of a gang's member: `gang_id`, `index`, `size` and `hosts`, the workers of all by index."""
+    """Of a gang's member: `gang_id`, `index`, `size` and `hosts`, the machines of all by index."""
 
 
 class Context:

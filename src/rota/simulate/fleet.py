@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import msgspec
 
 from rota.core.inputs import Register
-from rota.core.model import Needs, Resources, WorkerId
+from rota.core.labels import misplaced, unwelcome
+from rota.core.model import Labels, Needs, Resources, WorkerId
 from rota.core.resources import fits
 
 SESSION = "simulated"
@@ -20,6 +21,19 @@ class Machines(msgspec.Struct, frozen=True):
     capacity: Resources
     capabilities: tuple[str, ...] = ()
     queues: tuple[str, ...] | None = None
+    labels: Labels = ()
+    only: tuple[str, ...] = ()
+
+    def could_run(self, queue: str, needs: Needs) -> bool:
+        """Whether one of them could run such a job if it had nothing else to do."""
+        wish = needs.affinity
+        return (
+            (self.queues is None or queue in self.queues)
+            and all(one in self.capabilities for one in needs.capabilities)
+            and fits(needs.resources, self.capacity)
+            and (wish is None or not any(misplaced(wish, dict(self.labels))))
+            and not any(unwelcome(needs, self.only))
+        )
 
 
 class FleetPlan(msgspec.Struct, frozen=True):
@@ -39,12 +53,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
 
     def can_run(self, queue: str, needs: Needs) -> bool:
         """Whether any machine could run such a job if it had nothing else to do."""
-        return any(
-            (alike.queues is None or queue in alike.queues)
-            and all(one in alike.capabilities for one in needs.capabilities)
-            and fits(needs.resources, alike.capacity)
-            for alike in self.machines
-        )
+        return any(alike.could_run(queue, needs) for alike in self.machines)
 
     def registrations(self) -> Iterator[Register]:
         """What the machines say of themselves when they come."""
@@ -59,6 +68,8 @@ class FleetPlan(msgspec.Struct, frozen=True):
                     capacity=alike.capacity,
                     capabilities=alike.capabilities,
                     queues=alike.queues,
+                    labels=alike.labels,
+                    only=alike.only,
                 )
 
 

@@ -19,6 +19,7 @@ from rota.core.model import Millis, Needs, Quota, RateLimit, Resources, Terms
 from rota.simulate.fleet import FleetPlan, Machines
 from rota.simulate.limits import PROCESSORS_MAX, SPAN_MS_MAX, TRACE_JOBS_MAX
 from rota.simulate.reading import TraceError, lines
+from rota.simulate.wishes import WishLine
 from rota.simulate.workload import ONCE, GraphError, Trace, Work, arranged
 
 VERSION = 1
@@ -55,6 +56,8 @@ class WorkerLine(msgspec.Struct, omit_defaults=True):
     resources: Amounts
     capabilities: list[str] = []
     queues: list[str] | None = None
+    labels: dict[str, str] = {}
+    only: list[str] = []
 
 
 class RateLine(msgspec.Struct):
@@ -118,6 +121,7 @@ class JobLine(msgspec.Struct, omit_defaults=True):
     timeout: Seconds | None = None
     preemptible: bool = False
     dependencies: list[str] = []
+    affinity: WishLine | None = None
 
 
 class History(Trace):
@@ -139,6 +143,8 @@ class History(Trace):
                     worker.resources.resources(),
                     tuple(sorted(worker.capabilities)),
                     None if worker.queues is None else tuple(sorted(worker.queues)),
+                    tuple(sorted(worker.labels.items())),
+                    tuple(sorted(worker.only)),
                 )
                 for worker in workers
             )
@@ -235,7 +241,8 @@ def _works(jobs: Sequence[JobLine]) -> tuple[list[Work], Mapping[int, Sequence[i
 
 
 def _work(job: JobLine, first: Millis) -> Work:
-    needs = Needs(job.requirements.resources(), tuple(sorted(job.capabilities)))
+    wish = None if job.affinity is None else job.affinity.affinity()
+    needs = Needs(job.requirements.resources(), tuple(sorted(job.capabilities)), wish)
     run_ms = max(1, _instant(job.finished_at) - _instant(job.started_at))
     terms = Terms(
         job.name,

@@ -42,7 +42,7 @@ class ArrayView(msgspec.Struct):
 
 
 class GangView(msgspec.Struct):
-    """How many members of a gang are where, and on which workers it runs, by index."""
+    """How many members of a gang are where, and on which machines it runs, by index."""
 
     size: int
     queued: int = 0
@@ -62,7 +62,7 @@ class PlaceView(msgspec.Struct):
 
 
 class RankView(msgspec.Struct):
-    """Of a gang's member: of which gang, the index among so many, and the workers of all."""
+    """Of a gang's member: of which gang, the index among so many, and the machines of all."""
 
     gang_id: str
     index: int
