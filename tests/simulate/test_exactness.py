@@ -36,6 +36,9 @@ PUBLISHED = {
     ("Lublin-256-A", 256, "easy"): (10_000, "97156.0", "590.05", 1_029_731),
     ("HPC2N-2002-head", 240, "fcfs"): (3_145, "5627.9", "47.41", 78_517),
     ("HPC2N-2002-head", 240, "easy"): (3_145, "3547.9", "17.06", 81_059),
+    ("HPC2N-2002-head", 240, "easy-sjf"): (3_145, "2379", "12.23", 100_188),
+    ("KTH-SP2-1996-2", 100, "easy-sjf"): (28_481, "4550", "41.03", 899_063),
+    ("Lublin-256-A", 256, "easy-sjf"): (10_000, "59632", "40.56", 9_067_006),
     ("CERIT-wagap-2013", 2176, "fcfs"): (17_898, "1385.1", "9.59", 47_802),
     ("CERIT-wagap-2013", 2176, "easy"): (17_898, "1381.3", "9.02", 53_505),
 }
@@ -107,8 +110,9 @@ def test_a_log_gives_the_published_figures_and_the_textbooks_starts(
     found = figures(diary, 1000 * procs)
     jobs, wait, slowdown, longest = PUBLISHED[name, procs, policy]
     assert found.jobs == jobs
-    assert f"{found.avg_wait_s:.1f}" == wait
+    assert f"{found.avg_wait_s:.{len(wait.partition('.')[2])}f}" == wait
     assert f"{found.avg_bounded_slowdown:.2f}" == slowdown
     assert found.max_wait_s == longest
-    expected = oracle.starts(rigid(list(log(name, procs))), procs, TEXTBOOK[policy])
-    assert list(diary.start) == expected
+    if policy in TEXTBOOK:
+        expected = oracle.starts(rigid(list(log(name, procs))), procs, TEXTBOOK[policy])
+        assert list(diary.start) == expected
