@@ -8,7 +8,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks import backlog, decisions, flood, floor, living, memory, pickup, restart, submitting
+from benchmarks import (
+    backlog,
+    decisions,
+    estimates,
+    flood,
+    floor,
+    living,
+    memory,
+    pickup,
+    policies,
+    restart,
+    simulating,
+    submitting,
+    workflows,
+)
 from benchmarks.cell import workplace
 from benchmarks.machine import header
 from benchmarks.peers import compare
@@ -24,10 +38,14 @@ MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
     "memory": memory.measure,
     "restart": restart.measure,
     "backlog": backlog.measure,
+    "simulate": simulating.measure,
+    "policies": policies.measure,
+    "estimates": estimates.measure,
+    "workflows": workflows.measure,
     "peers": compare.measure,
 }
-ONLY_WHEN_NAMED = ("backlog", "peers")
-"""One takes half an hour and ten gigabytes of disk, the other installs other people's software."""
+ONLY_WHEN_NAMED = ("backlog", "simulate", "policies", "estimates", "workflows", "peers")
+"""Long, or with much disk, other people's logs, or their software."""
 
 
 def main() -> None:
@@ -47,9 +65,8 @@ def main() -> None:
 def _asked() -> tuple[list[str], Scale]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     known = ", ".join(MEASUREMENTS)
-    parser.add_argument(
-        "names", nargs="*", help=f"some of: {known}; else all but backlog and peers"
-    )
+    apart = ", ".join(ONLY_WHEN_NAMED)
+    parser.add_argument("names", nargs="*", help=f"some of: {known}; else all but {apart}")
     parser.add_argument("--quick", action="store_true", help="small: does everything still run?")
     parser.add_argument(
         "--store", choices=("sqlite", "postgres"), default="sqlite", help="what servers keep it in"

@@ -18,6 +18,15 @@ from benchmarks.table import Row, Scale, count
 WORKERS = (10, 1_000, 5_000)
 WAITING = (10_000, 100_000, 1_000_000)
 IN_A_TURN = 100
+CROWD = (10_000, 100_000, 50, 32)
+"""(workers, waiting, tenants, shapes): a cell that many share, and one thing more of each below."""
+CROWDS = {
+    "1,000 waiting": (10_000, 1_000, 50, 32),
+    "1,000,000 waiting": (10_000, 1_000_000, 50, 32),
+    "1,000 tenants": (10_000, 100_000, 1_000, 32),
+    "256 shapes": (10_000, 100_000, 50, 256),
+    "50,000 workers": (50_000, 100_000, 50, 32),
+}
 
 
 def measure(scale: Scale) -> Iterator[Row]:
@@ -37,12 +46,33 @@ def measure(scale: Scale) -> Iterator[Row]:
     setting = f"{count(workers)} workers, {count(waiting)} waiting, {IN_A_TURN} in a turn"
     values = aside(rates_of, (workers, waiting, IN_A_TURN), scale)
     yield Row("decisions", setting, values, "1/s")
+    yield from _crowded(scale)
+
+
+def _crowded(scale: Scale) -> Iterator[Row]:
+    """What a decision costs where much differs, and how that grows."""
+    usual = aside(crowded_rates, scale.of(CROWD, (100, 2_000, 50, 32)), scale)
+    costs = [1e6 / rate for rate in usual]
+    setting = "10,000 workers, 100,000 waiting, 50 tenants, 32 shapes"
+    yield Row("decisions", setting, costs, "us", "aim: 50", less_is_better=True)
+    for name, crowd in CROWDS.items() if not scale.quick else ():
+        rates = aside(crowded_rates, crowd, scale)
+        ratio = max(usual) / max(rates)
+        yield Row("decisions", f"the same with {name}", [ratio], "ratio", less_is_better=True)
+
+
+def crowded_rates(crowd: tuple[int, int, int, int], scale: Scale) -> list[float]:
+    """Decisions a second, many in a turn."""
+    return _rates(Fleet(*crowd), IN_A_TURN, scale)
 
 
 def rates_of(setting: tuple[int, int, int], scale: Scale) -> list[float]:
     """Fills a fleet of so many workers and waiting jobs, then keeps it busy."""
     workers, waiting, in_a_turn = setting
-    fleet = Fleet(workers, waiting)
+    return _rates(Fleet(workers, waiting), in_a_turn, scale)
+
+
+def _rates(fleet: Fleet, in_a_turn: int, scale: Scale) -> list[float]:
     fleet.fill()
     # As the engine does after it has loaded: what lives long is not looked at again and again.
     gc.collect()

@@ -24,7 +24,7 @@ from rota.core.scheduler import Scheduler
 START = 1_790_000_000_000
 HOUR_MS = 3_600_000
 """Leases longer than the run: nobody renews them here, and none may be lost."""
-SHAPES = [Resources(cpu_milli=1000 * (1 + i % 4), memory=(1 + i // 4) << 28) for i in range(32)]
+SHAPES = 32
 PRIORITIES = 5
 SUBMIT_MAX = 10_000
 BUSY_MAX = 1_000_000
@@ -33,16 +33,21 @@ TASK = '{"kind":"noop"}'
 
 
 class Fleet:
-    """32 shapes of job in 5 priorities, on workers of 8 cpus and 16 GiB."""
+    """Jobs of many shapes and tenants in 5 priorities, on workers of 8 cpus and 16 GiB."""
 
-    def __init__(self, workers: int, waiting: int) -> None:
+    def __init__(self, workers: int, waiting: int, tenants: int = 1, shapes: int = SHAPES) -> None:
         everything = Window(jobs=waiting + BUSY_MAX)
         self.scheduler = Scheduler(Timing(lease_ttl_ms=HOUR_MS, window=everything), START)
         self.now = START
         self._jobs = 0
         self._polls = 0
         self._running: deque[Execution] = deque()
-        self._pool = [_terms(shape, i) for shape in SHAPES for i in range(PRIORITIES)]
+        self._pool = [
+            _terms(shape, priority, tenant)
+            for tenant in range(tenants)
+            for shape in range(shapes)
+            for priority in range(PRIORITIES)
+        ]
         for first in range(0, waiting, SUBMIT_MAX):
             self.turn([self.submit(min(SUBMIT_MAX, waiting - first))])
         self._names = [WorkerId(f"w{i}") for i in range(workers)]
@@ -107,8 +112,10 @@ def completion(execution: Execution) -> Completion:
     )
 
 
-def _terms(shape: Resources, priority: int) -> Terms:
-    return Terms("job", "default", "default", priority, Needs(shape), RetryPolicy())
+def _terms(shape: int, priority: int, tenant: int) -> Terms:
+    needs = Needs(Resources(cpu_milli=1000 * (1 + shape % 4), memory=(1 + shape // 4) << 28))
+    whose = f"t{tenant}" if tenant else "default"
+    return Terms("job", "default", whose, priority, needs, RetryPolicy())
 
 
 def _registration(name: WorkerId) -> Register:

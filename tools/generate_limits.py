@@ -21,6 +21,7 @@ ROOMS: Mapping[str, str] = {
     "store": "SQLite, logs and files",
     "gateway": "A gateway in front of cells",
     "events": "What listens to other systems and tells them",
+    "simulate": "The simulator",
 }
 """Those that users meet first come first."""
 

@@ -97,6 +97,13 @@ EXPECTED = {
     "PUT /hooks/{name}": OPERATORS,
     "DELETE /hooks/{name}": OPERATORS,
     "POST /hooks/{name}": EVERYBODY,
+    "GET /policy": READERS,
+    "PUT /policy": OPERATORS,
+    "GET /tenants": READERS,
+    "GET /tenants/{name}": READERS,
+    "PUT /tenants/{name}": OPERATORS,
+    "GET /autoscale": READERS,
+    "GET /reports/waste": READERS,
     "GET /healthz": EVERYBODY,
     "GET /readyz": EVERYBODY,
     "GET /stats": READERS,
@@ -110,7 +117,7 @@ EXPECTED = {
     "DELETE /tokens/{token_id}": ADMINS,
     "GET /audit": ADMINS,
 }
-NOT_FOR_TENANTS = ("GET /metrics", "GET /hooks")
+NOT_FOR_TENANTS = ("GET /metrics", "GET /hooks", "GET /autoscale")
 """Calls whose role would do, but which tell of all tenants."""
 UNKNOWN_ID = "019a85c2-0000-7000-8000-000000000000"
 

@@ -100,7 +100,7 @@ def test_what_is_not_said_is_left_to_the_server(server: SmallServer, rota: Rota)
         ("submit", "--custom", "x=many", "--", "ls"),
         ("submit", "--concurrency-limit", "2", "--", "ls"),
         ("submit", "--from", "x.jsonl", "--", "ls"),
-        ("submit", "--follow", "--count", "2", "--", "ls"),
+        ("submit", "--follow", "--copies", "2", "--", "ls"),
     ],
 )
 def test_options_that_make_no_sense_are_usage_errors(
@@ -137,9 +137,18 @@ def test_waiting_for_what_was_submitted_exits_by_how_it_ended(
 
 
 def test_copies_go_in_batches(server: SmallServer, rota: Rota) -> None:
-    ran = rota("submit", "--noop", "--count", "2500")
+    ran = rota("submit", "--noop", "--copies", "2500")
     assert len(ran.out.splitlines()) == len(server.jobs) == 2500
     assert [one.path for one in server.writes()] == ["/jobs/batch"] * 3
+
+
+def test_an_array_and_a_gang_are_one_job_each(server: SmallServer, rota: Rota) -> None:
+    rota("submit", "--count", "1000", "--max-parallel", "20", "--", "./render.sh")
+    rota("submit", "--gang", "4", "--", "./solve.sh")
+    array, gang = (json.loads(one.body) for one in server.writes())
+    assert (array["count"], array["max_parallel"]) == (1000, 20)
+    assert gang["gang"] == {"size": 4}
+    assert rota("submit", "--gang", "1", "--", "ls").status == 2
 
 
 def test_a_file_of_jobs_may_refer_across_batches(

@@ -61,7 +61,7 @@ def test_a_followed_job_prints_and_exits_as_it_does(rota: Rota) -> None:
 
 
 def test_many_jobs_are_submitted_and_waited_for(rota: Rota) -> None:
-    ran = rota("submit", "--noop", "--count", "1200", "--wait")
+    ran = rota("submit", "--noop", "--copies", "1200", "--wait")
     assert ran.status == 0, ran.err
     ids = ran.out.split()
     assert len(ids) == 1200
@@ -76,6 +76,31 @@ def test_a_job_too_big_says_why_and_can_be_cancelled(rota: Rota) -> None:
     assert rota("cancel", job_id).status == 0
     assert rota("show", after, "--json").json["status"] == "skipped"
     assert rota("delete", job_id, after).status == 0
+
+
+def test_a_dry_run_says_when_and_submits_nothing(rota: Rota) -> None:
+    now = rota("submit", "--dry-run", "-n", "tried", "--", "true")
+    assert (now.status, now.out.startswith("would start now on ")) == (0, True)
+    never = rota("submit", "--dry-run", "--cpu", "100000", "-n", "tried", "--", "true")
+    assert never.status == 1
+    assert never.out.startswith("would never start, because no worker could ever run this")
+    both = rota("submit", "--dry-run", "--copies", "2", "--noop", "-n", "tried", "--json").json
+    assert [one["verdict"] for one in both["jobs"]] == ["now", "now"]
+    assert rota("jobs", "--name", "tried").out == ""
+
+
+def test_why_says_what_would_help_and_how_a_deadline_stands(rota: Rota) -> None:
+    assert rota("queues", "set", "held", "--pause").status == 0
+    asked = ("-q", "held", "--finish-by", "2h", "--expects", "1m")
+    job_id = rota("submit", *asked, "--", "true").out.strip()
+    lines = rota("why", job_id).out.splitlines()
+    assert lines[0] == "queued queue held is paused; resume it to go on"
+    assert lines[1] == "starts nobody can say when"
+    assert "help   if queue held were resumed: then it starts at once" in lines
+    assert any(line.startswith("due    by ") and "at risk" in line for line in lines)
+    shown = rota("update", job_id, "--finish-by", "2100-01-01T00:00:00Z", "--json").json
+    assert shown["finish_by"] == "2100-01-01T00:00:00.000Z"
+    assert rota("cancel", job_id).status == 0
 
 
 def test_a_waiting_job_is_changed_and_then_runs(rota: Rota) -> None:
@@ -146,3 +171,54 @@ def test_a_worker_can_be_written_with_the_sdk_alone(home: Path) -> None:
         (kept,) = client.execution(order.execution_id).artifacts
         assert kept["name"] == "out.txt"
         client.remove_worker(me)
+
+
+def test_the_policy_is_shown_and_changed_part_by_part(rota: Rota) -> None:
+    before = rota("policy", "show", "--json").json
+    ran = rota("policy", "set", "--order", "priority", "--half-life", "12h", "--json")
+    assert ran.json == {**before, "order": "priority", "half_life": 43200}, ran.err
+    ran = rota("policy", "set", "--preempt-gap", "none", "--max-running", "900", "--json")
+    assert (ran.json["order"], ran.json["preempt_gap"]) == ("priority", None)
+    assert rota("policy", "set", "--preset", "default", "--json").json == before
+    assert "order" in rota("policy", "show").out
+    assert rota("policy", "set").status == 2
+    assert rota("policy", "set", "--half-life", "soon").status == 2
+
+
+def test_a_tenant_gets_a_weight_and_quotas_and_keeps_what_is_not_named(rota: Rota) -> None:
+    ran = rota("tenants", "set", "acme", "--weight", "2", "--running", "3", "--json")
+    assert ran.json["weight"] == 2, ran.err
+    ran = rota("tenants", "set", "acme", "--memory", "1GiB", "--cpu", "1.5", "--json")
+    quota = {"running": 3, "queued": None, "cpu": 1.5, "memory": 1 << 30}
+    assert (ran.json["weight"], ran.json["quota"]) == (2, quota)
+    assert rota("tenants", "set", "acme", "--running", "none", "--json").json["quota"]["cpu"] == 1.5
+    ran = rota("submit", "--tenant", "acme", "--expects", "1s", "--preemptible", "--wait", "--noop")
+    assert ran.status == 0, ran.err
+    assert "acme" in rota("tenants").out
+    assert "acme" in rota("tenants", "show", "acme").out
+    assert rota("tenants", "show", "nobody").status == 1
+
+
+def test_what_a_job_took_is_reported_and_too_little_memory_is_asked_for_again(rota: Rota) -> None:
+    program = "import time; x = bytearray(100 << 20); time.sleep(0.5)"
+    ran = rota(
+        *("submit", "--wait", "--json", "--name", "hungry", "--memory", "48MiB", "--delay", "0s"),
+        *("--retries", "3", "--memory-factor", "3", "--", sys.executable, "-c", program),
+    )
+    assert ran.status == 0, ran.err
+    assert ran.json["requirements"]["memory"] == 144 << 20
+    tries = rota("executions", "--json", "--job", ran.json["job_id"]).json["items"]
+    assert [one["memory"] for one in tries] == [144 << 20, 48 << 20]
+    report = rota("report", "waste", "--name", "hungry", "--json").json
+    assert report["items"][0]["sums"]["runs"] == 2
+    assert report["items"][0]["used"]["memory"]["max"] > 100 << 20
+
+
+def test_a_job_is_placed_by_the_labels_of_workers(rota: Rota) -> None:
+    (worker,) = rota("workers", "--json").json["items"]
+    here = f"host={worker['labels']['host']}"
+    assert rota("submit", "--wait", "--require", here, "--", "true").status == 0
+    job_id = rota("submit", "--require", "zone=mars", "--", "true").out.strip()
+    assert "none has the label zone=mars; without that 1 worker could" in rota("why", job_id).out
+    assert rota("autoscale", "--json").json["stranded"] == 1
+    assert rota("cancel", job_id).status == 0

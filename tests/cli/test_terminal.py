@@ -107,7 +107,7 @@ def test_names_cannot_either(server: SmallServer) -> None:
 
 
 def test_a_bar_shows_while_jobs_are_submitted(server: SmallServer) -> None:
-    shown = on_terminal(server, "submit", "--noop", "--count", "20")
+    shown = on_terminal(server, "submit", "--noop", "--copies", "20")
     assert "20/20" in shown
     assert "submitted 20 jobs" in shown
 

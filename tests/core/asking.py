@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from rota.core.band import Array, Gang
 from rota.core.inputs import NewJob
 from rota.core.model import (
     Backoff,
@@ -60,6 +61,8 @@ def spec(**asked: Any) -> Spec:
     needs = Needs(
         resources(cpu=asked.pop("cpu", 1), **amounts),
         tuple(sorted(asked.pop("capabilities", ()))),
+        asked.pop("affinity", None),
+        asked.get("gang", 1),
     )
     terms = Terms(
         name=asked.pop("name", "test"),
@@ -70,8 +73,11 @@ def spec(**asked: Any) -> Spec:
         retry=asked.pop("retry", RetryPolicy()),
         semantics=asked.pop("semantics", Semantics.AT_LEAST_ONCE),
         timeout_ms=asked.pop("timeout_ms", None),
+        expected_runtime_ms=asked.pop("runs_ms", None),
+        preemptible=asked.pop("preemptible", False),
     )
     key, limit = asked.pop("key", None), asked.pop("limit", 1)
+    band = band_of(asked.pop("count", None), asked.pop("max_parallel", None), asked.pop("gang", 0))
     made = Spec(
         terms=terms,
         task=b'{"kind":"noop"}',
@@ -81,9 +87,18 @@ def spec(**asked: Any) -> Spec:
         expires_at=asked.pop("expires_at", None),
         concurrency=None if key is None else Concurrency(key, limit),
         labels=tuple(asked.pop("labels", ())),
+        finish_by=asked.pop("finish_by", None),
+        band=band,
     )
     assert not asked, f"a job has no {list(asked)}"
     return made
+
+
+def band_of(count: int | None, max_parallel: int | None, gang: int) -> Array | Gang | None:
+    """An array of so many, a gang of so many, or neither."""
+    if gang:
+        return Gang(gang)
+    return None if count is None else Array(count, max_parallel)
 
 
 def job(job_id: str, **asked: Any) -> NewJob:

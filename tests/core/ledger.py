@@ -27,7 +27,9 @@ from rota.core.model import (
     JobRecord,
     KeyRecord,
     Queue,
+    Runtime,
     ScheduleId,
+    Tenant,
     TriggerId,
     Worker,
     WorkerId,
@@ -45,11 +47,15 @@ from rota.core.outcome import (
     PutJob,
     PutKey,
     PutOccurrence,
+    PutPolicy,
     PutQueue,
+    PutRuntime,
     PutSchedule,
+    PutTenant,
     PutWorker,
     Refill,
 )
+from rota.core.policy import Policy
 from rota.core.restore import Stored
 from rota.core.schedules import Calendar, Occurrence, Schedule
 from rota.core.tables import Tables
@@ -64,6 +70,9 @@ class NaiveLedger:
         self.workers: dict[WorkerId, Worker] = {}
         self.queues: dict[str, Queue] = {}
         self.keys: dict[str, KeyRecord] = {}
+        self.policy: Policy | None = None
+        self.tenants: dict[str, Tenant] = {}
+        self.runtimes: dict[tuple[str, str], Runtime] = {}
         self.order_next = 1
         self.schedules: dict[ScheduleId, Schedule] = {}
         self.occurrences: dict[tuple[ScheduleId, Instant], Occurrence] = {}
@@ -111,7 +120,10 @@ class NaiveLedger:
         | PutOccurrence
         | PutCalendar
         | DropCalendar
-        | AnyEventWrite,
+        | AnyEventWrite
+        | PutPolicy
+        | PutTenant
+        | PutRuntime,
     ) -> None:
         match write:
             case PutSchedule():
@@ -128,6 +140,8 @@ class NaiveLedger:
                 self.calendars[write.calendar.name] = write.calendar
             case DropCalendar():
                 del self.calendars[write.name]
+            case PutPolicy() | PutTenant() | PutRuntime():
+                self._set(write)
             case _:
                 self._apply_event(write)
 
@@ -149,6 +163,18 @@ class NaiveLedger:
             case ReleaseHeld():
                 for arrival_id in write.ids:
                     del self.held[arrival_id]
+            case _:
+                assert_never(write)
+
+    def _set(self, write: PutPolicy | PutTenant | PutRuntime) -> None:
+        match write:
+            case PutPolicy():
+                self.policy = write.policy
+            case PutTenant():
+                self.tenants[write.tenant.name] = write.tenant
+            case PutRuntime():
+                runtime = write.runtime
+                self.runtimes[(runtime.tenant, runtime.name)] = runtime
             case _:
                 assert_never(write)
 
@@ -215,6 +241,9 @@ class NaiveLedger:
             calendars=list(self.calendars.values()),
             triggers=[self.triggers[one] for one in sorted(self.triggers)],
             held=sorted(self.held.values(), key=lambda one: (one.at, one.id)),
+            policy=self.policy,
+            tenants=list(self.tenants.values()),
+            runtimes=list(self.runtimes.values()),
         )
 
     def check_against(self, tables: Tables) -> None:

@@ -15,7 +15,11 @@ TELL = "import sys; from tests.core.story import Story; print(Story(int(sys.argv
 
 def told_elsewhere(seed: int, hash_seed: str) -> str:
     """The same story in another process, whose strings hash otherwise."""
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": hash_seed,
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}",
+    }
     done = subprocess.run(
         [sys.executable, "-c", TELL, str(seed)],
         cwd=ROOT,

@@ -138,7 +138,7 @@ def test_a_line_full_of_called_off_jobs_is_tidied() -> None:
     for n in range(1, 2_000):
         world.scheduler.turn([], world.now)
         world.cancel(f"j{n}")
-    (line,) = world.scheduler._t.lines.classes
+    (line,) = world.scheduler._t.lines._lines.values()
     assert line.waiting == 1
     assert len(line.heap) < 100
     world.check()

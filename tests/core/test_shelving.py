@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rota.core.errors import Conflict, StaleRecall
 from rota.core.ids import line_number
-from rota.core.inputs import Cancel, Delete, Execute, Purge, Recall, Timing, Window
-from rota.core.model import JobId, JobState, WorkerId
+from rota.core.inputs import Cancel, Delete, Execute, Purge, Recall, SetPolicy, Timing, Window
+from rota.core.model import JobId, JobRecord, JobState, Life, Queue, WorkerId
 from rota.core.outcome import Counted
+from rota.core.policy import DEFAULT, STRICT, OrderKind, Policy
 from rota.core.schedules import Overlap
 from tests.core.asking import job, spec
 from tests.core.planned import MINUTE, Planner
 from tests.core.world import World, run
-from tests.doubt import examples
 
 TINY = Window(jobs=3, line=2, piece=2)
 
@@ -289,9 +288,15 @@ def test_after_a_restart_the_first_of_each_line_are_in_memory_and_the_rest_is_co
 
 def test_a_line_has_the_same_number_for_ever() -> None:
     needs = spec().terms.needs
-    assert line_number("default", needs, 0) == 8555891960035484446
-    others = {line_number("default", needs, 1), line_number("other", needs, 0)}
-    assert len({line_number("default", needs, 0), *others}) == 3
+    alike = ("default", needs, 0, "acme", -1)
+    assert line_number(alike) == 7105062248357056290
+    others = [
+        ("other", needs, 0, "acme", -1),
+        ("default", needs, 1, "acme", -1),
+        ("default", needs, 0, "zeta", -1),
+        ("default", needs, 0, "acme", 960),
+    ]
+    assert len({line_number(alike), *(line_number(other) for other in others)}) == 5
 
 
 def test_a_line_that_was_served_takes_new_jobs_into_memory_again() -> None:
@@ -301,70 +306,20 @@ def test_a_line_that_was_served_takes_new_jobs_into_memory_again() -> None:
     assert in_memory(world) == ["fresh"]
 
 
-# The same with and without
-
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("submit"), st.integers(0, 5)),
-        st.tuples(st.just("start"), st.integers(1, 4)),
-        st.tuples(st.just("cancel"), st.integers(0, 99)),
-        st.tuples(st.just("urge"), st.integers(0, 99)),
-        st.tuples(st.just("follow"), st.integers(0, 99)),
-        st.tuples(st.just("end"), st.integers(0, 99)),
-        st.tuples(st.just("restart"), st.just(0)),
-    ),
-    max_size=60,
-)
-
-
-class Teller:
-    """Tells the same story to any scheduler, and keeps who was started, in order."""
-
-    def __init__(self, window: Window) -> None:
-        self.world = World(timing=Timing(window=window))
-        self.world.register(cpu=6)
-        self.started: list[str] = []
-        self.count = 0
-
-    def tell(self, what: str, number: int) -> None:
-        world = self.world
-        waiting = [job.id for job in world.ledger.live() if job.life.state is JobState.QUEUED]
-        running = [job.id for job in world.ledger.live() if job.life.state is JobState.RUNNING]
-        if what == "submit":
-            for _ in range(number):
-                self.count += 1
-                queue, priority = ("a", "b")[number % 2], self.count % 5 // 4
-                world.submit(f"j{self.count}", queue=queue, priority=priority)
-        elif what == "start":
-            for _ in range(number):
-                self.started += world.take(max_orders=1)
-        elif what == "restart":
-            world.restart()
-        elif what == "end" and running:
-            world.complete(running[number % len(running)])
-        elif waiting:
-            self.touch(what, waiting[number % len(waiting)])
-
-    def touch(self, what: str, job_id: str) -> None:
-        if what == "cancel":
-            self.world.cancel(job_id)
-        elif what == "urge":
-            self.world.update(job_id, priority=7, queue="b")
-        elif what == "follow":
-            self.count += 1
-            self.world.submit(f"j{self.count}", after=[job_id])
-
-
-@settings(max_examples=examples(25, 300), deadline=None)
-@given(story=steps, line=st.integers(1, 3), piece=st.integers(1, 4))
-def test_the_same_jobs_start_in_the_same_order_with_and_without_a_window(
-    story: list[tuple[str, int]], line: int, piece: int
-) -> None:
-    wide, narrow = Teller(Window()), Teller(Window(jobs=1, line=line, piece=piece))
-    for what, number in [*story, *[("end", 0), ("start", 3)] * 20]:
-        wide.tell(what, number)
-        narrow.tell(what, number)
-        assert narrow.started == wide.started
+@pytest.mark.parametrize("policy", [STRICT, DEFAULT])
+def test_a_shelf_of_an_earlier_program_is_served_out(policy: Policy) -> None:
+    """Its lines were not of one tenant only, and had other numbers."""
+    world = World(timing=Timing(window=TINY), policy=policy)
+    world.ledger.order_next = 21
+    for number in range(1, 21):
+        made = replace(spec(tenant="ab"[number % 2]), order=number)
+        life = Life(JobState.QUEUED, reason="ready", ready_at=world.now, line=77)
+        world.ledger.jobs[JobId(f"j{number}")] = JobRecord(JobId(f"j{number}"), made, life)
+    world.ledger.queues["default"] = Queue("default")
+    world.restart()
+    world.submit("new", tenant="a")
+    world.restart()
+    assert sorted(drain(world)) == sorted(["new", *(f"j{n}" for n in range(1, 21))])
 
 
 def test_runs_of_a_schedule_stay_in_memory_so_that_overlap_is_seen_after_a_restart() -> None:
@@ -379,3 +334,13 @@ def test_runs_of_a_schedule_stay_in_memory_so_that_overlap_is_seen_after_a_resta
     world.restart()
     world.sleep(MINUTE)
     assert [one.decision.value for one in world.ledger_of(schedule_id)] == ["fired", "skipped"]
+
+
+def test_a_policy_is_changed_while_jobs_are_on_the_shelf() -> None:
+    world = World(timing=Timing(window=TINY), policy=STRICT)
+    for number in range(1, 31):
+        world.submit(f"j{number}", tenant="ab"[number % 2], priority=number % 3)
+    for policy in (DEFAULT, replace(DEFAULT, order=OrderKind.FIFO), STRICT, DEFAULT):
+        world.step(SetPolicy(policy=policy))
+        world.restart()
+    assert sorted(drain(world)) == sorted(f"j{n}" for n in range(1, 31))

@@ -45,6 +45,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import Answer, AnyReceipt, Beat, JobsAccepted, Outcome
+from rota.core.policy import STRICT, Policy
 from rota.core.scheduler import Scheduler
 from rota.engine.zones import load_zone
 from tests.core.asking import NOON, job, resources, spec
@@ -57,10 +58,13 @@ TICKS_MAX = 2_000
 class World:
     """Drives one scheduler. Times are `now`, and pass only by `advance`."""
 
-    def __init__(self, *, checked: bool = True, timing: Timing | None = None) -> None:
+    def __init__(
+        self, *, checked: bool = True, timing: Timing | None = None, policy: Policy = STRICT
+    ) -> None:
         self.now: Instant = NOON
         self.timing = timing or Timing()
-        self.scheduler = Scheduler(self.timing, self.now, load_zone)
+        self.policy = policy
+        self.scheduler = Scheduler(self.timing, self.now, load_zone, policy)
         self.ledger = NaiveLedger()
         self.answers: dict[PollId, Answer] = {}
         self.last = Outcome([], [], [])
@@ -122,7 +126,7 @@ class World:
 
     def restart(self) -> None:
         """The scheduler is thrown away and built again from what was written."""
-        self.scheduler = Scheduler(self.timing, self.now, load_zone)
+        self.scheduler = Scheduler(self.timing, self.now, load_zone, self.policy)
         self.scheduler.restore(self.ledger.stored(self.timing.window.line), self.now)
         self.check()
 
@@ -172,7 +176,8 @@ class World:
         """A worker with 4 cpu unless said otherwise."""
         session = has.pop("session", "s1")
         capabilities = tuple(sorted(has.pop("capabilities", ())))
-        queues = has.pop("queues", None)
+        queues, labels = has.pop("queues", None), has.pop("labels", {})
+        only = tuple(sorted(has.pop("only", ())))
         return self.step(
             Register(
                 worker_id=WorkerId(worker_id),
@@ -181,6 +186,8 @@ class World:
                 capacity=resources(**{"cpu": 4, **has}),
                 capabilities=capabilities,
                 queues=None if queues is None else tuple(sorted(queues)),
+                labels=tuple(sorted(labels.items())),
+                only=only,
             )
         )
 

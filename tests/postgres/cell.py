@@ -16,6 +16,7 @@ DELETE FROM rota.journal; DELETE FROM rota.totals; DELETE FROM rota.jobs_live;
 DELETE FROM rota.jobs_done; DELETE FROM rota.labels; DELETE FROM rota.edges;
 DELETE FROM rota.executions_live; DELETE FROM rota.executions_done; DELETE FROM rota.workers;
 DELETE FROM rota.jobs_shelved; DELETE FROM rota.lines; DELETE FROM rota.queues;
+DELETE FROM rota.settings;
 DELETE FROM rota.keys; DELETE FROM rota.leftovers;
 DELETE FROM rota.inbox; DELETE FROM rota.logs; DELETE FROM rota.log_pieces;
 DELETE FROM rota.artifacts; DELETE FROM rota.artifact_pieces; DELETE FROM rota.schedules;

@@ -12,18 +12,18 @@ from typing import Any
 
 import msgspec
 
+from rota.api.plan_examples import AUTOSCALE, WASTE
 from rota.sdk.calls import FINAL, uuid7
+from rota.wire.autoscale import AutoscaleView
 from rota.wire.executions import ExecutionPage, ExecutionView
 from rota.wire.jobs import (
     BatchAnswer,
     BatchSpec,
     BulkAnswer,
     BulkSpec,
-    CauseView,
     ConcurrencyView,
     DependencySpec,
     DependencyView,
-    EstimateView,
     GraphEdge,
     GraphNode,
     GraphView,
@@ -32,12 +32,14 @@ from rota.wire.jobs import (
     JobView,
     RequirementsView,
     RetryView,
-    WhyView,
 )
+from rota.wire.policy import PolicyView
 from rota.wire.problems import FieldError, Problem
 from rota.wire.queues import CountAnswer, DepthView, QueuePage, QueueSpec, QueueView
+from rota.wire.reports import WasteView
 from rota.wire.service import ChangeView, ClusterView, Health, LagView, NodeView, StatsView
 from rota.wire.units import dec_hook, encode, from_instant, to_instant
+from rota.wire.why import CauseView, EstimateView, WhyView
 from rota.wire.workers import AmountView, WorkerPage, WorkerResources, WorkerView
 
 START_MS = 1_760_000_000_000
@@ -82,6 +84,11 @@ class SmallCell:
     executions: dict[str, ExecutionView] = field(default_factory=dict)
     workers: dict[str, WorkerView] = field(default_factory=dict)
     queues: dict[str, QueueView] = field(default_factory=dict)
+    policy: PolicyView = field(
+        default_factory=lambda: PolicyView(
+            "fifo", "easy", "order", 0.0, 86_400, 36, 86_400, None, 10, None, None
+        )
+    )
     logs: dict[str, bytes] = field(default_factory=dict)
     changes: list[ChangeView] = field(default_factory=list)
     batch_refusal: RefusedError | None = None
@@ -364,6 +371,9 @@ ROUTES: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("(PUT|PATCH)", "/queues/([^/]+)", SmallCell.set_queue),
     ("POST", "/queues/([^/]+)/(pause|resume)", SmallCell.pause),
     ("POST", "/queues/([^/]+)/purge", SmallCell.purge),
+    ("GET", "/policy", lambda cell, seen: cell.policy),
+    ("GET", "/autoscale", lambda cell, seen: msgspec.convert(AUTOSCALE, AutoscaleView)),
+    ("GET", "/reports/waste", lambda cell, seen: msgspec.convert(WASTE, WasteView)),
     ("GET", "/healthz", SmallCell.health),
     ("GET", "/readyz", SmallCell.health),
     ("GET", "/stats", SmallCell.stats),

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.sdk import calls
+from rota.sdk import calls, outlook_calls
 from rota.sdk.calls import JobSearch
 from rota.wire.jobs import BatchSpec, JobSpec
 from rota.wire.tasks import Noop
@@ -25,6 +25,16 @@ def test_a_job_may_be_a_mapping_or_the_typed_record() -> None:
     ]
     assert specs[0] == specs[1]
     assert loose.keyed
+
+
+def test_a_dry_run_is_the_same_request_with_a_flag_and_no_key() -> None:
+    job = {"name": "a", "task": {"kind": "noop"}}
+    for dry, real in (
+        (outlook_calls.dry_run(job), calls.submit(job)),
+        (outlook_calls.dry_run_batch([job]), calls.submit_batch([job])),
+    ):
+        assert (dry.method, dry.path, dry.body) == (real.method, real.path, real.body)
+        assert (dry.params, dry.keyed) == ((("dry_run", "true"),), False)
 
 
 def test_a_batch_keeps_refs_and_order() -> None:

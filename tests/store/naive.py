@@ -21,9 +21,12 @@ from rota.core.model import (
     Life,
     Needs,
     Queue,
+    Quota,
     Resources,
     RetryPolicy,
+    Runtime,
     Spec,
+    Tenant,
     Terms,
     When,
     Worker,
@@ -37,9 +40,13 @@ from rota.core.outcome import (
     PutExecution,
     PutJob,
     PutKey,
+    PutPolicy,
     PutQueue,
+    PutRuntime,
+    PutTenant,
     PutWorker,
 )
+from rota.core.policy import DEFAULT, STRICT, Policy
 from rota.store.protocol import Direction, Edge, ExecutionQuery, JobQuery, Store
 
 JOB_IDS = [JobId(f"job-{n}") for n in range(5)]
@@ -77,6 +84,9 @@ class NaiveStore:
         self.workers: dict[WorkerId, Worker] = {}
         self.queues: dict[str, Queue] = {}
         self.keys: dict[str, KeyRecord] = {}
+        self.policy: Policy | None = None
+        self.tenants: dict[str, Tenant] = {}
+        self.runtimes: dict[tuple[str, str], Runtime] = {}
         self.submitted = 0
         self.finished: Counter[tuple[str, str]] = Counter()
         self.order_next = 0
@@ -103,6 +113,17 @@ class NaiveStore:
                 self.queues[queue.name] = queue
             case PutKey(record):
                 self.keys[record.key] = record
+            case _:
+                self._put(write)
+
+    def _put(self, write: PutPolicy | PutTenant | PutRuntime) -> None:
+        match write:
+            case PutPolicy(policy):
+                self.policy = policy
+            case PutTenant(tenant):
+                self.tenants[tenant.name] = tenant
+            case PutRuntime(runtime):
+                self.runtimes[runtime.tenant, runtime.name] = runtime
 
     def _move(self, job_id: JobId, life: Life) -> None:
         if job_id in self.jobs:
@@ -139,6 +160,7 @@ class NaiveStore:
             asked, had = job.spec.terms, job.spec
             wrong = [
                 query.before is not None and not job.id < query.before,
+                query.after is not None and not job.id > query.after,
                 bool(query.states) and job.life.state not in query.states,
                 query.priority is not None and asked.priority != query.priority,
                 query.queue is not None and asked.queue != query.queue,
@@ -202,6 +224,10 @@ async def _assert_same_snapshot(store: Store, naive: NaiveStore) -> None:
     assert {x.id: x for x in snapshot.executions} == held
     assert {worker.id: worker for worker in snapshot.workers} == naive.workers
     assert {queue.name: queue for queue in snapshot.queues} == naive.queues
+    assert snapshot.settings.policy == naive.policy
+    assert {one.name: one for one in snapshot.settings.tenants} == naive.tenants
+    known = {(one.tenant, one.name): one for one in snapshot.settings.runtimes}
+    assert known == naive.runtimes
     assert snapshot.order_next == naive.order_next
     assert snapshot.totals.submitted == naive.submitted
     assert {(q, s): n for q, s, n in snapshot.totals.finished} == dict(naive.finished)
@@ -270,6 +296,25 @@ writes = st.one_of(
     st.builds(PutExecution, execution=_executions),
     st.builds(PutWorker, worker=_workers),
     st.builds(DropWorker, id=st.sampled_from(WORKER_IDS)),
+    st.builds(PutPolicy, policy=st.sampled_from([DEFAULT, STRICT])),
+    st.builds(
+        PutTenant,
+        tenant=st.builds(
+            Tenant,
+            name=st.sampled_from(["a", "b"]),
+            weight=st.sampled_from([1.0, 2.5]),
+            quota=st.none() | st.builds(Quota, running=st.integers(0, 3)),
+        ),
+    ),
+    st.builds(
+        PutRuntime,
+        runtime=st.builds(
+            Runtime,
+            tenant=st.sampled_from(["a", "b"]),
+            name=st.just("bill"),
+            recent=st.tuples(st.integers(0, 9), st.integers(0, 9)),
+        ),
+    ),
     st.builds(PutQueue, queue=st.builds(Queue, name=st.just("bulk"), priority=st.integers(0, 2))),
     st.builds(PutKey, record=_keys),
 )
@@ -286,6 +331,7 @@ job_queries = st.builds(
     labels=st.lists(st.sampled_from(LABELS), max_size=2).map(tuple),
     created_after=st.none() | st.integers(0, 9),
     created_before=st.none() | st.integers(0, 9),
+    after=st.sampled_from([None, None, "job-1", "job-2"]),
     limit=st.integers(1, 7),
 )
 execution_queries = st.builds(

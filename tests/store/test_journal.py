@@ -17,10 +17,13 @@ from rota.core.model import (
     Life,
     Needs,
     Queue,
+    Quota,
     RateLimit,
     Resources,
     RetryPolicy,
+    Runtime,
     Spec,
+    Tenant,
     Terms,
     When,
     Worker,
@@ -35,9 +38,13 @@ from rota.core.outcome import (
     PutExecution,
     PutJob,
     PutKey,
+    PutPolicy,
     PutQueue,
+    PutRuntime,
+    PutTenant,
     PutWorker,
 )
+from rota.core.policy import EASY, Policy
 from rota.store.journal import VERSION, decode_record, encode_record
 from rota.store.protocol import NewerRecordError, StoreError
 from tests.store.naive import histories
@@ -121,6 +128,17 @@ MEANT: list[AnyWrite] = [
 
 def test_a_record_of_the_first_version_is_still_read() -> None:
     assert decode_record(VERSION_1) == MEANT
+
+
+def test_settings_are_read_as_they_were_written() -> None:
+    writes = [
+        PutPolicy(EASY),
+        PutTenant(Tenant("acme", 2.0, Quota(running=3), 1.5, 1_000)),
+        PutRuntime(Runtime("acme", "bill", (10, 20))),
+    ]
+    assert decode_record(encode_record(writes)) == writes
+    bare = bytes([1]) + msgspec.msgpack.encode([["po", []], ["te", ["acme"]]])
+    assert decode_record(bare) == [PutPolicy(Policy()), PutTenant(Tenant("acme"))]
 
 
 def test_a_record_with_fewer_fields_than_today_gets_their_defaults() -> None:

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from rota.wire.limits import BYTES_MAX, DURATION_MS_MAX
 from rota.wire.units import (
     ByteSize,
+    Deadline,
     Duration,
     dec_hook,
     encode,
     from_instant,
     milli,
     number,
+    parse_deadline,
     parse_duration,
     parse_size,
     to_instant,
@@ -113,3 +115,18 @@ def test_a_wrong_unit_names_the_field_it_stands_in() -> None:
     with pytest.raises(msgspec.ValidationError, match=r"\$\.timeout"):
         msgspec.json.decode(b'{"timeout": "soon"}', type=Body, dec_hook=dec_hook)
     assert encode(Body(Duration(1500))) == b'{"timeout":1.5}'
+
+
+def test_a_deadline_is_a_time_or_a_length() -> None:
+    at = datetime(2026, 1, 31, 9, tzinfo=UTC)
+    assert parse_deadline("2026-01-31T10:00:00+01:00") == Deadline(at=at)
+    assert parse_deadline("1h30m") == Deadline(within=Duration(5_400_000))
+    assert parse_deadline(90) == Deadline(within=Duration(90_000))
+    for deadline in (Deadline(at=at), Deadline(within=Duration(90_000))):
+        assert msgspec.json.decode(encode(deadline), type=Deadline, dec_hook=dec_hook) == deadline
+
+
+@pytest.mark.parametrize("written", ["soon", 0, "0s", "2026-01-31T09:00:00", "2026-99-31", None])
+def test_what_is_no_deadline_is_refused_with_words(written: object) -> None:
+    with pytest.raises(ValueError, match=r"duration|time|deadline"):
+        parse_deadline(written)

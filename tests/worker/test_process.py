@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rota.wire.bands import PlaceView, RankView
 from rota.wire.executions import CompletedReport
 from rota.wire.jobs import RequirementsView
 from rota.wire.tasks import Command, Task
@@ -92,6 +93,27 @@ async def test_a_job_finds_the_variables_it_was_promised_and_none_of_the_agents(
     assert env["TRACEPARENT"] == "00-aa-bb-01"
     assert env["TMPDIR"].startswith(str(tmp_path))
     assert "CUDA_VISIBLE_DEVICES" not in env
+
+
+async def test_a_member_finds_its_array_in_its_environment(tmp_path: Path, sink: Sink) -> None:
+    place = PlaceView("array-1", 3, 10)
+    await ran(shell("env | grep ROTA_ARRAY | sort"), tmp_path, sink, array=place)
+    assert bytes(sink.log).split() == [
+        b"ROTA_ARRAY_COUNT=10",
+        b"ROTA_ARRAY_ID=array-1",
+        b"ROTA_ARRAY_INDEX=3",
+    ]
+
+
+async def test_a_member_finds_its_gang_and_its_peers(tmp_path: Path, sink: Sink) -> None:
+    rank = RankView("gang-1", 1, 3, ["a", "b", "b"])
+    await ran(shell("env | grep ROTA_GANG | sort"), tmp_path, sink, gang=rank)
+    assert bytes(sink.log).split() == [
+        b"ROTA_GANG_HOSTS=a,b,b",
+        b"ROTA_GANG_ID=gang-1",
+        b"ROTA_GANG_INDEX=1",
+        b"ROTA_GANG_SIZE=3",
+    ]
 
 
 async def test_a_job_that_asked_for_gpus_is_told_which(tmp_path: Path, sink: Sink) -> None:

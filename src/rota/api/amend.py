@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from rota.api.bodies import check_depth
-from rota.api.jobs import job_id_in
+from rota.api.jobs import job_id_in, live_view
 from rota.api.lookup import check_tenant, check_upstream, find_job
 from rota.api.patching import drop_other_kind, read_merged
 from rota.api.recall import expect, post_recalling, read_upstream
 from rota.api.routes import Call, NoQuery
 from rota.api.translate import job_id_of, named, note, spec_of
-from rota.api.views import job_view, submitted_form
+from rota.api.views import submitted_form
 from rota.core.inputs import AnyInput, Recall, Update
 from rota.core.model import Dependency, JobId, JobRecord, Spec, When
 from rota.core.outcome import AnyReceipt, JobAnswer
@@ -36,7 +36,8 @@ async def patch_job(call: Call[dict[str, Any], NoQuery]) -> JobView:
     def amend(job: JobRecord) -> Spec:
         return patched(job, patch)
 
-    return job_view(expect(await post_update(call, job_id, amend), JobAnswer).job)
+    job = expect(await post_update(call, job_id, amend), JobAnswer).job
+    return live_view(call.parts.brain, job)
 
 
 async def post_update(

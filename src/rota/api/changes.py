@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import NamedTuple
 
+from rota.api.change_views import change_view
 from rota.api.limits import (
     STREAM_EVENTS_PER_SEND,
     STREAM_KEEPALIVE_S,
@@ -16,7 +17,6 @@ from rota.api.problems import invalid
 from rota.api.routes import Call, NoQuery
 from rota.api.sieve import own_changes
 from rota.api.streams import Stream
-from rota.api.views import change_view
 from rota.store.protocol import Change, Seq
 from rota.wire.units import encode
 

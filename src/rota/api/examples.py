@@ -24,7 +24,8 @@ JOB_SPEC: dict[str, Any] = {
     "priority": 10,
     "requirements": {"cpu": 1, "memory": "256MiB"},
     "timeout": "10m",
-    "retry": {"max_attempts": 4, "delay": "1s"},
+    "retry": {"max_attempts": 4, "delay": "1s", "memory_factor": 1.5, "memory_max": "1GiB"},
+    "affinity": {"require": {"zone": ["a", "b"]}, "prefer": {"disk": "ssd"}, "wait": "5s"},
     "labels": {"team": "billing"},
     "payload": {"customer": 42},
 }
@@ -59,6 +60,8 @@ JOB: dict[str, Any] = {
         "factor": 2.0,
         "max_delay": 300,
         "jitter": 0.1,
+        "memory_factor": 1.5,
+        "memory_max": 1073741824,
     },
     "semantics": "at_least_once",
     "concurrency": None,
@@ -73,6 +76,27 @@ JOB: dict[str, Any] = {
     "scheduled_at": AT,
     "schedule_id": None,
     "trigger_id": None,
+    "array": None,
+    "gang": None,
+    "array_id": None,
+    "array_index": None,
+    "gang_id": None,
+    "gang_index": None,
+    "finish_by": "2026-01-31T11:00:00.000Z",
+    "deadline": {
+        "finish_by": "2026-01-31T11:00:00.000Z",
+        "verdict": "on_time",
+        "slack": 5400,
+        "expected_finish": "2026-01-31T09:30:00.000Z",
+    },
+    "affinity": {
+        "require": {"zone": ["a", "b"]},
+        "prefer": {"disk": ["ssd"]},
+        "spread": None,
+        "near": None,
+        "wait": 5,
+        "tolerate": [],
+    },
     "started_at": None,
     "finished_at": None,
     "progress": None,
@@ -96,18 +120,6 @@ BULK_SPEC: dict[str, Any] = {
     "filter": {"queue": "default", "labels": {"team": "billing"}},
 }
 BULK: dict[str, Any] = {"count": 12, "refused": 0, "dry_run": False}
-
-WHY: dict[str, Any] = {
-    "job_id": JOB_ID,
-    "status": "queued",
-    "cause": {
-        "code": "resources",
-        "message": "no worker could ever run this: asks 64 cpu, the largest has 8",
-        "figures": {"asked": 64, "largest": 8},
-    },
-    "others": [],
-    "estimated_start": {"at": None, "method": "none"},
-}
 
 GRAPH: dict[str, Any] = {
     "nodes": [
@@ -134,6 +146,7 @@ EXECUTION: dict[str, Any] = {
     "exit_code": 0,
     "usage": {"cpu_seconds": 1.25},
     "artifacts": [{"name": "invoice.pdf", "size": 52100}],
+    "memory": 268435456,
 }
 EXECUTIONS: dict[str, Any] = {"items": [EXECUTION], "next_cursor": None}
 COMPLETION: dict[str, Any] = {
@@ -149,6 +162,8 @@ REGISTER_SPEC: dict[str, Any] = {
     "capabilities": ["linux"],
     "resources": {"cpu": 4, "memory": "8GiB", "storage": "50GiB"},
     "queues": ["default"],
+    "labels": {"zone": "a", "host": "rack-7"},
+    "only": [],
 }
 REGISTERED: dict[str, Any] = {
     "worker_id": WORKER_ID,
@@ -185,6 +200,8 @@ LEASE: dict[str, Any] = {
             "scheduled_at": AT,
             "traceparent": None,
             "limits": None,
+            "array": {"array_id": JOB_ID, "index": 7, "count": 100},
+            "gang": None,
         }
     ],
     "held_for": 0.12,
@@ -235,6 +252,33 @@ QUEUE: dict[str, Any] = {
     },
 }
 QUEUES: dict[str, Any] = {"items": [QUEUE], "next_cursor": None}
+
+POLICY: dict[str, Any] = {
+    "order": "fair",
+    "backfill": "easy",
+    "candidates": "shortest",
+    "beta": 10.0,
+    "length_cap": 86400,
+    "priority_wait": 36,
+    "half_life": 86400,
+    "preempt_gap": 100,
+    "preempt_after": 10,
+    "max_running": None,
+    "max_queued": None,
+}
+TENANT_SPEC: dict[str, Any] = {"weight": 2, "quota": {"running": 50, "cpu": 64}}
+TENANT: dict[str, Any] = {
+    "name": "acme",
+    "weight": 2.0,
+    "quota": {"running": 50, "queued": None, "cpu": 64.0, "memory": None},
+    "depth": {"pending": 0, "queued": 120, "running": 12, "cancelling": 0},
+    "cpu": 24.0,
+    "memory": 1 << 34,
+    "share": 0.25,
+    "entitlement": 0.666667,
+    "usage": 3.5,
+}
+TENANTS: dict[str, Any] = {"items": [TENANT], "next_cursor": None}
 
 STATS: dict[str, Any] = {
     "jobs": {"pending": 2, "queued": 14, "running": 3, "succeeded": 1200, "failed": 4},
@@ -339,6 +383,7 @@ PARAMETERS: dict[str, Any] = {
     "tail": 100,
     "fence": 1,
     "force": True,
+    "dry_run": True,
     "token_id": TOKEN_ID,
     "target": JOB_ID,
 }

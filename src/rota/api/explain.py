@@ -2,38 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from rota.api.deadlines import add_deadline
 from rota.api.jobs import job_id_in
-from rota.api.limits import GRAPH_NODES_MAX, READ_AT_ONCE
+from rota.api.limits import GRAPH_NODES_MAX, READ_AT_ONCE, TRIES_TOLD
 from rota.api.lookup import find_job, is_own
 from rota.api.mailbox import LEADERLESS
 from rota.api.parts import Parts
 from rota.api.recall import read_upstream
 from rota.api.routes import Call, NoQuery
-from rota.api.views import why_view
+from rota.api.story import story
+from rota.api.views import job_view
+from rota.api.why_views import outlook_view, why_view
+from rota.core.band import Array, Gang
 from rota.core.glance import Cause, Explanation
 from rota.core.model import JobId, JobRecord, JobState
+from rota.engine.estimates import Seen
+from rota.engine.ports import Brain
 from rota.store.protocol import Catalog, Direction, Edge
-from rota.wire.jobs import GraphEdge, GraphNode, GraphView, WhyView
+from rota.store.queries import ExecutionQuery
+from rota.wire.jobs import (
+    DeadlineView,
+    GraphEdge,
+    GraphNode,
+    GraphView,
+)
 from rota.wire.units import from_instant
+from rota.wire.why import SpellView, WhyView
 
 _WAITING = (JobState.PENDING, JobState.QUEUED)
 
 
 async def why_job(call: Call[None, NoQuery]) -> WhyView:
-    """What keeps it from running; for one that runs or has ended, just that."""
+    """What keeps it from running and for how long; for one that runs or has ended, just that."""
     job_id = job_id_in(call)
-    brain = call.parts.brain
-    await brain.settled()
-    explanation = brain.why(job_id) if brain.ready else None
     job = await find_job(call, job_id)
-    if job.life.state not in _WAITING:
-        return why_view(job, _from_record(job))
-    if job.life.reason == LEADERLESS or _nobody_leads(call.parts):
-        return why_view(job, _LEADERLESS)
-    # It is on the shelf, came to be between the two questions, or the scheduler is reloading.
-    return why_view(job, explanation or brain.why(job_id, job) or _from_record(job))
+    if job.life.state in _WAITING:
+        if job.life.reason == LEADERLESS or _nobody_leads(call.parts):
+            return why_view(job, _LEADERLESS)
+        outlook = await call.parts.brain.outlook(job)
+        if outlook is not None:
+            view = outlook_view(job, outlook)
+            view.history = await _history(call, job, outlook.seen)
+            return view
+        job = await find_job(call, job_id)  # it moved between the two questions
+    view = why_view(job, _of_members(call.parts.brain, job) or _from_record(job))
+    view.history = await _history(call, job)
+    view.deadline = _with_deadline(call.parts.brain, job)
+    return view
+
+
+async def _history(
+    call: Call[None, NoQuery], job: JobRecord, seen: Sequence[Seen] = ()
+) -> list[SpellView]:
+    query = ExecutionQuery(job_id=job.id, limit=TRIES_TOLD)
+    tries = await call.parts.catalog.find_executions(query)
+    return story(job, tries[::-1], seen, call.parts.brain.clock.now())
+
+
+def _of_members(brain: Brain, job: JobRecord) -> Explanation | None:
+    """Of an array or gang that has begun: how many of its members wait, and for what."""
+    return brain.why(job.id) if isinstance(job.spec.band, Array | Gang) and brain.ready else None
+
+
+def _with_deadline(brain: Brain, job: JobRecord) -> DeadlineView | None:
+    view = job_view(job)
+    add_deadline(view, job, brain)
+    return view.deadline
 
 
 def _nobody_leads(parts: Parts) -> bool:

@@ -9,8 +9,10 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from rota.api.deadlines import add_deadline, deadline_view
 from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS
 from rota.api.lookup import adopt, check_upstream, find_job
+from rota.api.members import failed_members, with_members, within
 from rota.api.paging import Cursor, Limit, any_of, cut, read_id_cursor
 from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.recall import (
@@ -21,6 +23,7 @@ from rota.api.recall import (
     post_start_over,
     read_upstream,
 )
+from rota.api.rehearsing import rehearse
 from rota.api.routes import Call, NoQuery, Reply
 from rota.api.translate import UUID, Batch
 from rota.api.views import execution_view, job_view
@@ -36,6 +39,7 @@ from rota.wire.jobs import (
     BatchAnswer,
     BatchSpec,
     ExecuteSpec,
+    JobIdText,
     JobPage,
     JobSpec,
     JobView,
@@ -44,6 +48,7 @@ from rota.wire.jobs import (
 )
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.units import to_instant
+from rota.wire.why import DryRunBatchView
 
 Label: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": r"^[^:\x00]+:[^\x00]*$"})]
 
@@ -59,6 +64,9 @@ class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
     label: Annotated[list[Label], Meta(description="`key:value`; may repeat: all of them.")] = []
     created_after: Moment | None = None
     created_before: Moment | None = None
+    array: Annotated[
+        JobIdText | None, Meta(description="Members of this array or gang, the last index first.")
+    ] = None
     limit: Limit = PAGE_ITEMS_DEFAULT
     cursor: Cursor | None = None
 
@@ -69,24 +77,42 @@ class DeleteQuery(msgspec.Struct, forbid_unknown_fields=True):
     force: Annotated[bool, Meta(description="Cancels a live job first.")] = False
 
 
-async def submit_job(call: Call[JobSpec, NoQuery]) -> Reply:
+class SubmitQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How to submit."""
+
+    dry_run: Annotated[
+        bool, Meta(description="Says what would become of it, and submits nothing.")
+    ] = False
+
+
+async def submit_job(call: Call[JobSpec, SubmitQuery]) -> Reply:
     """One job."""
+    if call.query.dry_run:
+        (foreseen,) = await rehearse(call, [call.body])
+        return Reply(foreseen, {}, status=200)
     accepted = await _submit(call, [call.body])
     if accepted.first is None:
         first = await find_job(call, accepted.job_ids[0])
     else:
         first = accepted.first
-    return Reply(job_view(first), {"Location": f"/jobs/{first.id}"})
+    view = live_view(call.parts.brain, first)
+    if first.spec.finish_by is not None and call.parts.brain.ready:
+        outlook = await call.parts.brain.outlook(first)
+        if outlook is not None:
+            view.deadline = deadline_view(outlook.deadline)
+    return Reply(view, {"Location": f"/jobs/{first.id}"})
 
 
-async def submit_batch(call: Call[BatchSpec, NoQuery]) -> BatchAnswer:
+async def submit_batch(call: Call[BatchSpec, SubmitQuery]) -> BatchAnswer | Reply:
     """Many jobs: all or none."""
+    if call.query.dry_run:
+        return Reply(DryRunBatchView(await rehearse(call, call.body.jobs)), {}, status=200)
     accepted = await _submit(call, call.body.jobs)
     return BatchAnswer(job_ids=list(accepted.job_ids))
 
 
 async def _submit(
-    call: Call[JobSpec, NoQuery] | Call[BatchSpec, NoQuery], specs: Sequence[JobSpec]
+    call: Call[JobSpec, SubmitQuery] | Call[BatchSpec, SubmitQuery], specs: Sequence[JobSpec]
 ) -> JobsAccepted:
     check_durability(call.parts.assurance)
     adopt(call, specs)
@@ -126,7 +152,7 @@ def check_durability(assurance: Assurance) -> None:
 
 async def show_job(call: Call[None, NoQuery]) -> JobView:
     """One job."""
-    return _with_progress(call.parts.brain, await find_job(call, job_id_in(call)))
+    return live_view(call.parts.brain, await find_job(call, job_id_in(call)))
 
 
 async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
@@ -144,6 +170,8 @@ async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
         before=read_id_cursor(asked.cursor),
         limit=asked.limit + 1,
     )
+    if asked.array is not None:
+        query = within(query, JobId(asked.array.lower()))
     return await job_page(call, query)
 
 
@@ -160,7 +188,7 @@ async def job_page(call: Call[Any, Any], query: JobQuery) -> JobPage:
         items, next_cursor = cut(found, query.limit - 1, lambda job: job.id)
     else:
         next_cursor = make_cursor(found[-1].id)
-    return JobPage([_with_progress(parts.brain, job) for job in items], next_cursor)
+    return JobPage([live_view(parts.brain, job) for job in items], next_cursor)
 
 
 async def _read_page(catalog: Catalog, query: JobQuery) -> tuple[list[JobRecord], bool]:
@@ -186,9 +214,10 @@ def _weight(job: JobRecord) -> int:
     return len(spec.payload) + len(spec.task) + len(life.result or b"") + len(life.error or b"")
 
 
-def _with_progress(brain: Brain, job: JobRecord) -> JobView:
-    """A running job tells more often how far it is than that is stored."""
+def live_view(brain: Brain, job: JobRecord) -> JobView:
+    """With what memory knows better: how far a running job is, how one stands to its deadline."""
     view = job_view(job)
+    add_deadline(view, job, brain)
     if job.life.state is JobState.RUNNING and brain.ready:
         newest = brain.progress_of(job.id)
         if newest is not None:
@@ -203,7 +232,10 @@ async def delete_job(call: Call[None, DeleteQuery]) -> Reply | None:
     def build(recall: Recall | None) -> AnyInput:
         return Delete(job_id=job_id, force=force, key=call.key, recall=recall)
 
-    receipt = await post_about(call, job_id, build)
+    async def post_delete() -> AnyReceipt:
+        return await post_about(call, job_id, build)
+
+    receipt = await with_members(call, job_id, post_delete)
     if isinstance(receipt, JobGone):
         return None
     return Reply(job_view(expect(receipt, JobAnswer).job), {}, status=202)
@@ -216,19 +248,22 @@ async def cancel_job(call: Call[None, NoQuery]) -> JobView:
     def build(recall: Recall | None) -> AnyInput:
         return Cancel(job_id=job_id, key=call.key, recall=recall)
 
-    return job_view(expect(await post_about(call, job_id, build), JobAnswer).job)
+    job = expect(await post_about(call, job_id, build), JobAnswer).job
+    return live_view(call.parts.brain, job)
 
 
 async def retry_job(call: Call[None, NoQuery]) -> JobView:
     """Starts an ended job over."""
-    return job_view(expect(await post_retry(call, job_id_in(call)), JobAnswer).job)
+    job = expect(await post_retry(call, job_id_in(call)), JobAnswer).job
+    return live_view(call.parts.brain, job)
 
 
 async def post_retry(call: Call[Any, Any], job_id: JobId) -> AnyReceipt:
     """A retry, with the job and what was skipped because of it."""
+    failed = await failed_members(call, job_id)
 
     def build(recall: Recall | None) -> AnyInput:
-        return Retry(job_id=job_id, key=call.key, recall=recall)
+        return Retry(job_id=job_id, failed=failed, key=call.key, recall=recall)
 
     return await post_start_over(call, job_id, build)
 

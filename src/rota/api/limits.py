@@ -136,3 +136,5 @@ LEDGER_READ_AT_ONCE = 1_000
 """Records of a schedule's ledger read at a time for a backfill."""
 BACKFILL_SHOWN = 100
 """Instants that the answer to a backfill names."""
+TRIES_TOLD = 10
+"""Tries of a job that its history tells of: the newest."""

@@ -20,6 +20,8 @@ from rota.engine.presence import Presence
 from rota.store.durability import DurabilityLevel
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+AUTOSCALE_TARGET_MS = 300_000
+"""Within which time everything is to be cleared when nobody says."""
 USAGE_KINDS = ("cpu", "memory", "storage", "gpu", "processes", "load")
 """The reported kinds that get a series; a label that workers could choose would never end."""
 
@@ -55,6 +57,14 @@ class Figures(Protocol):
         """Events and what triggers made of them since the beginning, by outcome."""
         ...
 
+    def deadlines(self) -> Mapping[str, int]:
+        """Jobs with a deadline that came to be at risk, met it or missed it, since the start."""
+        ...
+
+    def estimates(self) -> Mapping[str, int]:
+        """Starts inside and outside the interval that was told for them, since the start."""
+        ...
+
     def histograms(self) -> Mapping[str, Histogram]:
         """By the names in HISTOGRAMS."""
         ...
@@ -79,6 +89,7 @@ HISTOGRAMS: Mapping[str, str] = {
     "append_seconds": "One append to the journal, until durable",
     "append_jobs": "Jobs touched by one append",
     "schedule_lateness_seconds": "From when a schedule's run was due to when its job was made",
+    "estimate_error_seconds": "Real start minus the start that was told",
 }
 
 
@@ -117,6 +128,8 @@ class ServerCollector(Collector):
         if not self._follows:
             # What the leader tells of the whole cell must not be told twice.
             yield from self._totals()
+            if self.brain.ready:
+                yield from self._needed()
             yield _gauge(
                 "rota_fold_lag_seconds",
                 "How far the tables are behind the journal",
@@ -150,6 +163,14 @@ class ServerCollector(Collector):
             decided.add_metric([decision, why], count)
         yield decided
         yield from self._events()
+        yield _counted(
+            "rota_deadlines", "Jobs by what came of their deadline", self.figures.deadlines()
+        )
+        yield _counted(
+            "rota_estimates",
+            "Starts inside and outside the interval that was told for them",
+            self.figures.estimates(),
+        )
 
     def _events(self) -> Iterator[Metric]:
         received = CounterMetricFamily(
@@ -172,6 +193,24 @@ class ServerCollector(Collector):
             for state, count in glance.depth.items():
                 live.add_metric([state.value, glance.queue.name], count)
         yield live
+
+    def _needed(self) -> Iterator[Metric]:
+        demand = self.brain.demand(AUTOSCALE_TARGET_MS)
+        workers = {queue.name: float(queue.crew.needed) for queue in demand.queues}
+        work = {queue.name: sum(one.shape.work for one in queue.shapes) for queue in demand.queues}
+        seconds = {name: ms / 1000 for name, ms in work.items()}
+        yield _by_label(
+            "rota_autoscale_workers",
+            "Workers that would clear what waits in five minutes",
+            "queue",
+            workers,
+        )
+        yield _by_label(
+            "rota_autoscale_work_seconds",
+            "How long what waits will run together, as far as can be told",
+            "queue",
+            seconds,
+        )
 
     def _workers(self) -> Iterator[Metric]:
         statuses = dict.fromkeys(("online", "draining", "unhealthy", "offline"), 0)
@@ -232,6 +271,13 @@ class StandingCollector(Collector):
 
 def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
+
+
+def _counted(name: str, text: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=["outcome"])
+    for outcome, count in counts.items():
+        family.add_metric([outcome], count)
+    return family
 
 
 def _by_label(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:

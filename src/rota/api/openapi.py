@@ -217,16 +217,17 @@ def _patch_schema(schema: Document) -> Document:
 def _responses(operation: Operation) -> Document:
     responses: Document = {str(operation.status): _good(operation, operation.answer)}
     for status, answer in operation.also.items():
-        responses[str(status)] = _good(operation, answer)
+        responses[str(status)] = _good(operation, answer, f"answer {status}")
     for status in sorted(_errors(operation)):
         responses[str(status)] = {"$ref": f"#/components/responses/Problem{status}"}
     return responses
 
 
-def _good(operation: Operation, answer: Any) -> Document:
+def _good(operation: Operation, answer: Any, example: str = "answer") -> Document:
     response: Document = {"description": operation.summary}
     if answer is not None:
-        content = {"schema": _schema(answer), "example": operation.examples["answer"]}
+        shown = operation.examples.get(example, operation.examples["answer"])
+        content = {"schema": _schema(answer), "example": shown}
         response["content"] = {JSON: content}
     elif operation.gives != JSON:
         content = {"example": operation.examples["answer"]}

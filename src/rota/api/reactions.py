@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from rota.api.bodies import check_depth
+from rota.api.deadlines import refuse_fixed
 from rota.api.problems import ProblemError, invalid
 from rota.api.timetables import job_form
 from rota.api.translate import spec_of
@@ -70,6 +71,7 @@ def _template(job: JobSpec, where: str) -> Spec:
     for name in ("run_at", "expires_at"):
         if getattr(job, name) is not None:
             raise invalid(where + name, "the event says when: leave it out")
+    refuse_fixed(job, where)
     return spec_of(job, 0, (), where)
 
 

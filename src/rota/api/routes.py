@@ -115,7 +115,8 @@ class Operation:
     patch_of: Any = None
     """What the body, a merge patch, is a patch of."""
     examples: Mapping[str, Any] = field(default_factory=dict)
-    """`body` and `answer`; each is shown in the document and tried by a test."""
+    """`body`, `answer`, and `answer 200` and the like for those of `also` that differ; each is
+    shown in the document and tried by a test."""
 
     @property
     def writes(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from rota.api.deadlines import refuse_fixed
 from rota.api.limits import INSTANT_MAX, RUNS_SHOWN
 from rota.api.problems import ProblemError, invalid
 from rota.api.translate import spec_of
@@ -97,6 +98,7 @@ def _template(job: JobSpec, where: str) -> Spec:
     for name in ("run_at", "expires_at"):
         if getattr(job, name) is not None:
             raise invalid(where + name, "the schedule says when: leave it out")
+    refuse_fixed(job, where)
     return spec_of(job, 0, (), where)
 
 
@@ -166,6 +168,7 @@ def job_form(job: Spec) -> dict[str, Any]:
     """The template as it was submitted, without what the schedule itself says."""
     form = submitted_form(JobRecord(JobId(""), job, Life(JobState.PENDING)))
     form["payload"] = msgspec.json.decode(job.payload or b"{}")
+    form["finish_by"] = None if job.finish_by is None else number(job.finish_by)
     return {
         name: value
         for name, value in form.items()

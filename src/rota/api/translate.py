@@ -11,9 +11,12 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from rota.api.banding import band_of, placed
 from rota.api.bodies import check_depth, read_json
+from rota.api.deadlines import finish_by_of
 from rota.api.ids import IdMint
 from rota.api.limits import FUNCTIONS_REMEMBERED_MAX, INSTANT_MAX
+from rota.api.placing import used_of
 from rota.api.problems import ProblemError, invalid
 from rota.core.errors import DependencyCycle, Invalid, UnknownDependency
 from rota.core.inputs import Completion, Key, NewJob, PutQueueSettings, Recall, Running
@@ -77,6 +80,8 @@ def spec_of(
         expires_at=_instant(job.expires_at, where, "expires_at"),
         concurrency=Concurrency(concurrency.key, concurrency.limit) if concurrency else None,
         labels=tuple(sorted(labels.items())) if labels else (),
+        band=band_of(job),
+        finish_by=finish_by_of(job.finish_by, created_at, where + "finish_by"),
     )
 
 
@@ -87,7 +92,7 @@ def terms_of(job: JobSpec) -> Terms:
         queue=job.queue,
         tenant=job.tenant,
         priority=job.priority,
-        needs=_needs(job.requirements, () if job.task else (function_capability(job.name),)),
+        needs=needs_of(job),
         retry=_retry(job.retry),
         semantics=Semantics(job.semantics),
         timeout_ms=_ms(job.timeout),
@@ -103,6 +108,12 @@ def _ms(duration: Duration | None) -> Millis | None:
 def function_capability(name: str) -> str:
     """What a worker needs to have to run this function."""
     return FUNCTION_CAPABILITY + name
+
+
+def needs_of(job: JobSpec) -> Needs:
+    """What it asks of its worker, and where that is to be."""
+    needs = _needs(job.requirements, () if job.task else (function_capability(job.name),))
+    return needs if job.affinity is None and job.gang is None else placed(needs, job)
 
 
 def _needs(asked: Requirements, implied: tuple[str, ...]) -> Needs:
@@ -147,6 +158,8 @@ def _retry(asked: RetrySpec) -> RetryPolicy:
         factor=asked.factor,
         max_delay_ms=asked.max_delay.ms,
         jitter=asked.jitter,
+        memory_factor=asked.memory_factor,
+        memory_max=None if asked.memory_max is None else asked.memory_max.bytes,
     )
 
 
@@ -310,6 +323,7 @@ def completion_of(execution_id: str, report: CompletionSpec, where: str = "") ->
         usage=usage,
         retryable=report.retryable,
         delay_ms=_ms(report.retry_after),
+        used=used_of(report),
     )
 
 

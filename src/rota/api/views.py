@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
+from rota.api.banding import add_band, place_view, rank_view, submitted_band
+from rota.api.deadlines import ended_deadline
 from rota.api.metrics import worker_status
+from rota.api.placing import affinity_view
 from rota.api.translate import function_capability
-from rota.core.event_writes import (
-    DropTrigger,
-    PutArrival,
-    PutEvent,
-    PutHeld,
-    PutTrigger,
-    ReleaseHeld,
-)
-from rota.core.glance import Explanation, QueueGlance, WorkerGlance
+from rota.core.glance import QueueGlance, WorkerGlance
 from rota.core.inputs import Timing
 from rota.core.model import (
     Execution,
@@ -31,36 +26,18 @@ from rota.core.model import (
     Spec,
 )
 from rota.core.outcome import (
-    DropCalendar,
-    DropJob,
-    DropSchedule,
-    DropWorker,
-    MoveJob,
-    MoveSchedule,
     Order,
-    PutCalendar,
-    PutExecution,
-    PutJob,
-    PutKey,
-    PutOccurrence,
-    PutQueue,
-    PutSchedule,
-    PutWorker,
 )
-from rota.store.protocol import Artifact, Change
+from rota.store.protocol import Artifact
 from rota.wire.executions import ExecutionView
 from rota.wire.jobs import (
-    CauseView,
     ConcurrencyView,
     DependencyView,
-    EstimateView,
     JobView,
     RequirementsView,
     RetryView,
-    WhyView,
 )
 from rota.wire.queues import DepthView, LimitsView, QueueView, RateLimitView
-from rota.wire.service import ChangeView
 from rota.wire.units import from_instant, number
 from rota.wire.workers import AmountView, OrderView, WorkerResources, WorkerView
 
@@ -70,8 +47,7 @@ _EMPTY = msgspec.Raw(b"{}")
 def job_view(job: JobRecord) -> JobView:
     """A whole job."""
     spec, life, terms = job.spec, job.life, job.spec.terms
-    limit = spec.concurrency
-    return JobView(
+    view = JobView(
         job_id=job.id,
         name=terms.name,
         queue=terms.queue,
@@ -89,7 +65,7 @@ def job_view(job: JobRecord) -> JobView:
         expected_runtime=_seconds(terms.expected_runtime_ms),
         retry=_retry_view(terms.retry),
         semantics=terms.semantics.value,
-        concurrency=ConcurrencyView(limit.key, limit.limit) if limit else None,
+        concurrency=_concurrency_view(spec),
         preemptible=terms.preemptible,
         labels=dict(spec.labels),
         attempt=life.attempt,
@@ -99,8 +75,6 @@ def job_view(job: JobRecord) -> JobView:
         worker_id=life.worker_id,
         created_at=from_instant(spec.created_at),
         scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
-        schedule_id=None if spec.origin is None else spec.origin.schedule_id,
-        trigger_id=None if spec.stimulus is None else spec.stimulus.trigger_id,
         started_at=_time(life.started_at),
         finished_at=_time(life.finished_at),
         progress=life.progress,
@@ -108,6 +82,25 @@ def job_view(job: JobRecord) -> JobView:
         result=_json(life.result),
         error=_json(life.error),
     )
+    return _with_kin(view, job)
+
+
+def _with_kin(view: JobView, job: JobRecord) -> JobView:
+    """What made the job, where that was no person, and with whom and where it belongs."""
+    spec = job.spec
+    view.affinity = affinity_view(spec.terms.needs.affinity)
+    if spec.origin is not None:
+        view.schedule_id = spec.origin.schedule_id
+    if spec.stimulus is not None:
+        view.trigger_id = spec.stimulus.trigger_id
+    if spec.finish_by is not None:
+        view.finish_by, view.deadline = _time(spec.finish_by), ended_deadline(job)
+    return view if spec.band is None else add_band(view, job)
+
+
+def _concurrency_view(spec: Spec) -> ConcurrencyView | None:
+    key = spec.concurrency
+    return None if key is None else ConcurrencyView(key.key, key.limit)
 
 
 def requirements_view(needs: Needs) -> RequirementsView:
@@ -131,6 +124,8 @@ def _retry_view(policy: RetryPolicy) -> RetryView:
         factor=policy.factor,
         max_delay=number(policy.max_delay_ms),
         jitter=policy.jitter,
+        memory_factor=policy.memory_factor,
+        memory_max=policy.memory_max,
     )
 
 
@@ -152,6 +147,7 @@ def execution_view(execution: Execution, artifacts: Sequence[Artifact] = ()) -> 
         exit_code=execution.exit_code,
         usage=_json(execution.usage),
         artifacts=[{"name": one.name, "size": one.size} for one in artifacts],
+        memory=execution.memory,
     )
 
 
@@ -172,6 +168,8 @@ def order_view(order: Order, timing: Timing) -> OrderView:
         lease_expires_in=timing.lease_ttl_ms / 1000,
         scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
         limits=None if order.limits is None else limits_view(order.limits),
+        array=place_view(order.company),
+        gang=rank_view(order.company),
     )
 
 
@@ -195,6 +193,8 @@ def worker_view(glance: WorkerGlance, usage: Mapping[str, Any]) -> WorkerView:
         registered_at=from_instant(worker.registered_at),
         executions=list(glance.executions),
         usage=dict(usage),
+        labels=dict(worker.labels),
+        only=list(worker.only),
     )
 
 
@@ -223,116 +223,19 @@ def queue_view(glance: QueueGlance) -> QueueView:
         max_workers=queue.max_workers,
         rate_limit=RateLimitView(rate.count, number(rate.per_ms)) if rate else None,
         paused=queue.paused,
-        depth=DepthView(
-            pending=depth.get(JobState.PENDING, 0),
-            queued=depth.get(JobState.QUEUED, 0),
-            running=depth.get(JobState.RUNNING, 0),
-            cancelling=depth.get(JobState.CANCELLING, 0),
-        ),
+        depth=depth_view(depth),
         created_at=from_instant(queue.created_at),
         limits=limits_view(queue.limits),
     )
 
 
-def why_view(job: JobRecord, explanation: Explanation) -> WhyView:
-    """What keeps a job from running, the nearest cause first."""
-    causes = [CauseView(one.code, one.message, _figures(one.figures)) for one in explanation.causes]
-    first = causes[0] if causes else CauseView("free", "nothing keeps it: it starts next", {})
-    return WhyView(
-        job_id=job.id,
-        status=job.life.state.value,
-        cause=first,
-        others=causes[1:],
-        estimated_start=EstimateView(_time(explanation.estimated_start), explanation.method),
-    )
-
-
-def _figures(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Instants leave as times that people read; the rest as it is."""
-    return {
-        name: from_instant(value) if name in ("at", "next_at") and isinstance(value, int) else value
-        for name, value in figures.items()
-    }
-
-
-_AboutSchedule: TypeAlias = PutSchedule | DropSchedule | PutOccurrence
-_Quiet: TypeAlias = (
-    PutKey | MoveSchedule | PutCalendar | DropCalendar | PutEvent | PutHeld | ReleaseHeld
-)
-"""What is no one's business."""
-
-
-def change_view(change: Change) -> ChangeView | None:
-    """One state change, as the stream tells it; None for what is no one's business."""
-    at = from_instant(change.at)
-    match change.write:
-        case PutJob(id=job_id, spec=spec, life=life):
-            terms = spec.terms
-            return ChangeView(
-                "job", job_id, life.state.value, at, terms.name, terms.queue, life.reason
-            )
-        case MoveJob(id=job_id, life=life):
-            return ChangeView("job", job_id, life.state.value, at, reason=life.reason)
-        case DropJob(id=job_id):
-            return ChangeView("job", job_id, "deleted", at)
-        case PutExecution(execution=one):
-            return ChangeView(
-                "execution",
-                one.id,
-                one.state.value,
-                at,
-                reason=one.reason,
-                job_id=one.job_id,
-                worker_id=one.worker_id,
-            )
-        case PutWorker(worker=worker):
-            return ChangeView("worker", worker.id, worker.state.value, at, worker.name)
-        case DropWorker(id=worker_id):
-            return ChangeView("worker", worker_id, "deleted", at)
-        case PutQueue(queue=queue):
-            return ChangeView("queue", queue.name, "paused" if queue.paused else "open", at)
-        case PutTrigger() | DropTrigger() | PutArrival():
-            return _trigger_change(change.write, at)
-        case _:
-            return _schedule_change(change.write, at)
-
-
-def _schedule_change(write: _Quiet | _AboutSchedule, at: str) -> ChangeView | None:
-    if isinstance(write, _Quiet):
-        return None
-    if isinstance(write, PutSchedule):
-        status = "paused" if write.schedule.course.paused else "active"
-        return ChangeView("schedule", write.schedule.id, status, at, write.schedule.plan.name)
-    if isinstance(write, DropSchedule):
-        return ChangeView("schedule", write.id, "deleted", at)
-    one = write.occurrence
-    return ChangeView(
-        "occurrence",
-        f"{one.schedule_id}/{from_instant(one.nominal)}",
-        one.decision.value,
-        at,
-        reason=one.why.value,
-        job_id=one.job_id or "",
-        schedule_id=one.schedule_id,
-    )
-
-
-def _trigger_change(write: PutTrigger | DropTrigger | PutArrival, at: str) -> ChangeView:
-    if isinstance(write, PutTrigger):
-        status = "paused" if write.trigger.paused else "active"
-        return ChangeView("trigger", write.trigger.id, status, at, write.trigger.rule.name)
-    if isinstance(write, DropTrigger):
-        return ChangeView("trigger", write.id, "deleted", at)
-    one = write.arrival
-    return ChangeView(
-        "arrival",
-        one.id,
-        one.verdict.value,
-        at,
-        one.type,
-        reason=one.detail,
-        job_id=one.job_id or "",
-        trigger_id=one.trigger_id,
+def depth_view(depth: Mapping[JobState, int]) -> DepthView:
+    """How many jobs are where."""
+    return DepthView(
+        pending=depth.get(JobState.PENDING, 0),
+        queued=depth.get(JobState.QUEUED, 0),
+        running=depth.get(JobState.RUNNING, 0),
+        cancelling=depth.get(JobState.CANCELLING, 0),
     )
 
 
@@ -374,7 +277,10 @@ def submitted_form(job: JobRecord) -> dict[str, Any]:
         "concurrency": {"key": limit.key, "limit": limit.limit} if limit else None,
         "preemptible": terms.preemptible,
         "labels": dict(spec.labels),
+        "affinity": msgspec.to_builtins(affinity_view(terms.needs.affinity)),
         "payload": msgspec.Raw(spec.payload) if spec.payload else _EMPTY,
+        "finish_by": _time(spec.finish_by),
+        **submitted_band(job),
     }
 
 

@@ -59,6 +59,8 @@ async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
             capacity=resources_of(spec.resources),
             capabilities=tuple(sorted(set(spec.capabilities))),
             queues=None if spec.queues is None else tuple(sorted(set(spec.queues))),
+            labels=tuple(sorted(spec.labels.items())),
+            only=tuple(sorted(set(spec.only))),
             key=call.key,
             recall=recall,
         )

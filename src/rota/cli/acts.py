@@ -10,7 +10,7 @@ import msgspec
 
 from rota.cli import names, offers
 from rota.cli.connect import answer, connected
-from rota.cli.options import duration, json_option, pair, size, time
+from rota.cli.options import deadline, duration, json_option, pair, size, time
 from rota.cli.problems import Failure, explain
 from rota.cli.render import print_object
 from rota.cli.spec import retry_of
@@ -81,7 +81,12 @@ def _line(client: Client, error: ApiError) -> str:
 @click.option("--priority", type=int, help="Higher goes first.")
 @click.option("--at", "run_at", type=time, metavar="TIME", help="Not before this.")
 @click.option("--expires", "expires_at", type=time, metavar="TIME", help="Not after this.")
+@click.option("--finish-by", type=deadline, metavar="TIME|DURATION", help="Should have ended.")
 @click.option("--timeout", type=duration, metavar="DURATION", help="Stop it after so long.")
+@click.option(
+    "--expects", "expected_runtime", type=duration, metavar="DURATION",
+    help="How long it will probably run.",
+)  # fmt: skip
 @click.option("--cpu", type=float, help="Cpus.")
 @click.option("--memory", type=size, metavar="SIZE", help="Memory.")
 @click.option("--gpu", type=float, help="Gpus.")
@@ -102,7 +107,10 @@ def update(job: str, *, patch: str | None, as_json: bool, **given: Any) -> None:
 
 
 def _changes(given: dict[str, Any]) -> dict[str, Any]:
-    plain = {name: given[name] for name in ("priority", "run_at", "expires_at", "timeout")}
+    names_kept = (
+        *("priority", "run_at", "expires_at", "finish_by", "timeout", "expected_runtime"),
+    )
+    plain = {name: given[name] for name in names_kept}
     parts = {
         **plain,
         "requirements": _given({name: given[name] for name in ("cpu", "memory", "gpu")}),

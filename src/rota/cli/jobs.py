@@ -1,10 +1,11 @@
-"""Reads jobs: lists, one in full, why it waits, what it printed, what it hangs together with."""
+"""Reads jobs: lists, one in full, what it printed, what it hangs together with."""
 
 from __future__ import annotations
 
 import codecs
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -22,11 +23,15 @@ from rota.cli.render import (
     show_table,
     status_cell,
 )
-from rota.cli.text import age, local, plain_log, short, unfinished
+from rota.cli.text import plain_log, short, unfinished
 from rota.cli.trees import branches
 from rota.cli.views import EXECUTION_COLUMNS, JOB_COLUMNS, execution_row, job_facts, job_row
 from rota.sdk import Client, JobSearch, calls
-from rota.wire.jobs import CauseView, GraphView, JobPage, JobView, WhyView
+from rota.wire.jobs import (
+    GraphView,
+    JobPage,
+    JobView,
+)
 from rota.wire.limits import PAGE_ITEMS_MAX
 
 PageSize = click.IntRange(1, PAGE_ITEMS_MAX)
@@ -34,20 +39,25 @@ PageSize = click.IntRange(1, PAGE_ITEMS_MAX)
 
 @click.command()
 @filter_options
+@click.option("--array", metavar="ID", help="Members of this array or gang.")
 @click.option("--limit", type=PageSize, default=50, show_default=True, help="At most so many.")
 @click.option("--cursor", help="Goes on where a page ended.")
 @click.option("--all", "every", is_flag=True, help="All pages.")
 @json_option
-def jobs(limit: int, cursor: str | None, *, every: bool, as_json: bool, **given: Any) -> None:
+def jobs(
+    limit: int, cursor: str | None, array: str | None, *, every: bool, as_json: bool, **given: Any
+) -> None:
     """List jobs, newest first.
 
     Times may be a length of time before now: --after 2h.
     """
     with connected() as client:
+        of = None if array is None else job_id(client, array)
         if every:
-            _list_all(client, search_of(given, limit=PAGE_ITEMS_MAX), as_json=as_json)
+            search = replace(search_of(given, limit=PAGE_ITEMS_MAX), array=of)
+            _list_all(client, search, as_json=as_json)
             return
-        search = search_of(given, limit=limit, cursor=cursor)
+        search = replace(search_of(given, limit=limit, cursor=cursor), array=of)
         answer(client, calls.list_jobs(search), _draw_page, as_json=as_json)
 
 
@@ -95,43 +105,6 @@ def show(job: str, *, as_json: bool) -> None:
                 show_table(EXECUTION_COLUMNS, rows, empty="")
 
         answer(client, calls.get_job(found), draw, as_json=as_json)
-
-
-@click.command()
-@click.argument("job", shell_complete=offers.jobs)
-@json_option
-def why(job: str, *, as_json: bool) -> None:
-    """Say why a job is not running yet: what blocks it first, then what else would."""
-    with connected() as client:
-        answer(client, calls.why(job_id(client, job)), _draw_why, as_json=as_json)
-
-
-def _draw_why(view: WhyView) -> None:
-    screen = console()
-    screen.print(rich_text(status_cell(view.status)), rich_text(view.cause.message), soft_wrap=True)
-    _draw_figures(view.cause)
-    for cause in view.others:
-        screen.print("and", rich_text(cause.message), soft_wrap=True)
-        _draw_figures(cause)
-    estimate = view.estimated_start
-    if estimate.at is not None:
-        due = age(estimate.at, now_ms())
-        screen.print(f"estimated start {local(estimate.at)} ({due}): {estimate.method}")
-
-
-def _draw_figures(cause: CauseView) -> None:
-    screen = console()
-    for name, value in cause.figures.items():
-        line = Styled(f"  {name.replace('_', ' ')}: {_figure(value)}", "dim")
-        screen.print(rich_text(line), soft_wrap=True)
-
-
-def _figure(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_figure(one)}" for name, one in value.items())
-    if isinstance(value, list):
-        return "; ".join(_figure(one) for one in value)
-    return str(value)
 
 
 @click.command()

@@ -35,7 +35,7 @@ SECTIONS: dict[str, dict[str, Word]] = {
         "submit": Word("submit", "submit", "Submit a job, or many."),
         "jobs": Word("jobs", "jobs", "List jobs, newest first."),
         "show": Word("jobs", "show", "Show all there is to know about a job."),
-        "why": Word("jobs", "why", "Say why a job is not running yet."),
+        "why": Word("why", "why", "Say why a job is not running, and when it will."),
         "logs": Word("jobs", "logs", "Print what a job printed; -f goes on."),
         "graph": Word("jobs", "graph", "Draw the dependencies around a job."),
         "wait": Word("waits", "wait", "Wait until jobs have ended."),
@@ -61,6 +61,14 @@ SECTIONS: dict[str, dict[str, Word]] = {
     "Workers and queues": {
         "workers": Word("workers", "workers", "List, drain and remove workers."),
         "queues": Word("queues", "queues", "List, set, pause and purge queues."),
+        "tenants": Word("tenants", "tenants", "List tenants; set their weights and quotas."),
+        "policy": Word("policy", "policy", "Show or set the rules by which jobs are ordered."),
+    },
+    "Planning": {
+        "simulate": Word("simulate", "simulate", "Replay a workload on a fleet that need not be."),
+        "autoscale": Word("autoscale", "autoscale", "Say how many workers would do."),
+        "report": Word("report", "report", "Report what jobs asked for and what they took."),
+        "history": Word("history", "history", "Write down what ran, to replay it."),
     },
     "Access": {
         "tokens": Word("tokens", "tokens", "Make, list and revoke tokens."),

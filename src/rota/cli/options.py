@@ -12,7 +12,7 @@ from rota.sdk.calls import JobSearch
 from rota.sdk.clock import SystemClock
 from rota.wire.cells import is_cell_name
 from rota.wire.limits import CELL_NAME_CHARS_MAX
-from rota.wire.units import ByteSize, Duration, parse_duration, parse_size
+from rota.wire.units import ByteSize, Deadline, Duration, parse_duration, parse_size
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -57,6 +57,16 @@ def size(value: Any) -> ByteSize:
 def time(value: Any) -> datetime:
     """A time: RFC 3339, or without an offset on the clock of this machine, or a way from now."""
     return _moment(value, 1)
+
+
+def deadline(value: Any) -> Deadline:
+    """A time, or how long after it is submitted."""
+    if isinstance(value, Deadline):
+        return value
+    try:
+        return Deadline(within=parse_duration(value))
+    except ValueError:
+        return Deadline(at=_moment(value, 1))
 
 
 def past(value: Any) -> datetime:

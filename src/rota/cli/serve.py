@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ import click
 
 from rota import __version__
 from rota.api.app import Parts, create_app
+from rota.api.metrics import Histogram
 from rota.api.submitted import SubmittedSpecs
 from rota.cli.admission import Admission, open_admission
 from rota.cli.company import Company, join, open_assurance, trust_of
@@ -165,8 +167,14 @@ class Figures:
         self.finished = counts.finished
         self.decided = counts.decided
         self.reacted = counts.reacted
-        self.histograms = counts.histograms
+        self.deadlines = counts.deadlines
+        self.estimates = engine.calibration.outcomes
+        self._counts = counts
         self.fold_lag_seconds = engine.fold_lag_s
+
+    def histograms(self) -> Mapping[str, Histogram]:
+        """By the name of their metric, without the product's."""
+        return {**self._counts.histograms(), "estimate_error_seconds": self.engine.calibration}
 
 
 def _disk_free(data: Path) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from rota.cli.tasks import TaskOptions, read_json, run_of
-from rota.wire.units import ByteSize, Duration
+from rota.wire.units import ByteSize, Deadline, Duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +27,33 @@ class SubmitOptions(TaskOptions):
     gpu: float | None = None
     custom: tuple[tuple[str, str], ...] = ()
     capability: tuple[str, ...] = ()
+    require: tuple[tuple[str, str], ...] = ()
+    prefer: tuple[tuple[str, str], ...] = ()
+    spread: str | None = None
+    near_previous: bool = False
+    place_wait: Duration | None = None
+    tolerate: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     run_at: datetime | None = None
     run_in: Duration | None = None
     expires_at: datetime | None = None
+    finish_by: Deadline | None = None
     timeout: Duration | None = None
+    expected_runtime: Duration | None = None
+    preemptible: bool = False
     retries: int | None = None
     backoff: str | None = None
     delay: Duration | None = None
+    memory_factor: float | None = None
+    memory_max: ByteSize | None = None
     at_most_once: bool = False
     concurrency_key: str | None = None
     concurrency_limit: int | None = None
     label: tuple[tuple[str, str], ...] = ()
     payload: str | None = None
+    count: int | None = None
+    max_parallel: int | None = None
+    gang: int | None = None
 
 
 def terms_of(
@@ -54,11 +68,18 @@ def terms_of(
         "dependencies": list(dependencies),
         "run_at": _run_at(options, now),
         "expires_at": options.expires_at,
+        "finish_by": options.finish_by,
         "timeout": options.timeout,
-        "retry": retry_of(options.retries, options.backoff, options.delay),
+        "expected_runtime": options.expected_runtime,
+        "preemptible": options.preemptible or None,
+        "retry": _retry(options),
+        "affinity": _affinity(options),
         "semantics": "at_most_once" if options.at_most_once else None,
         "concurrency": _concurrency(options),
         "labels": dict(options.label),
+        "count": options.count,
+        "max_parallel": options.max_parallel,
+        "gang": None if options.gang is None else {"size": options.gang},
     }
     terms = _given(parts)
     if options.payload is not None:
@@ -102,6 +123,30 @@ def _requirements(options: SubmitOptions) -> dict[str, Any]:
     return _given(parts)
 
 
+def _affinity(options: SubmitOptions) -> dict[str, Any]:
+    parts = {
+        "require": _values(options.require),
+        "prefer": _values(options.prefer),
+        "spread": options.spread,
+        "near": "previous" if options.near_previous else None,
+        "tolerate": list(options.tolerate),
+    }
+    wishes = _given(parts)
+    if options.place_wait is not None:
+        if not wishes.keys() & {"prefer", "spread", "near"}:
+            raise click.UsageError("--place-wait needs --prefer, --spread or --near-previous")
+        wishes["wait"] = options.place_wait
+    return wishes
+
+
+def _values(pairs: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    """The same label twice means either value."""
+    values: dict[str, list[str]] = {}
+    for label, value in pairs:
+        values.setdefault(label, []).append(value)
+    return values
+
+
 def custom_of(pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
     """Amounts of what only this installation knows."""
     return {name: _number(name, value) for name, value in pairs}
@@ -114,6 +159,15 @@ def _number(name: str, value: str) -> float:
         raise click.BadParameter(
             f"{name}={value}: {value!r} is no number", param_hint="'--custom'"
         ) from None
+
+
+def _retry(options: SubmitOptions) -> dict[str, Any] | None:
+    parts = {
+        **(retry_of(options.retries, options.backoff, options.delay) or {}),
+        "memory_factor": options.memory_factor,
+        "memory_max": options.memory_max,
+    }
+    return _given(parts) or None
 
 
 def retry_of(

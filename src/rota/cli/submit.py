@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
+from itertools import islice
 from typing import Any
 
 import click
@@ -12,7 +13,8 @@ from rota.cli import names, offers
 from rota.cli.connect import connected
 from rota.cli.jobs import LogWriter
 from rota.cli.many import copies, jobs_in, submit_many
-from rota.cli.options import duration, json_option, now, pair, size, time
+from rota.cli.options import deadline, duration, json_option, now, pair, size, time
+from rota.cli.rehearse import foretell
 from rota.cli.render import print_object
 from rota.cli.spec import SubmitOptions, job_of, split_after, terms_of
 from rota.cli.tasks import KINDS
@@ -20,7 +22,7 @@ from rota.cli.text import plural, short
 from rota.cli.waits import exit_status, wait_for
 from rota.sdk import Client
 from rota.wire.jobs import JobView
-from rota.wire.limits import PRIORITY_MAX
+from rota.wire.limits import ARRAY_COUNT_MAX, BATCH_JOBS_MAX, GANG_SIZE_MAX, PRIORITY_MAX
 
 KEY_VALUE = "KEY=VALUE"
 
@@ -40,16 +42,41 @@ KEY_VALUE = "KEY=VALUE"
 @click.option("--custom", multiple=True, type=pair, metavar=KEY_VALUE, help="Anything else.")
 @click.option("--capability", "-c", multiple=True, help="Something its worker must be able to do.")
 @click.option(
+    "--require", multiple=True, type=pair, metavar=KEY_VALUE, help="A label its worker must have."
+)
+@click.option(
+    "--prefer", multiple=True, type=pair, metavar=KEY_VALUE, help="A label it had better have."
+)
+@click.option("--spread", metavar="LABEL", help="Away from others of its name: host, zone …")
+@click.option("--near-previous", is_flag=True, help="Where it, or what it comes after, ran.")
+@click.option(
+    "--place-wait", type=duration, metavar="DURATION", help="For a preferred place; 3s unless said."
+)
+@click.option("--tolerate", multiple=True, metavar="WORD", help="Workers kept for this will do.")
+@click.option(
     "--after", multiple=True, metavar="ID[:WHEN]", help="Wait for a job to be succeeded (unless"
     " said), finished or failed."
 )  # fmt: skip
 @click.option("--at", "run_at", type=time, metavar="TIME", help="Not before this time.")
 @click.option("--in", "run_in", type=duration, metavar="DURATION", help="Not before this is over.")
 @click.option("--expires", "expires_at", type=time, metavar="TIME", help="Give up waiting then.")
+@click.option(
+    "--finish-by", type=deadline, metavar="TIME|DURATION",
+    help="Should have ended by then: orders, and warns before it is late.",
+)  # fmt: skip
 @click.option("--timeout", "-t", type=duration, metavar="DURATION", help="Stop it after so long.")
+@click.option(
+    "--expects", "expected_runtime", type=duration, metavar="DURATION",
+    help="How long it will probably run.",
+)  # fmt: skip
+@click.option("--preemptible", is_flag=True, help="May be stopped for a much more urgent job.")
 @click.option("--retries", type=click.IntRange(0), metavar="N", help="Tries after the first.")
 @click.option("--backoff", type=click.Choice(["exponential", "linear", "fixed"]))
 @click.option("--delay", type=duration, metavar="DURATION", help="Before the first retry.")
+@click.option(
+    "--memory-factor", type=float, metavar="N", help="Out of memory: so many times more next time."
+)
+@click.option("--memory-max", type=size, metavar="SIZE", help="But never more than this.")
 @click.option("--at-most-once", is_flag=True, help="Not again if its worker is lost.")
 @click.option("--concurrency-key", metavar="KEY", help="Jobs of one key take turns.")
 @click.option("--concurrency-limit", type=click.IntRange(1), help="So many of a key at once.")
@@ -69,11 +96,21 @@ KEY_VALUE = "KEY=VALUE"
 @click.option("--key", metavar="KEY", help="The same key again is the same job, for a day.")
 @click.option("--wait", "-w", is_flag=True, help="Wait until it has ended; exit 1 if it failed.")
 @click.option("--follow", "-f", is_flag=True, help="Print its log; exit as it exits.")
-@click.option("--count", type=click.IntRange(1), metavar="N", help="So many copies, in batches.")
+@click.option(
+    "--count", type=click.IntRange(1, ARRAY_COUNT_MAX), metavar="N",
+    help="An array: so many members, each with its ROTA_ARRAY_INDEX.",
+)  # fmt: skip
+@click.option("--max-parallel", type=click.IntRange(1), metavar="N", help="Members of it at once.")
+@click.option(
+    "--gang", type=click.IntRange(2, GANG_SIZE_MAX), metavar="N",
+    help="So many copies that start all at once or not at all.",
+)  # fmt: skip
+@click.option("--copies", type=click.IntRange(1), metavar="N", help="So many jobs, in batches.")
 @click.option(
     "--from", "source", metavar="FILE", help="Jobs as JSON lines (- for stdin); the other options"
     " are what they leave out."
 )  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Say when it would start; submit nothing.")
 @json_option
 @click.pass_context
 def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
@@ -85,16 +122,25 @@ def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
       rota submit --after 5e2d8a41 --in 10m -- ./report.sh
       rota submit --function invoice --args '[42]' --wait
       rota submit --http https://shop.example/hooks --body '{"paid": 42}'
+      rota submit --count 1000 --max-parallel 20 --wait -- ./render.sh
       rota submit --from jobs.jsonl --wait
     """
-    many, source = given.pop("count"), given.pop("source")
+    many, source = given.pop("copies"), given.pop("source")
     wait, follow, key = given.pop("wait"), given.pop("follow"), given.pop("key")
+    dry_run = given.pop("dry_run")
     if key is not None and (many is not None or source is not None):
-        raise click.UsageError("--key is for one job: it does not go with --count or --from")
+        raise click.UsageError("--key is for one job: it does not go with --copies or --from")
     options = SubmitOptions(**{field.name: given[field.name] for field in fields(SubmitOptions)})
     _check(options, many, source, follow=follow, as_json=as_json)
     with connected() as client:
         terms = terms_of(options, _dependencies(client, options), now())
+        if dry_run:
+            if source is not None:
+                entries = jobs_in(source, terms)
+            else:
+                entries = copies(job_of(options, terms), many or 1)
+            tried = [entry.job for entry in islice(entries, BATCH_JOBS_MAX)]
+            ctx.exit(foretell(client, tried, as_json=as_json))
         if source is not None:
             ids = submit_many(client, jobs_in(source, terms))
         elif many is not None:
@@ -110,7 +156,7 @@ def _check(
 ) -> None:
     runs = any(getattr(options, kind) for kind in KINDS)
     if source is not None and (many is not None or runs or options.name):
-        raise click.UsageError("--from takes the jobs from the file: no command, name or count")
+        raise click.UsageError("--from takes the jobs from the file: no command, name or copies")
     if follow and (source is not None or many is not None or as_json):
         raise click.UsageError("--follow is for one job, without --json")
 

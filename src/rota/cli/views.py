@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from rota.cli.deadlines import deadline_line
 from rota.cli.render import Cell, Column, Row, Styled, status_cell
 from rota.cli.text import age, amount, between, count, local, percent, short, size, span
 from rota.wire.executions import ExecutionView
@@ -155,6 +156,8 @@ def job_facts(job: JobView, now_ms: int) -> list[tuple[str, Cell]]:
         ("tenant", job.tenant if job.tenant != "default" else None),
         ("priority", str(job.priority)),
         ("needs", _needs(job)),
+        ("affinity", _affinity(job)),
+        ("members", _members(job)),
         ("after", ", ".join(f"{d.job_id} ({d.when})" for d in job.dependencies) or None),
         ("tries", _tries(job)),
         ("timeout", span(job.timeout) if job.timeout is not None else None),
@@ -163,12 +166,44 @@ def job_facts(job: JobView, now_ms: int) -> list[tuple[str, Cell]]:
         ("labels", ", ".join(f"{k}={v}" for k, v in job.labels.items()) or None),
         ("payload", _document(bytes(job.payload), empty=b"{}")),
         *_times(job, now_ms),
+        ("deadline", deadline_line(job.deadline, now_ms) if job.deadline else None),
         ("worker", job.worker_id),
         ("progress", _progress(job)),
         ("result", _value(job.result)),
         ("error", Styled(text, "red") if (text := _value(job.error)) else None),
     ]
     return [(name, value) for name, value in facts if value is not None]
+
+
+def _members(job: JobView) -> str | None:
+    """How many members are where, or of whom it is one."""
+    if job.array_id is not None:
+        return f"number {job.array_index} of array {job.array_id}"
+    if job.gang_id is not None:
+        return f"number {job.gang_index} of gang {job.gang_id}"
+    band = job.array or job.gang
+    if band is None:
+        return None
+    words = ("queued", "running", "succeeded", "failed", "cancelled")
+    counts = [f"{getattr(band, word)} {word}" for word in words if getattr(band, word)]
+    if job.array is not None:
+        most = job.array.max_parallel
+        limit = "" if most is None else f", at most {most} at once"
+        return f"array of {job.array.count}{limit}: {', '.join(counts)}"
+    assert job.gang is not None
+    return f"gang of {job.gang.size}: {', '.join(counts)}"
+
+
+def _affinity(job: JobView) -> str | None:
+    wish = job.affinity
+    if wish is None:
+        return None
+    parts = [f"must have {k}={'|'.join(v)}" for k, v in wish.require.items()]
+    parts += [f"prefers {k}={'|'.join(v)}" for k, v in wish.prefer.items()]
+    parts += [f"spread over {wish.spread}"] if wish.spread else []
+    parts += ["near the previous run"] if wish.near else []
+    parts += [f"tolerates {word}" for word in wish.tolerate]
+    return ", ".join(parts)
 
 
 def _times(job: JobView, now_ms: int) -> list[tuple[str, Cell | None]]:
@@ -252,6 +287,8 @@ def worker_facts(worker: WorkerView, now_ms: int) -> list[tuple[str, Cell]]:
         ("registered", local(worker.registered_at)),
         ("queues", "all" if worker.queues is None else ", ".join(worker.queues)),
         ("capabilities", ", ".join(worker.capabilities) or "none"),
+        ("labels", ", ".join(f"{k}={v}" for k, v in worker.labels.items()) or "none"),
+        ("kept for", ", ".join(worker.only) or "any job"),
         ("cpu", _used(has.cpu)),
         ("memory", f"{size(has.memory.used)} / {size(has.memory.capacity)}"),
         ("storage", f"{size(has.storage.used)} / {size(has.storage.capacity)}"),

@@ -41,6 +41,14 @@ SILENCE_MS_MIN = 1_000
 @click.option("--custom", multiple=True, type=pair, metavar="KEY=VALUE", help="Anything else.")
 @click.option("--capability", "-c", multiple=True, help="Something it can do.")
 @click.option("--queue", "-q", multiple=True, help="Queues it works for; else all.")
+@click.option(
+    "--label", "-l", multiple=True, type=pair, metavar="KEY=VALUE",
+    help="What jobs may ask for or prefer; host is this machine's name unless said.",
+)  # fmt: skip
+@click.option(
+    "--only", multiple=True, metavar="WORD",
+    help="Take only jobs that ask for this resource or capability, or tolerate it.",
+)  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(1), help="So many executions at once.")
 @click.option(
     "--work-dir", type=click.Path(file_okay=False, path_type=Path), help="Where jobs get folders."
@@ -93,6 +101,8 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
         resources=resources,
         capabilities=given["capability"],
         queues=given["queue"] or None,
+        labels=dict(given["label"]),
+        only=given["only"],
         concurrency=given["concurrency"],
         work_dir=given["work_dir"],
         grace_s=given["grace"].seconds,

@@ -15,6 +15,7 @@ from rota.core.executions import (
     first_lease_until,
     lease_until,
     lose,
+    outlive,
 )
 from rota.core.gates import delay_starts
 from rota.core.inputs import (
@@ -65,6 +66,8 @@ def register(t: Tables, event: Register, now: Instant) -> WorkerAnswer:
         event.capabilities,
         event.queues,
         registered_at=now,
+        labels=event.labels,
+        only=event.only,
     )
     if known is None:
         cell = t.fleet.add(worker, now)
@@ -139,10 +142,8 @@ def _renew(
 ) -> list[ExecutionId]:
     """Renews, and lists what was named but is not the worker's."""
     if named is None:
-        for execution_id in worker.held:
-            cell = t.executions[execution_id]
-            if cell.execution.state is ExecutionState.RUNNING:
-                _extend(t, cell, now)
+        for execution_id in worker.named:
+            _extend(t, t.executions[execution_id], now)
         return []
     lost: list[ExecutionId] = []
     for report in named:
@@ -283,6 +284,7 @@ def check(t: Tables, worker_id: WorkerId, when: Instant, now: Instant) -> None:
         if held.lease_until <= now:
             lose(t, held, now, _why_lost(held))
         else:
+            outlive(t, held, now)
             marks += (held.lease_until, _mind_timeout(t, held, now))
     if silent_at <= now and not cell.held:
         if cell.poll is not None:
@@ -321,11 +323,13 @@ def follow_clock(t: Tables, by: Millis, now: Instant) -> None:
     for held in t.executions.values():
         held.lease_until += by
         held.since += by
+        held.ends_at += by
         if held.stop_until is not None:
             held.stop_until += by
         held.progress_at += by
     for cell in t.fleet.workers.values():
         cell.last_seen += by
+        cell.ends = [(ends_at + by, execution_id) for ends_at, execution_id in cell.ends]
         if cell.poll is not None:
             cell.poll.until += by
             t.timers.set(cell.poll.until, Alarm.POLL, cell.worker.id)
@@ -339,6 +343,9 @@ def follow_clock(t: Tables, by: Millis, now: Instant) -> None:
     for queue in t.queues.values():
         delay_starts(queue, by)
         t.check_gates(queue, now)
+    t.lines.order.follow_clock(by)
+    t.locality.follow_clock(by)
+    t.arrivals.start_over(t.lines.classes, now)
     t.recent.follow_clock(by)
     t.agenda.follow_clock(by)
     t.bus.follow_clock(by)

@@ -16,10 +16,13 @@ from rota.core.filter_text import AnyNode, Path, parse_path
 from rota.core.filters import read_filter
 from rota.core.limits import GATHERED_BYTES_MAX, GATHERED_MAX, RECALL_WINDOW_MS
 from rota.core.model import Instant, JobState, Millis, TriggerId
+from rota.core.slack import AT_RISK, MISSED
 from rota.core.timers import Alarm, Timers
 
 JOB_EVENTS = {state: f"{OWN_PREFIX}job.{state.value}" for state in JobState}
 """What the end of a job is called as an event."""
+DEADLINE_EVENTS = {word: f"{OWN_PREFIX}job.deadline_{word}" for word in (AT_RISK, MISSED)}
+"""What is told of a job's deadline, as an event; that it was met, the job's end says."""
 _KEY_BEGINS = "/"
 """Separates a trigger's id, which has none, from a window's key in the name of its timer."""
 
@@ -79,6 +82,8 @@ class Bus:
         """In order of creation."""
         self.ended: list[JobCell] = []
         """Jobs that ended in this turn, and somebody wants to know."""
+        self.warned: list[tuple[JobCell, str]] = []
+        """Jobs whose deadline is at risk, or was missed, as of this turn, and who wants to know."""
         self.windows = 0
         """How many are open, of all triggers."""
         self.held_bytes = 0
@@ -116,6 +121,11 @@ class Bus:
         if not self._by_event:
             return False
         return any(pattern in self._by_event for pattern in _patterns(JOB_EVENTS[state]))
+
+    def hears_deadline(self, word: str) -> bool:
+        """Whether anybody wants to know of deadlines that come to this."""
+        kind = DEADLINE_EVENTS.get(word)
+        return kind is not None and any(one in self._by_event for one in _patterns(kind))
 
     def told(self, key: str) -> Told | None:
         """An event that was accepted just now."""

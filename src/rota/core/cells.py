@@ -6,6 +6,7 @@ away frees it at once, though the collector does not look into them.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -17,12 +18,15 @@ from rota.core.model import (
     Instant,
     JobId,
     JobRecord,
+    Labels,
     Life,
+    Millis,
     PollId,
     Queue,
     Resources,
     Spec,
     Worker,
+    WorkerId,
 )
 from rota.core.outcome import Order
 from rota.core.resources import minus, plus
@@ -30,7 +34,7 @@ from rota.core.resources import minus, plus
 NO_CLASS = -1
 
 LineKey: TypeAlias = tuple[int, int, JobId]
-"""(minus priority, arrival, job): the smallest goes first."""
+"""(place, arrival, job): the smallest goes first."""
 
 
 class JobCell(msgspec.Struct, gc=False):
@@ -43,6 +47,14 @@ class JobCell(msgspec.Struct, gc=False):
     """Dependencies that have not ended yet."""
     class_index: int = NO_CLASS
     """The class it stands in line with; none while anything but a worker is missing."""
+    line_number: int = 0
+    """The line of the class that it stands in."""
+    place: int = 0
+    """What it is sorted by, as the order says."""
+    lane: tuple[str, int, Millis, int] | None = None
+    """The key of its lane (lanes.py), while it stands in line."""
+    estimate: Millis = 0
+    """How long it is expected to run, as of when it joined its line."""
 
     def record(self) -> JobRecord:
         """As stored and answered."""
@@ -50,7 +62,7 @@ class JobCell(msgspec.Struct, gc=False):
 
     def line_key(self) -> LineKey:
         """Its place in any line of jobs."""
-        return (-self.spec.terms.priority, self.spec.order, self.id)
+        return (self.place, self.spec.order, self.id)
 
 
 class ExecutionCell(msgspec.Struct, gc=False):
@@ -74,6 +86,10 @@ class ExecutionCell(msgspec.Struct, gc=False):
     """When progress was last written."""
     progress_due: bool = False
     """Whether a timer will write what is newer."""
+    ends_at: Instant = 0
+    """When it will probably end, by the clock as it is set now."""
+    rate: float = 0.0
+    """What its tenant is charged for a millisecond of it."""
 
 
 class OpenPoll(msgspec.Struct, gc=False):
@@ -91,10 +107,24 @@ class OpenPoll(msgspec.Struct, gc=False):
 class MachineClass:
     """Workers that are alike: what they have, can do and serve."""
 
-    __slots__ = ("can_mask", "capabilities", "capacity", "index", "queues", "seen", "special")
+    __slots__ = (
+        "can_mask",
+        "capabilities",
+        "capacity",
+        "index",
+        "labels",
+        "only",
+        "queues",
+        "seen",
+        "special",
+        "workers",
+    )
 
-    def __init__(self, index: int, worker: Worker) -> None:
+    def __init__(self, index: int, worker: Worker, traits: Labels = ()) -> None:
         self.index = index
+        self.labels = dict(traits)
+        """Those that any job requires."""
+        self.only = worker.only
         self.capacity = worker.capacity
         self.capabilities = dict.fromkeys(worker.capabilities)
         self.queues = None if worker.queues is None else dict.fromkeys(worker.queues)
@@ -104,6 +134,23 @@ class MachineClass:
         """Job classes below this number are in the mask."""
         custom = sum(1 for _, amount in worker.capacity.custom if amount)
         self.special = (1 if worker.capacity.gpu_milli else 0) + custom
+        self.workers: dict[WorkerId, None] = {}
+
+
+class Fit:
+    """Which classes fit into one amount of room on one kind of worker, and how well each does."""
+
+    __slots__ = ("era", "mask", "scores", "seen")
+
+    def __init__(self, era: int) -> None:
+        self.mask = 0
+        """Bits of the classes."""
+        self.seen = 0
+        """Classes below this number are in the mask."""
+        self.era = era
+        """Numbers of classes mean what they meant then."""
+        self.scores: dict[int, tuple[int, int]] = {}
+        """By number of class."""
 
 
 class WorkerCell:
@@ -111,10 +158,14 @@ class WorkerCell:
 
     __slots__ = (
         "check_at",
+        "counted",
+        "ends",
+        "fit",
         "free",
         "held",
         "last_seen",
         "machine",
+        "named",
         "poll",
         "rank",
         "stamp",
@@ -129,10 +180,18 @@ class WorkerCell:
         self.rank = rank
         self.last_seen = seen
         self.held: dict[ExecutionId, Resources] = {}
+        self.ends: list[tuple[Instant, ExecutionId]] = []
+        """When what it holds will probably end, the soonest first."""
+        self.counted = Resources()
+        """What of it is in the capacity of the fleet."""
         self.free = worker.capacity
+        self.fit: Fit | None = None
+        """What fits into it, as placement.py found out; None: its room is another since."""
         self.poll: OpenPoll | None = None
         self.stops: dict[ExecutionId, None] = {}
         """What it holds and was asked to stop."""
+        self.named: dict[ExecutionId, None] = {}
+        """What it holds and has said that it runs."""
         self.undelivered: dict[ExecutionId, None] = {}
         """What it holds and no answer has carried yet."""
         self.check_at: Instant = 0
@@ -140,20 +199,30 @@ class WorkerCell:
         self.stamp = 0
         """Changes with whatever matters for placing; older offers of this worker are void."""
 
-    def hold(self, execution_id: ExecutionId, amount: Resources) -> None:
-        """The execution takes its share."""
+    def hold(self, execution_id: ExecutionId, amount: Resources, ends_at: Instant) -> None:
+        """The execution takes its share, probably until `ends_at`."""
         assert execution_id not in self.held
         self.held[execution_id] = amount
+        insort(self.ends, (ends_at, execution_id))
         self.free = minus(self.free, amount)
+        self.fit = None
         self.stamp += 1
 
-    def let_go(self, execution_id: ExecutionId) -> None:
+    def move_end(self, execution_id: ExecutionId, before: Instant, after: Instant) -> None:
+        """The execution will probably end at another time."""
+        del self.ends[bisect_left(self.ends, (before, execution_id))]
+        insort(self.ends, (after, execution_id))
+
+    def let_go(self, execution_id: ExecutionId, ends_at: Instant) -> None:
         """The share comes back: once, because what is not held cannot be given back."""
         amount = self.held.pop(execution_id, None)
         self.stops.pop(execution_id, None)
         self.undelivered.pop(execution_id, None)
+        self.named.pop(execution_id, None)
         if amount is not None:
+            del self.ends[bisect_left(self.ends, (ends_at, execution_id))]
             self.free = plus(self.free, amount)
+            self.fit = None
             self.stamp += 1
 
 

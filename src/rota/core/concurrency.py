@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
-from rota.core.cells import JobCell, LineKey
-from rota.core.model import JobId, JobState
+from rota.core.cells import NO_CLASS, JobCell, LineKey
+from rota.core.model import JobId
 
 GroupKey: TypeAlias = tuple[str, str]
 """(tenant, key)."""
 
 
-BEFORE_ALL: LineKey = (-(1 << 30), 0, JobId(""))
+BEFORE_ALL: LineKey = (-(1 << 62), 0, JobId(""))
 """A place in line that comes before every job's."""
 
 
@@ -100,6 +100,19 @@ class KeyGroups:
             self._hold(group, cell)
         return True, weaker
 
+    def hand_on(self, cell: JobCell, to: JobCell) -> None:
+        """An array's slot is its member's from now on."""
+        key = _key_of(cell)
+        assert key is not None
+        group = self.groups[key]
+        del group.holders[cell.id]
+        self._hold(group, to)
+
+    def waits(self, cell: JobCell) -> bool:
+        """Whether the job stands in the line of its key."""
+        group = self.group_of(cell)
+        return group is not None and cell.id in group.waiting
+
     def restore_holder(self, cell: JobCell) -> None:
         """A job that was running when the scheduler was loaded holds its slot."""
         key = _key_of(cell)
@@ -138,11 +151,7 @@ class KeyGroups:
             return None
         idle = (self._jobs[job_id] for job_id in group.holders)
         return max(
-            (
-                cell
-                for cell in idle
-                if cell.life.state is JobState.QUEUED and cell.line_key() > place
-            ),
+            (cell for cell in idle if cell.class_index != NO_CLASS and cell.line_key() > place),
             key=JobCell.line_key,
             default=None,
         )

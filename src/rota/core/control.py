@@ -6,20 +6,41 @@ import sys
 
 from msgspec.structs import replace
 
+from rota.core import arrays, members
+from rota.core.band import Array, Member
 from rota.core.cells import JobCell, QueueCell, WorkerCell
 from rota.core.dispatch import hand_over
 from rota.core.ending import conclude
-from rota.core.errors import Conflict, IllegalTransition, NoRoom, NotFound, StaleRecall
+from rota.core.errors import Conflict, IllegalTransition, NoRoom, NotFound, StaleRecall, TooMuch
 from rota.core.executions import ask_to_stop, claim, lose
+from rota.core.gang_ends import is_in_gang, parent_of
 from rota.core.gates import full
-from rota.core.inputs import Cancel, Delete, Execute, Purge, PutQueueSettings
+from rota.core.inputs import (
+    Cancel,
+    Delete,
+    Execute,
+    Purge,
+    PutQueueSettings,
+    PutTenantSettings,
+    SetPolicy,
+)
 from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
-from rota.core.model import Instant, JobState, Limits, Queue, Stop, WorkerState
-from rota.core.outcome import Counted, ExecutionAnswer, JobAnswer, JobGone, QueueAnswer
+from rota.core.limits import TENANTS_MAX
+from rota.core.model import Instant, JobId, JobRecord, JobState, Limits, Queue, Stop, WorkerState
+from rota.core.outcome import (
+    Counted,
+    ExecutionAnswer,
+    JobAnswer,
+    JobGone,
+    PolicyAnswer,
+    QueueAnswer,
+    TenantAnswer,
+)
 from rota.core.placement import unable
 from rota.core.recall import Memory
 from rota.core.resources import Lack, lacks
 from rota.core.tables import Tables
+from rota.core.tenants import has_quota, over_quota
 
 
 def cancel(t: Tables, event: Cancel, now: Instant) -> JobAnswer:
@@ -34,19 +55,54 @@ def cancel(t: Tables, event: Cancel, now: Instant) -> JobAnswer:
 
 
 def call_off(t: Tables, cell: JobCell, now: Instant) -> None:
-    """The job is cancelled, or on the way to it."""
+    """The job is cancelled, or on the way to it; a gang as a whole, whichever member is meant."""
+    if cell.spec.band is not None:
+        if is_in_gang(cell):
+            cell = t.jobs[parent_of(cell)]
+        if members.is_band(cell):
+            _call_off_band(t, cell, now)
+            return
+    state = move_job(cell.id, cell.life.state, JobVerb.CANCEL)
+    if state is JobState.CANCELLED:
+        conclude(t, cell, JobVerb.CANCEL, replace(cell.life, reason="cancelled"), now)
+        return
+    if cell.life.state is not JobState.CANCELLING:
+        _stop(t, cell, now)
+
+
+def _stop(t: Tables, cell: JobCell, now: Instant) -> None:
+    """A running job is to be stopped by its worker, or at once where no worker has it yet."""
+    assert cell.life.execution_id is not None
+    execution = t.executions[cell.life.execution_id]
+    state = move_job(cell.id, cell.life.state, JobVerb.CANCEL)
+    t.set_life(cell, replace(cell.life, state=state, reason="cancelled"))
+    ask_to_stop(t, execution, Stop.CANCEL, now)
+    if not execution.delivered:
+        lose(t, execution, now, "called off before its worker collected it")
+
+
+def _call_off_band(t: Tables, cell: JobCell, now: Instant) -> None:
+    """A band with all its members: those that wait end at once, the others are stopped."""
     state = move_job(cell.id, cell.life.state, JobVerb.CANCEL)
     if state is JobState.CANCELLED:
         conclude(t, cell, JobVerb.CANCEL, replace(cell.life, reason="cancelled"), now)
         return
     if cell.life.state is JobState.CANCELLING:
         return
-    assert cell.life.execution_id is not None
-    execution = t.executions[cell.life.execution_id]
     t.set_life(cell, replace(cell.life, state=state, reason="cancelled"))
-    ask_to_stop(t, execution, Stop.CANCEL, now)
-    if not execution.delivered:
-        lose(t, execution, now, "called off before its worker collected it")
+    arrays.leave(t, cell, now)
+    t.bands.call_off_rest(cell)
+    for job_id in list(t.bands.cells[cell.id].live):
+        member = t.jobs[job_id]
+        if cell.life.doomed:
+            t.set_life(member, replace(member.life, doomed=True))
+        if member.life.state is JobState.RUNNING:
+            _stop(t, member, now)
+        elif member.life.state is not JobState.CANCELLING:
+            conclude(t, member, JobVerb.CANCEL, replace(member.life, reason="cancelled"), now)
+    members.look_after(t, cell, now)
+    if cell.id in t.jobs:
+        members.note_tally(t, cell)
 
 
 def delete(t: Tables, event: Delete, now: Instant) -> JobGone | JobAnswer:
@@ -55,6 +111,7 @@ def delete(t: Tables, event: Delete, now: Instant) -> JobGone | JobAnswer:
     cell = memory.live(event.job_id)
     if cell is None:
         record = memory.must_have_ended(event.job_id)
+        _refuse_member(t, record)
         t.draft.dropped[record.id] = None
         t.recent.depart(record.id, now)
         return JobGone(record.id)
@@ -62,12 +119,21 @@ def delete(t: Tables, event: Delete, now: Instant) -> JobGone | JobAnswer:
         raise Conflict(
             f"job {cell.id} is {cell.life.state}: cancel it first, or delete it with force"
         )
+    _refuse_member(t, cell.record())
     cell.life = replace(cell.life, doomed=True)
     call_off(t, cell, now)
     if cell.id in t.jobs:
         t.set_life(cell, replace(cell.life, doomed=True))
         return JobAnswer(cell.record())
     return JobGone(cell.id)
+
+
+def _refuse_member(t: Tables, record: JobRecord) -> None:
+    """A member of a live array or gang goes with it, or that could not say what became of it."""
+    band = record.spec.band
+    parent = t.jobs.get(JobId(band.parent)) if isinstance(band, Member) else None
+    if parent is not None and not parent.life.doomed:
+        raise Conflict(f"job {record.id} is a member of {parent.id}, which is {parent.life.state}")
 
 
 def execute(t: Tables, event: Execute, now: Instant) -> ExecutionAnswer:
@@ -79,6 +145,8 @@ def execute(t: Tables, event: Execute, now: Instant) -> ExecutionAnswer:
         raise IllegalTransition("job", record.id, record.life.state, "run")
     if job.life.state not in JOB_WAITING:
         raise IllegalTransition("job", job.id, job.life.state, "run")
+    if members.is_band(job):
+        raise Conflict(f"job {job.id} stands for {t.bands.of(job).size} jobs: it starts by itself")
     if job.unmet:
         raise Conflict(f"job {job.id} waits for {job.unmet} other jobs")
     worker = t.worker(event.worker_id)
@@ -86,6 +154,9 @@ def execute(t: Tables, event: Execute, now: Instant) -> ExecutionAnswer:
     blocked = full(t.queue(job.spec.terms.queue, now), now)
     if blocked is not None:
         raise Conflict(blocked.message)
+    terms = job.spec.terms
+    for exceeded in over_quota(t.tenants.cell(terms.tenant), terms.needs.resources):
+        raise Conflict(exceeded.message)
     has_slot, weaker = t.keys.force(job)
     if not has_slot:
         raise Conflict("as many jobs of its concurrency key as may are running")
@@ -142,11 +213,19 @@ def purge(t: Tables, event: Purge, now: Instant) -> Counted:
             and cell.spec.terms.queue == event.name
             and cell.life.state in JOB_WAITING
         ):
+            count += t.bands.of(cell).waiting if members.is_band(cell) else 1
             call_off(t, cell, now)
-            count += 1
+        elif cell is not None and _is_begun_array(cell, event.name):
+            count += arrays.drop_rest(t, cell, now)
         if count >= end:
             break
     return Counted(count)
+
+
+def _is_begun_array(cell: JobCell, queue: str) -> bool:
+    """Whether it may have members that wait, though it runs itself."""
+    is_array = isinstance(cell.spec.band, Array) and cell.life.state is JobState.RUNNING
+    return is_array and cell.spec.terms.queue == queue
 
 
 def set_queue(t: Tables, event: PutQueueSettings, now: Instant) -> QueueAnswer:
@@ -167,6 +246,28 @@ def set_queue(t: Tables, event: PutQueueSettings, now: Instant) -> QueueAnswer:
         _restart_rate(cell)
     t.put_queue(cell, queue, now)
     return QueueAnswer(queue)
+
+
+def set_policy(t: Tables, event: SetPolicy, now: Instant) -> PolicyAnswer:
+    """Another policy for all that waits and all that comes."""
+    t.set_policy(event.policy, now)
+    return PolicyAnswer(event.policy)
+
+
+def set_tenant(t: Tables, event: PutTenantSettings, now: Instant) -> TenantAnswer:
+    """The tenant's settings; what it has used counts on."""
+    known = t.tenants.cells.get(event.name)
+    is_new = known is None or t.tenants.is_plain(known)
+    if is_new and t.tenants.count_set() >= TENANTS_MAX:
+        raise TooMuch(f"there are {TENANTS_MAX} tenants with settings already")
+    t.note_usage(now)
+    had_quota = known is not None and has_quota(known)
+    before = t.tenants.cell(event.name).tenant
+    cell = t.put_tenant(replace(before, weight=event.weight, quota=event.quota))
+    if has_quota(cell) or had_quota or before.weight != event.weight:
+        # Another quota may make it a party of its own, or make it one no longer.
+        t.use_policy(t.policy, now)
+    return TenantAnswer(cell.tenant)
 
 
 def _restart_rate(cell: QueueCell) -> None:

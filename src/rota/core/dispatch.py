@@ -2,37 +2,93 @@
 
 from __future__ import annotations
 
-from rota.core.cells import ExecutionCell, WorkerCell
+from rota.core.backfill import Pass
+from rota.core.band import Gang
+from rota.core.cells import ExecutionCell, JobCell, WorkerCell
+from rota.core.conservative import Plan
 from rota.core.executions import claim, lease_until
+from rota.core.gang_places import pick
+from rota.core.gangs import assemble
+from rota.core.members import order_for
 from rota.core.model import ExecutionId, Instant
-from rota.core.ordering import ON_SHELF
+from rota.core.ordering import is_mark
 from rota.core.outcome import Answer, Order
+from rota.core.party import JobClass
+from rota.core.policy import BackfillKind
+from rota.core.preemption import preempt
 from rota.core.tables import Tables
 from rota.core.timers import Alarm
 
 
 def dispatch(t: Tables, now: Instant) -> None:
-    """Starts all that can start: the first in order that fits anywhere, where it fits best."""
+    """Starts all that can start: the first in order that may, where it fits best."""
+    if not t.fleet.open:
+        pass
+    elif t.policy.backfill is BackfillKind.GREEDY and not t.cleared:
+        _fill(t, now)
+    elif t.policy.backfill is BackfillKind.CONSERVATIVE and not t.cleared:
+        _follow_plan(t, now)
+    else:
+        _pass(t, now)
+    preempt(t, now)
+
+
+def _is_full(t: Tables) -> bool:
+    limit = t.policy.max_running
+    return limit is not None and len(t.executions) >= limit
+
+
+def _fill(t: Tables, now: Instant) -> None:
+    """Whoever fits goes, whoever does not is passed."""
     lines, fleet = t.lines, t.fleet
     in_vain = 0  # room only shrinks here, so a class that fits nowhere will not fit later either
-    while fleet.open:
-        job_class = lines.first(fleet.hopes() & ~t.parked & ~in_vain)
-        if job_class is None:
+    while fleet.open and not _is_full(t):
+        line = lines.first(fleet.hopes() & ~t.parked & ~in_vain)
+        if line is None:
             return
-        worker = fleet.choose(job_class)
+        job_class = line.job_class
+        worker = pick(t, line, now) if job_class.picky else fleet.choose(job_class)
         if worker is None:
-            fleet.give_up(job_class)
+            if not job_class.picky:
+                fleet.give_up(job_class)
             in_vain |= job_class.bit
             continue
-        priority, _, job_id = lines.head(job_class)
-        if job_id == ON_SHELF:
+        head = lines.head(line)
+        if is_mark(head):
             # It goes first, and the store is asked for it: whoever else went now went before it.
-            lane = job_class.lanes[-priority]
-            lane.dry = True
-            lines.touched[lane.number] = lane
+            lines.run_dry(head)
             return
-        job = t.jobs[job_id]
+        _start(t, t.jobs[head[2]], job_class, worker, now)
+
+
+def _start(t: Tables, job: JobCell, job_class: JobClass, worker: WorkerCell, now: Instant) -> None:
+    """The job, an array's next member, or all members of a gang start."""
+    if job_class.picky and isinstance(job.spec.band, Gang):
+        for member, place in assemble(t, job, now):
+            hand_over(t, place, claim(t, member, place, now))
+    else:
         hand_over(t, worker, claim(t, job, worker, now))
+
+
+def _pass(t: Tables, now: Instant) -> None:
+    """Whoever does not fit holds up those behind it, or has a place kept that they leave free."""
+    one_pass = Pass(t, now)
+    while not _is_full(t) and (candidate := one_pass.next()) is not None:
+        job = t.jobs[candidate.job_id]
+        job_class = t.lines.classes[job.class_index]
+        one_pass.started(candidate, job_class)
+        _start(t, job, job_class, candidate.worker, now)
+
+
+def _follow_plan(t: Tables, now: Instant) -> None:
+    """Whoever's time has come, by a plan in which nobody delays another."""
+    if not t.fleet.open or not t.lines.ready:
+        return
+    for candidate in Plan(t, now).candidates():
+        if _is_full(t):
+            return
+        job = t.jobs[candidate.job_id]
+        _start(t, job, t.lines.classes[job.class_index], candidate.worker, now)
 
 
 def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
@@ -42,7 +98,11 @@ def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
     cell.delivered = True
     worker.undelivered.pop(cell.execution.id, None)
     spec = t.jobs[cell.execution.job_id].spec
-    poll.orders.append(Order(cell.execution, spec, t.queues[spec.terms.queue].queue.limits))
+    limits = t.queues[spec.terms.queue].queue.limits
+    if spec.band is None:
+        poll.orders.append(Order(cell.execution, spec, limits))
+    else:
+        poll.orders.append(order_for(t, cell.execution, spec, limits))
     poll.room -= 1
     t.answer_now[worker.worker.id] = None
     if poll.room > 0:

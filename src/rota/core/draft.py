@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rota.core.cells import JobCell
 from rota.core.event_draft import EventDraft
+from rota.core.job_writes import put_job
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -12,7 +13,9 @@ from rota.core.model import (
     KeyRecord,
     Millis,
     Queue,
+    Runtime,
     ScheduleId,
+    Tenant,
     Worker,
     WorkerId,
 )
@@ -28,13 +31,16 @@ from rota.core.outcome import (
     MoveSchedule,
     PutCalendar,
     PutExecution,
-    PutJob,
     PutKey,
     PutOccurrence,
+    PutPolicy,
     PutQueue,
+    PutRuntime,
     PutSchedule,
+    PutTenant,
     PutWorker,
 )
+from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Course, Occurrence, Schedule
 
 
@@ -45,6 +51,7 @@ class Draft:
         "answers",
         "calendars",
         "courses",
+        "deadlines",
         "dropped",
         "dropped_schedules",
         "dropped_workers",
@@ -54,16 +61,22 @@ class Draft:
         "keys",
         "moved",
         "occurrences",
+        "policy",
         "put",
         "queues",
+        "runtimes",
         "schedules",
         "submitted",
+        "tenants",
         "waits",
         "workers",
     )
 
     def __init__(self) -> None:
         self.queues: dict[str, Queue] = {}
+        self.policy: Policy | None = None
+        self.tenants: dict[str, Tenant] = {}
+        self.runtimes: dict[tuple[str, str], Runtime] = {}
         self.workers: dict[WorkerId, Worker] = {}
         self.dropped_workers: dict[WorkerId, None] = {}
         self.put: dict[JobId, JobCell] = {}
@@ -81,19 +94,39 @@ class Draft:
         self.waits: list[Millis] = []
         self.ends: list[Ended] = []
         self.submitted = 0
+        self.deadlines: dict[str, int] = {}
+        """How many jobs are at risk, met theirs, or missed it, as of this turn."""
 
     def writes(self) -> list[AnyWrite]:
         """As facts, in an order in which they can be applied one after the other."""
         put = self.put
-        facts: list[AnyWrite] = [PutQueue(queue) for queue in self.queues.values()]
-        facts += [PutWorker(worker) for worker in self.workers.values()]
-        facts += [DropWorker(worker_id) for worker_id in self.dropped_workers]
-        facts += [PutJob(cell.id, cell.spec, cell.life) for cell in put.values()]
+        facts = self._settings()
+        facts += [put_job(cell.id, cell.spec, cell.life) for cell in put.values()]
         facts += [MoveJob(cell.id, cell.life) for cell in self.moved.values() if cell.id not in put]
         facts += [PutExecution(execution) for execution in self.executions.values()]
-        facts += [DropJob(job_id) for job_id in self.dropped]
-        facts += [PutKey(record) for record in self.keys]
-        return [*facts, *self._times(), *self.events.writes()]
+        # What follows is empty in most turns, and a turn may be one job only.
+        if self.dropped or self.keys:
+            facts += [DropJob(job_id) for job_id in self.dropped]
+            facts += [PutKey(record) for record in self.keys]
+        if self.calendars or self.schedules or self.courses or self.occurrences:
+            facts += self._times()
+        if self.dropped_schedules:
+            facts += [DropSchedule(schedule_id) for schedule_id in self.dropped_schedules]
+        facts += self.events.writes()
+        return facts
+
+    def _settings(self) -> list[AnyWrite]:
+        facts: list[AnyWrite] = []
+        if self.queues or self.tenants or self.runtimes or self.policy is not None:
+            facts += [PutQueue(queue) for queue in self.queues.values()]
+            if self.policy is not None:
+                facts.append(PutPolicy(self.policy))
+            facts += [PutTenant(tenant) for tenant in self.tenants.values()]
+            facts += [PutRuntime(runtime) for runtime in self.runtimes.values()]
+        if self.workers or self.dropped_workers:
+            facts += [PutWorker(worker) for worker in self.workers.values()]
+            facts += [DropWorker(worker_id) for worker_id in self.dropped_workers]
+        return facts
 
     def _times(self) -> list[AnyWrite]:
         facts: list[AnyWrite] = [
@@ -103,5 +136,4 @@ class Draft:
         facts += [PutSchedule(schedule) for schedule in self.schedules.values()]
         facts += [MoveSchedule(schedule_id, course) for schedule_id, course in self.courses.items()]
         facts += [PutOccurrence(occurrence) for occurrence in self.occurrences.values()]
-        facts += [DropSchedule(schedule_id) for schedule_id in self.dropped_schedules]
         return facts

@@ -34,6 +34,7 @@ def conclude(t: Tables, cell: JobCell, verb: JobVerb, life: Life, now: Instant) 
                 continue
             if accepts(when, upstream.life.state):
                 child.unmet -= 1
+                t.locality.follows(child, upstream)
                 if not child.unmet and child.life.state is JobState.PENDING:
                     settle(t, child, now)
             else:

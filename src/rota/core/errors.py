@@ -111,3 +111,9 @@ class TooMuch(Refusal):
     """Over a limit that time or less work will lift."""
 
     code = "too_much"
+
+
+class OverQuota(TooMuch):
+    """As many jobs wait as may."""
+
+    code = "over_quota"

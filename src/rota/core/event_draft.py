@@ -31,6 +31,8 @@ class EventDraft:
     def reacted(self) -> dict[str, int]:
         """What is counted of this turn, in the words of `reaction`."""
         counts: dict[str, int] = {}
+        if not (self.told or self.arrivals):
+            return counts
         records: list[Told | Arrival] = [*self.told, *self.arrivals.values()]
         for one in records:
             word = reaction(one)
@@ -40,6 +42,8 @@ class EventDraft:
 
     def writes(self) -> list[AnyEventWrite]:
         """As facts, in an order in which they can be applied one after the other."""
+        if not (self.triggers or self.told or self.arrivals or self.held or self.released):
+            return []
         facts: list[AnyEventWrite] = [
             DropTrigger(trigger_id) if trigger is None else PutTrigger(trigger)
             for trigger_id, trigger in self.triggers.items()

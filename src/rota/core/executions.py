@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rota.core.cells import ExecutionCell, JobCell, WorkerCell
+from rota.core.arrays import draw
+from rota.core.band import Array
+from rota.core.cells import NO_CLASS, ExecutionCell, JobCell, WorkerCell
 from rota.core.ending import conclude, expire, said
 from rota.core.errors import NotFound, StaleFence
+from rota.core.gang_ends import (
+    FAILED,
+    LOST,
+    PREEMPTED,
+    RETRY,
+    UNDELIVERED,
+    end_member,
+    is_in_gang,
+    parent_of,
+)
 from rota.core.gates import is_limited, spend_start
 from rota.core.ids import execution_id
 from rota.core.inputs import Completion
+from rota.core.learning import ask_for_more, learn
 from rota.core.lifecycle import ExecutionVerb, JobVerb, move_execution, move_job
 from rota.core.limits import LOSSES_MAX, STOP_WINDOW_MS
 from rota.core.model import (
@@ -21,9 +34,12 @@ from rota.core.model import (
     Millis,
     Semantics,
     Stop,
+    Terms,
 )
 from rota.core.retry import TRY_AT_ONCE, delay_ms, may_try_again
+from rota.core.runtimes import stepped_up
 from rota.core.tables import Tables
+from rota.core.tenants import has_quota
 from rota.core.waiting import leave_lines, settle
 
 _VERB_OF = {
@@ -32,6 +48,12 @@ _VERB_OF = {
     ExecutionState.TIMED_OUT: ExecutionVerb.TIME_OUT,
     ExecutionState.CANCELLED: ExecutionVerb.CANCEL,
 }
+_STOPPED = {
+    Stop.CANCEL: ExecutionVerb.CANCEL,
+    Stop.TIMEOUT: ExecutionVerb.TIME_OUT,
+    Stop.PREEMPT: ExecutionVerb.PREEMPT,
+}
+"""How an execution ended that was stopped as told."""
 
 
 def lease_until(t: Tables, now: Instant) -> Instant:
@@ -46,6 +68,8 @@ def first_lease_until(t: Tables, now: Instant) -> Instant:
 
 def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> ExecutionCell:
     """The job is the worker's: a new execution with a higher fence than any before."""
+    if job.spec.band is not None and isinstance(job.spec.band, Array):
+        job = draw(t, job, now)
     life, terms = job.life, job.spec.terms
     fence = life.fence + 1
     execution = Execution(
@@ -56,33 +80,75 @@ def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> Executio
         fence,
         ExecutionState.CLAIMED,
         now,
+        memory=terms.needs.resources.memory,
     )
     cell = ExecutionCell(execution, lease_until(t, now), now)
     t.executions[execution.id] = cell
     t.put_execution(cell, execution)
-    worker.hold(execution.id, terms.needs.resources)
+    if job.class_index == NO_CLASS:
+        share = t.share_like(terms)  # an array's or gang's member, or put there by hand
+    else:
+        share = t.share_of(t.lines.classes[job.class_index])
     t.lines.leave(job)
     t.draft.waits.append(now - (life.ready_at if life.ready_at is not None else now))
-    t.set_life(
-        job,
-        Life(
-            move_job(job.id, life.state, JobVerb.CLAIM),
-            attempt=life.attempt + 1,
-            fence=fence,
-            losses=life.losses,
-            lives=life.lives,
-            started_at=now,
-            execution_id=execution.id,
-            worker_id=worker.worker.id,
-            ready_at=life.ready_at,
-        ),
-    )
-    queue = t.queue(terms.queue, now)
-    queue.running[execution.id] = None
+    t.set_life(job, _running(job, execution))
+    occupy(t, cell, terms, share, now)
+    queue = t.queues[terms.queue]
     if is_limited(queue):
         spend_start(queue, now)
         t.check_gates(queue, now)
     return cell
+
+
+def _running(job: JobCell, execution: Execution) -> Life:
+    """The life of a job whose execution this is."""
+    life = job.life
+    return Life(
+        move_job(job.id, life.state, JobVerb.CLAIM),
+        attempt=execution.attempt,
+        fence=execution.fence,
+        losses=life.losses,
+        lives=life.lives,
+        started_at=execution.claimed_at,
+        execution_id=execution.id,
+        worker_id=execution.worker_id,
+        ready_at=life.ready_at,
+        deadline=life.deadline,
+    )
+
+
+def occupy(t: Tables, cell: ExecutionCell, terms: Terms, share: float, now: Instant) -> None:
+    """What the execution holds is held: of its worker, its queue, its tenant."""
+    execution, resources = cell.execution, terms.needs.resources
+    cell.ends_at = cell.since + t.runtimes.estimate(terms)
+    if cell.ends_at <= now:
+        cell.ends_at = stepped_up(cell.since, terms.timeout_ms, now)
+    t.fleet.workers[execution.worker_id].hold(execution.id, resources, cell.ends_at)
+    queue = t.queue(terms.queue, now)
+    queue.running[execution.id] = None
+    if terms.preemptible and terms.semantics is Semantics.AT_LEAST_ONCE:
+        t.evictable[execution.id] = None
+    if terms.needs.affinity is not None:
+        t.locality.begin(execution.id, terms, t.fleet.workers[execution.worker_id])
+    tenant = t.tenants.cell(terms.tenant)
+    tenant.hold(execution.id, resources)
+    cell.rate = t.lines.order.begin((terms.tenant, queue), share, now, cell.ends_at)
+    if has_quota(tenant):
+        t.check_quota(tenant, now)
+    t.note_start(tenant, now)
+
+
+def outlive(t: Tables, cell: ExecutionCell, now: Instant) -> None:
+    """If it runs longer than was thought, another end is guessed, and charged for."""
+    if cell.ends_at > now:
+        return
+    terms = t.jobs[cell.execution.job_id].spec.terms
+    ends_at = stepped_up(cell.since, terms.timeout_ms, now)
+    payer = (terms.tenant, t.queues[terms.queue])
+    t.lines.order.extend(payer, cell.rate, ends_at - cell.ends_at)
+    worker = t.fleet.workers[cell.execution.worker_id]
+    worker.move_end(cell.execution.id, cell.ends_at, ends_at)
+    cell.ends_at = ends_at
 
 
 def complete(t: Tables, done: Completion, now: Instant) -> Execution:
@@ -95,8 +161,8 @@ def complete(t: Tables, done: Completion, now: Instant) -> Execution:
             f"execution {done.execution_id} has fence {cell.execution.fence}, not {done.fence}"
         )
     verb = _VERB_OF[done.state]
-    if cell.execution.stop is Stop.TIMEOUT and verb is ExecutionVerb.CANCEL:
-        verb = ExecutionVerb.TIME_OUT  # all its worker knows is that it was told to stop
+    if verb is ExecutionVerb.CANCEL and cell.execution.stop is not None:
+        verb = _STOPPED[cell.execution.stop]  # all its worker knows is that it was told to stop
     execution = replace(
         cell.execution,
         state=move_execution(done.execution_id, cell.execution.state, verb),
@@ -109,7 +175,9 @@ def complete(t: Tables, done: Completion, now: Instant) -> Execution:
     )
     t.end_execution(cell, execution, now)
     t.recent.end(execution, done.state, now)
-    _decide(t, t.jobs[execution.job_id], execution, done, now)
+    job = t.jobs[execution.job_id]
+    learn(t, job.spec.terms, execution, done, now)
+    _decide(t, job, execution, done, now)
     return execution
 
 
@@ -128,17 +196,40 @@ def _decide(
 ) -> None:
     """What the end of its execution means for the job; `done` is what its worker said of it."""
     retryable = done is None or done.retryable
+    if job.spec.band is not None and is_in_gang(job):
+        _decide_in_gang(t, job, execution, done, now)
+        return
     ended = replace(job.life, result=execution.result, error=execution.error)
     if execution.state is ExecutionState.SUCCEEDED:
         life = replace(ended, reason="", progress=1.0 if ended.progress is not None else None)
         conclude(t, job, JobVerb.SUCCEED, life, now)
     elif execution.state is ExecutionState.CANCELLED or job.life.state is JobState.CANCELLING:
         conclude(t, job, JobVerb.STOP, replace(ended, reason="cancelled"), now)
+    elif execution.state is ExecutionState.PREEMPTED:
+        _requeue(t, job, job.life.losses, "preempted", now)
     elif _has_another_try(job, execution, retryable=retryable):
+        ask_for_more(t, job, done)
         _try_again(t, job, ended, _delay_ms(job, execution, done), now)
     else:
         life = replace(ended, reason=_reason(execution, retryable=retryable))
         conclude(t, job, JobVerb.FAIL, life, now)
+
+
+def _decide_in_gang(
+    t: Tables, job: JobCell, execution: Execution, done: Completion | None, now: Instant
+) -> None:
+    """What the end of a member's execution means for its gang, which is tried again as a whole."""
+    gang = t.jobs[parent_of(job)]
+    retryable = done is None or done.retryable
+    if execution.state is ExecutionState.PREEMPTED:
+        end_member(t, job, execution, (PREEMPTED, -1, "preempted"), now)
+    elif _has_another_try(job, execution, retryable=retryable):
+        ask_for_more(t, gang, done)
+        delay = _delay_ms(gang, execution, done)
+        end_member(t, job, execution, (RETRY, delay, "retry"), now)
+    else:
+        reason = _reason(execution, retryable=retryable)
+        end_member(t, job, execution, (FAILED, -1, reason), now)
 
 
 def _has_another_try(job: JobCell, execution: Execution, *, retryable: bool) -> bool:
@@ -170,26 +261,24 @@ def _delay_ms(job: JobCell, execution: Execution, done: Completion | None) -> Mi
 def _try_again(t: Tables, job: JobCell, ended: Life, delay: Millis, now: Instant) -> None:
     state = move_job(job.id, job.life.state, JobVerb.TRY_AGAIN)
     t.set_life(job, replace(ended, state=state, reason="retry", due_at=now + delay, progress=None))
-    _wait_again(t, job, now)
+    wait_again(t, job, now)
 
 
 def lose(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> None:
     """The execution's lease is over and its worker has not said how it ended."""
     before = cell.execution
     job = t.jobs[before.job_id]
-    if before.stop is Stop.TIMEOUT:
-        verb = ExecutionVerb.TIME_OUT
-    elif before.stop is Stop.CANCEL:
-        verb = ExecutionVerb.CANCEL
-    else:
-        verb = ExecutionVerb.LOSE
+    verb = ExecutionVerb.LOSE if before.stop is None else _STOPPED[before.stop]
     state = move_execution(before.id, before.state, verb)
     execution = replace(before, state=state, ended_at=now, error=said(why), reason=why)
     t.end_execution(cell, execution, now)
     if state is not ExecutionState.LOST:
         _decide(t, job, execution, None, now)
+    elif job.spec.band is not None and is_in_gang(job):
+        cause = LOST if cell.delivered else UNDELIVERED
+        end_member(t, job, execution, (cause, -1, "lost"), now)
     elif not cell.delivered:
-        _requeue(t, job, job.life.losses, now)
+        _requeue(t, job, job.life.losses, "lost", now)
     else:
         _count_loss(t, job, execution, now)
 
@@ -204,25 +293,25 @@ def _count_loss(t: Tables, job: JobCell, execution: Execution, now: Instant) -> 
         error = said(f"its worker was lost {losses} times: it may be what kills them")
         conclude(t, job, JobVerb.FAIL, replace(life, error=error), now)
     else:
-        _requeue(t, job, losses, now)
+        _requeue(t, job, losses, "lost", now)
 
 
-def _requeue(t: Tables, job: JobCell, losses: int, now: Instant) -> None:
+def _requeue(t: Tables, job: JobCell, losses: int, reason: str, now: Instant) -> None:
     """It runs again, and the try does not count."""
     life = replace(
         job.life,
         state=move_job(job.id, job.life.state, JobVerb.REQUEUE),
-        reason="lost",
+        reason=reason,
         attempt=job.life.attempt - 1,
         losses=losses,
         ready_at=now,
         progress=None,
     )
     t.set_life(job, life)
-    _wait_again(t, job, now)
+    wait_again(t, job, now)
 
 
-def _wait_again(t: Tables, job: JobCell, now: Instant) -> None:
+def wait_again(t: Tables, job: JobCell, now: Instant) -> None:
     """The job gives its slot up and goes where it has to wait, unless its time is over by now."""
     leave_lines(t, job, now)
     if job.spec.expires_at is not None and job.spec.expires_at <= now:

@@ -34,6 +34,7 @@ from rota.core.model import (
     Spec,
 )
 from rota.core.schedules import CatchUp, Course, Decision, Occurrence, Overlap, Plan, Why
+from rota.core.slack import counted_from
 from rota.core.tables import Tables
 from rota.core.templates import fill, values
 
@@ -221,6 +222,7 @@ def spec_for(cell: ScheduleCell, origin: Origin, now: Instant) -> Spec:
         payload=payload,
         created_at=now,
         run_at=min(origin.nominal, now),
+        finish_by=counted_from(job, now),
         concurrency=concurrency,
         origin=origin,
     )

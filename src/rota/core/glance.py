@@ -13,9 +13,11 @@ from rota.core.model import (
     Instant,
     JobId,
     JobState,
+    Millis,
     Queue,
     Resources,
     Spec,
+    Tenant,
     Worker,
 )
 from rota.core.schedules import Schedule
@@ -70,6 +72,31 @@ class Trial(msgspec.Struct, frozen=True):
     job: Spec | None
 
 
+class TenantGlance(msgspec.Struct, frozen=True):
+    """A tenant, what it has waiting and running, and how it stands with the others."""
+
+    tenant: Tenant
+    depth: Mapping[JobState, int]
+    holds: Resources
+    share: float
+    """The part of the fleet that it holds now, of the resource of which it holds the most."""
+    entitlement: float
+    """The part that its weight gives it among those who have live jobs now."""
+    used: float
+    """What it has used, faded: shares of the fleet times milliseconds."""
+
+
+class Deadline(msgspec.Struct, frozen=True):
+    """How a job stands to the time by which it should have ended."""
+
+    finish_by: Instant
+    verdict: str
+    """`on_time`, `at_risk` or `late`; of an ended job `met` or `missed`."""
+    slack_ms: Millis
+    """How much later it could end; below zero: how late it will be, or was."""
+    expected_end: Instant | None = None
+
+
 class Cause(msgspec.Struct, frozen=True):
     """One thing that keeps a job from running, with the figures behind it."""
 
@@ -78,9 +105,24 @@ class Cause(msgspec.Struct, frozen=True):
     figures: Mapping[str, Any]
 
 
+class Position(msgspec.Struct, frozen=True):
+    """Where a job stands in the line of those that are alike."""
+
+    ahead: int
+    """Jobs of the line that go before it."""
+    waiting: int
+    """Jobs in the line, this one among them."""
+    is_exact: bool = True
+    """False: counted by sampling, or by the order of arrival."""
+    tenants_ahead: int = 0
+    """Tenants that go first now, where they take turns by what they have had."""
+
+
 class Explanation(msgspec.Struct, frozen=True):
     """All that keeps a job from running, the nearest first; empty: it is free to go."""
 
     causes: tuple[Cause, ...]
     estimated_start: Instant | None
     method: str
+    basis: str = ""
+    """The same in a word: `running`, `known_times`, `free`, `reservation`; empty: not known."""

@@ -24,6 +24,24 @@ def run_id(origin: Origin, now: Instant) -> JobId:
     return JobId(_uuid7(parent, f"{parent}/{origin.nominal}", now))
 
 
+def member_id(parent: JobId, index: int) -> JobId:
+    """The id of a band's member: beside that of its band, and by index, so that a range has all."""
+    return JobId(f"{_stem(parent)}{index:06x}")
+
+
+def members_between(parent: JobId) -> tuple[JobId, JobId]:
+    """Ids of which one comes before all members of the band, and the other after them."""
+    stem = _stem(parent)
+    return JobId(stem), JobId(f"{stem}~")
+
+
+def _stem(parent: JobId) -> str:
+    """The band's own time and cell, and a hash of its id; an index has the last six digits."""
+    dice = blake2b(f"members/{parent}".encode(), digest_size=5).hexdigest()
+    cell = f"{parent[15:18]:0>3}"
+    return f"{parent[:13]}-7{cell}-{_VARIANT[dice[0]]}{dice[1:4]}-{dice[4:10]}"
+
+
 def arrival_id(trigger_id: TriggerId, event_key: str, now: Instant) -> ArrivalId:
     """The id of what a trigger makes of an event."""
     return ArrivalId(_uuid7(trigger_id, f"{trigger_id}/{event_key}", now))
@@ -43,10 +61,14 @@ def _uuid7(parent: str, whose: str, now: Instant) -> str:
     return f"{time[:8]}-{time[8:]}-7{cell}-{variant}{dice[1:4]}-{dice[4:16]}"
 
 
-def line_number(queue: str, needs: Needs, priority: int) -> int:
+def line_number(alike: tuple[str, Needs, int, str, int]) -> int:
     """The number of a line of alike jobs in the store: 63 bits, never 0, the same for ever."""
-    alike = msgspec.msgpack.encode((queue, needs, priority))
-    return (int.from_bytes(blake2b(alike, digest_size=8).digest(), "big") >> 1) or 1
+    queue, needs, *rest = alike
+    plain = (needs.resources, needs.capabilities)
+    # As it was when that was all there is, so that lines of then are found again.
+    asked = plain if needs == Needs(*plain) else needs
+    encoded = msgspec.msgpack.encode((queue, asked, *rest))
+    return (int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big") >> 1) or 1
 
 
 def fraction(*parts: str | int) -> float:

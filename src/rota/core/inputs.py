@@ -19,8 +19,10 @@ from rota.core.model import (
     Instant,
     JobId,
     JobRecord,
+    Labels,
     Millis,
     PollId,
+    Quota,
     RateLimit,
     Resources,
     ScheduleId,
@@ -28,7 +30,9 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import Refill
+from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Plan
+from rota.core.usage import Used
 
 
 class NewJob(Input, frozen=True, kw_only=True):
@@ -73,6 +77,8 @@ class Retry(Keyed, frozen=True, kw_only=True):
     """Starts an ended job over; `recall` has it and its skipped dependents."""
 
     job_id: JobId
+    failed: tuple[int, ...] | None = None
+    """Of an array: the members that did not succeed. None: nobody has looked."""
 
 
 class Delete(Keyed, frozen=True, kw_only=True):
@@ -98,6 +104,8 @@ class Register(Keyed, frozen=True, kw_only=True):
     capacity: Resources
     capabilities: tuple[str, ...] = ()
     queues: tuple[str, ...] | None = None
+    labels: Labels = ()
+    only: tuple[str, ...] = ()
 
 
 class Running(Input, frozen=True, kw_only=True):
@@ -122,6 +130,8 @@ class Completion(Input, frozen=True, kw_only=True):
     retryable: bool = True
     delay_ms: Millis | None = None
     """When to try again, instead of what the policy says."""
+    used: Used | None = None
+    """What `usage` says of what the scheduler learns from."""
 
 
 class Heartbeat(Input, frozen=True, kw_only=True):
@@ -189,6 +199,20 @@ class PutQueueSettings(Keyed, frozen=True, kw_only=True):
     """Names of `Limits` and their new values; None: back to what everybody is held to."""
     cleared: tuple[str, ...] = ()
     """Fields to put back to their defaults."""
+
+
+class SetPolicy(Keyed, frozen=True, kw_only=True):
+    """Another policy for the whole cell."""
+
+    policy: Policy
+
+
+class PutTenantSettings(Keyed, frozen=True, kw_only=True):
+    """A tenant's weight and quota, both as given."""
+
+    name: str
+    weight: float = 1.0
+    quota: Quota | None = None
 
 
 class Purge(Keyed, frozen=True, kw_only=True):
@@ -339,6 +363,8 @@ AnyInput: TypeAlias = (
     | Execute
     | FromWorker
     | PutQueueSettings
+    | SetPolicy
+    | PutTenantSettings
     | Purge
     | Refilled
     | AnyScheduleInput

@@ -6,14 +6,35 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from rota.core import deadlines
+from rota.core.arrays import checked_update, go_on, renewed
+from rota.core.band import Array, Member, copies_of
 from rota.core.cells import JobCell
 from rota.core.ending import conclude, describe, expire, said
-from rota.core.errors import Conflict, DependencyCycle, StaleRecall, UnknownDependency
+from rota.core.errors import (
+    Conflict,
+    DependencyCycle,
+    OverQuota,
+    StaleRecall,
+    UnknownDependency,
+)
 from rota.core.graph import accepts, find_cycle, upstream_first
 from rota.core.inputs import NewJob, Reject, Retry, Submit, Update
 from rota.core.lifecycle import JobVerb, move_job
-from rota.core.model import Dependency, Instant, JobId, JobRecord, JobState, Life
+from rota.core.model import (
+    Dependency,
+    Instant,
+    JobId,
+    JobRecord,
+    JobState,
+    Life,
+    Millis,
+    Spec,
+    Terms,
+)
+from rota.core.order_fair import FairOrder
 from rota.core.outcome import JobAnswer, JobsAccepted
+from rota.core.ranking import ranked
 from rota.core.recall import Memory
 from rota.core.shelving import take_in, waits_only
 from rota.core.tables import FRESH, Tables
@@ -28,14 +49,15 @@ DUPLICATE = "duplicate"
 
 def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
     """All or none: everything is checked before anything changes."""
-    memory = Memory(t, event.recall, now)
-    batch = {new.id: new for new in event.jobs}
-    _refuse_known_ids(t, event.jobs, batch)
-    ended = _check_dependencies(event.jobs, batch, memory)
+    ended = check_submit(t, event, Memory(t, event.recall, now))
     for new in event.jobs:
         t.queue(new.spec.terms.queue, now)
     named = {d.job_id: None for new in event.jobs for d in new.spec.dependencies}
-    cells = [_accept(t, new, now, named=new.id in named) for new in event.jobs]
+    specs = _placed(t, event.jobs, linked=bool(named))
+    cells = [
+        _accept(t, new.id, spec, now, named=new.id in named)
+        for new, spec in zip(event.jobs, specs, strict=True)
+    ]
     entangled = [cell for cell in cells if cell.life is FRESH]
     for cell in entangled:
         _wait_for_live(t, cell)
@@ -46,13 +68,47 @@ def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
     return JobsAccepted(ids, cells[0].record() if len(cells) == 1 else None)
 
 
+def check_submit(t: Tables, event: Submit, memory: Memory) -> dict[JobId, JobState]:
+    """The states of the jobs that these wait for; raises what they would be refused for."""
+    batch = {new.id: new for new in event.jobs}
+    _refuse_known_ids(t, event.jobs, batch)
+    ended = _check_dependencies(event.jobs, batch, memory)
+    _refuse_too_many(t, event.jobs)
+    return ended
+
+
+def _refuse_too_many(t: Tables, jobs: Sequence[NewJob]) -> None:
+    """What a tenant's quota, or the cell's, leaves room for."""
+    most = t.policy.max_queued
+    live = len(t.jobs) + t.lines.shelved + t.bands.waiting
+    if most is not None:
+        came = sum(copies_of(new.spec.band) for new in jobs)
+        if live + came > most:
+            raise OverQuota(f"the cell has {live} live jobs of at most {most}; {came} more came")
+    asked: dict[str, int] = {}
+    for new in jobs:
+        tenant = new.spec.terms.tenant
+        asked[tenant] = asked.get(tenant, 0) + copies_of(new.spec.band)
+    for name, count in asked.items():
+        cell = t.tenants.cells.get(name)
+        quota = None if cell is None else cell.tenant.quota
+        if cell is None or quota is None or quota.queued is None:
+            continue
+        if cell.waiting + count > quota.queued:
+            raise OverQuota(
+                f"tenant {name} has {cell.waiting} waiting jobs of at most {quota.queued};"
+                f" {count} more came"
+            )
+
+
 def reject(t: Tables, event: Reject, now: Instant) -> JobsAccepted:
     """Keeps what cannot run, as failed jobs that say why: somebody holds their ids."""
     _refuse_known_ids(t, event.jobs, {new.id: new for new in event.jobs})
     for new in event.jobs:
         t.queue(new.spec.terms.queue, now)
         # As one that others depend on: it must not be in any line, for it ends here.
-        cell = _accept(t, new, now, named=True)
+        (spec,) = _placed(t, [new], linked=False)
+        cell = _accept(t, new.id, spec, now, named=True)
         verb, reason = JobVerb.REJECT, INVALID
         if event.duplicate:
             verb, reason = JobVerb.SKIP, DUPLICATE
@@ -65,7 +121,8 @@ def reject(t: Tables, event: Reject, now: Instant) -> JobsAccepted:
 def submit_run(t: Tables, new: NewJob, now: Instant) -> JobCell:
     """The job that a schedule or a trigger makes; it depends on nobody."""
     t.queue(new.spec.terms.queue, now)
-    cell = _accept(t, new, now, named=False)
+    (spec,) = _placed(t, [new], linked=False)
+    cell = _accept(t, new.id, spec, now, named=False)
     if cell.life is FRESH:
         _begin(t, cell, {}, now)
     t.draft.submitted += 1
@@ -105,13 +162,27 @@ def _known(memory: Memory, job_id: JobId, index: int, count: int) -> JobState:
     return state
 
 
-def _accept(t: Tables, new: NewJob, now: Instant, *, named: bool) -> JobCell:
-    """The job has its place in the order; one that only waits for a worker has begun to."""
-    spec = replace(new.spec, order=t.order_next)
-    t.order_next += 1
+def _placed(t: Tables, jobs: Sequence[NewJob], *, linked: bool) -> list[Spec]:
+    """What each asks for, and its place in line: as they came, or as their graph wants it."""
+    first = t.order_next
+    t.order_next += len(jobs)
+    if not linked or not isinstance(t.lines.order, FairOrder):
+        return [replace(new.spec, order=first + index) for index, new in enumerate(jobs)]
+
+    def measure(terms: Terms) -> tuple[Millis, float]:
+        return t.runtimes.estimate(terms), t.share_like(terms)
+
+    return [
+        replace(new.spec, order=first + task.order, graph_ms=task.graph_ms)
+        for new, task in zip(jobs, ranked(jobs, measure), strict=True)
+    ]
+
+
+def _accept(t: Tables, job_id: JobId, spec: Spec, now: Instant, *, named: bool) -> JobCell:
+    """The job is known; one that only waits for a worker has begun to."""
     if not named and waits_only(spec, now):
-        return take_in(t, new.id, spec, now)
-    cell = t.add_job(new.id, spec, FRESH)
+        return take_in(t, job_id, spec, now)
+    cell = t.add_job(job_id, spec, FRESH)
     t.put_job(cell)
     return cell
 
@@ -141,6 +212,7 @@ def _begin(t: Tables, cell: JobCell, ended: dict[JobId, JobState], now: Instant)
             expire(t, cell, now)
             return
         t.timers.set(expires, Alarm.JOB, cell.id)
+    deadlines.watch(t, cell, now)
     settle(t, cell, now)
 
 
@@ -173,13 +245,20 @@ def update(t: Tables, event: Update, now: Instant) -> JobAnswer:
         record = memory.must_have_ended(event.job_id)
         move_job(event.job_id, record.life.state, JobVerb.UPDATE)
         raise AssertionError("an ended job has no update")
-    move_job(cell.id, cell.life.state, JobVerb.UPDATE)
-    before = cell.spec
+    before, is_begun = cell.spec, _is_begun_array(cell)
+    if not is_begun:
+        move_job(cell.id, cell.life.state, JobVerb.UPDATE)
     if event.spec.revision != before.revision:
         raise StaleRecall(f"job {cell.id} was updated meanwhile")
     spec = replace(
         event.spec, order=before.order, created_at=before.created_at, revision=before.revision + 1
     )
+    if before.band is not None or spec.band is not None:
+        spec = checked_update(cell, spec)
+    if is_begun:
+        t.queue(spec.terms.queue, now)
+        go_on(t, cell, spec, now)
+        return JobAnswer(cell.record())
     ended: dict[JobId, JobState] = {}
     if spec.dependencies != before.dependencies:
         ended = _check_new_dependencies(t, cell, spec.dependencies, memory)
@@ -188,10 +267,15 @@ def update(t: Tables, event: Update, now: Instant) -> JobAnswer:
     t.set_spec(cell, spec)
     if spec.run_at != before.run_at and cell.life.due_at is not None:
         t.set_life(cell, replace(cell.life, due_at=None))
+    deadlines.reset(t, cell, before.finish_by)
     if spec.dependencies != before.dependencies:
         _rewire(t, cell, before.dependencies)
     _begin(t, cell, ended, now)
     return JobAnswer(cell.record())
+
+
+def _is_begun_array(cell: JobCell) -> bool:
+    return isinstance(cell.spec.band, Array) and cell.life.state is JobState.RUNNING
 
 
 def _check_new_dependencies(
@@ -234,19 +318,29 @@ def retry(t: Tables, event: Retry, now: Instant) -> JobAnswer:
     if record.life.reason == DUPLICATE:
         raise Conflict(f"job {event.job_id} is another one under a second id: see its error")
     move_job(record.id, record.life.state, JobVerb.REVIVE)
-    cell = _revive(t, record, now)
+    if isinstance(record.spec.band, Member):
+        raise Conflict(f"job {record.id} is a member of {record.spec.band.parent}: retry that")
+    cell = _revive(t, record, now, event.failed)
     _wait_for_live(t, cell)
     _revive_skipped(t, event, memory, now)
     settle(t, cell, now)
     return JobAnswer(cell.record())
 
 
-def _revive(t: Tables, record: JobRecord, now: Instant) -> JobCell:
-    t.queue(record.spec.terms.queue, now)
+def _revive(
+    t: Tables, record: JobRecord, now: Instant, failed: tuple[int, ...] | None = None
+) -> JobCell:
+    spec, tally = record.spec, None
+    if isinstance(spec.band, Array) and record.life.tally is not None:
+        spec, tally = renewed(record, failed)
+    t.queue(spec.terms.queue, now)
     life = Life(
-        JobState.PENDING, fence=record.life.fence, lives=record.life.lives + 1, reason="retried"
+        JobState.PENDING,
+        fence=record.life.fence,
+        lives=record.life.lives + 1,
+        reason="retried",
+        tally=tally,
     )
-    spec = record.spec
     if spec.expires_at is not None and spec.expires_at <= now:
         # Its time had run out; whoever starts it over wants it all the same.
         spec = replace(spec, expires_at=None, revision=spec.revision + 1)
@@ -255,6 +349,7 @@ def _revive(t: Tables, record: JobRecord, now: Instant) -> JobCell:
     t.put_job(cell)
     if spec.expires_at is not None:
         t.timers.set(spec.expires_at, Alarm.JOB, cell.id)
+    deadlines.watch(t, cell, now)
     return cell
 
 

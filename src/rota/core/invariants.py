@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from rota.core.band_checks import check_bands, weights
 from rota.core.cells import NO_CLASS
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import ExecutionState, JobState
-from rota.core.ordering import ON_SHELF
+from rota.core.party import JobClass
 from rota.core.resources import fits, minus, total
 from rota.core.tables import Tables
 
@@ -20,10 +21,13 @@ def check(t: Tables) -> None:
     _check_queues(t)
     _check_keys(t)
     _check_lines(t)
+    _check_work(t)
     _check_shelves(t)
     _check_depth(t)
     _check_agenda(t)
     _check_bus(t)
+    _check_tenants(t)
+    check_bands(t)
 
 
 def _check_jobs(t: Tables) -> None:
@@ -31,7 +35,7 @@ def _check_jobs(t: Tables) -> None:
         state = cell.life.state
         assert state not in JOB_FINAL, f"ended job {job_id} is still in memory"
         held = cell.life.execution_id in t.executions if cell.life.execution_id else False
-        runs = state in (JobState.RUNNING, JobState.CANCELLING)
+        runs = state in (JobState.RUNNING, JobState.CANCELLING) and cell.id not in t.bands.cells
         assert runs == held, f"job {job_id} is {state}, its execution is live: {held}"
         upstream = sum(1 for d in cell.spec.dependencies if d.job_id in t.jobs)
         if state is JobState.QUEUED:
@@ -57,6 +61,8 @@ def _check_executions(t: Tables) -> None:
 def _check_workers(t: Tables) -> None:
     for worker_id, cell in t.fleet.workers.items():
         used = total(cell.held.values())
+        ends = sorted((t.executions[i].ends_at, i) for i in cell.held)
+        assert cell.ends == ends, f"the ends of {worker_id} drifted"
         assert cell.free == minus(cell.worker.capacity, used), f"free room of {worker_id} drifted"
         wanted = {i: t.jobs[t.executions[i].execution.job_id] for i in cell.held}
         for execution_id, job in wanted.items():
@@ -65,6 +71,8 @@ def _check_workers(t: Tables) -> None:
         if cell.poll is None:
             assert worker_id not in t.fleet.open, f"{worker_id} is open without a poll"
         assert all(i in cell.held for i in cell.stops), "a stop for what is not held"
+        runs = [i for i in cell.held if t.executions[i].execution.state is ExecutionState.RUNNING]
+        assert sorted(cell.named) == sorted(runs), f"what {worker_id} has named drifted"
 
 
 def check_capacity(t: Tables) -> None:
@@ -91,7 +99,8 @@ def _check_keys(t: Tables) -> None:
             assert job.life.state is not JobState.PENDING, f"pending job {job_id} holds a slot"
         for job_id in group.waiting:
             job = t.jobs[job_id]
-            assert job.life.state is JobState.QUEUED, f"{job_id} waits for its key"
+            queues = job.life.state is JobState.QUEUED or job_id in t.bands.cells
+            assert queues, f"{job_id} waits for its key"
             assert job.class_index == NO_CLASS, f"{job_id} stands in two lines"
 
 
@@ -111,34 +120,94 @@ def _check_lines(t: Tables) -> None:
         assert job_class.waiting == waiting.get(job_class.index, 0), "a line's length drifted"
         stands = bool(job_class.waiting or job_class.shelved)
         assert bool(t.lines.ready & job_class.bit) == stands
+        _check_parties(t, job_class)
         lanes = job_class.lanes.values()
         assert job_class.waiting == sum(lane.kept for lane in lanes), "a lane's length drifted"
         assert job_class.shelved == sum(lane.shelved for lane in lanes), "a shelf's length drifted"
 
 
+def _check_work(t: Tables) -> None:
+    work: dict[int, int] = {}
+    for cell in t.jobs.values():
+        if cell.class_index != NO_CLASS:
+            work[cell.line_number] = work.get(cell.line_number, 0) + cell.estimate
+    for job_class in t.lines.classes:
+        for number, line in job_class.lines.items():
+            assert line.work == work.get(number, 0), "the work of a line drifted"
+
+
+def _check_parties(t: Tables, job_class: JobClass) -> None:
+    """The lines of a class, over all parties, are the class; and parties know what waits."""
+    parties = {
+        id(party): party
+        for tenant in t.tenants.cells
+        for party in (t.lines.order.party(tenant, job_class.queue),)
+    }
+    lines = [
+        party.lines[job_class.index] for party in parties.values() if job_class.index in party.lines
+    ]
+    assert job_class.waiting == sum(line.waiting for line in lines), "a line's length drifted"
+    assert job_class.shelved == sum(line.shelved for line in lines), "a line's shelf drifted"
+    for party in parties.values():
+        has = job_class.index in party.lines
+        assert bool(party.waiting & job_class.bit) == has, "a party's bits drifted"
+        assert party.ready == party.waiting & party.allowed, "a party's quota drifted"
+        assert party.heads == sorted(party.heads), "a party's lines are out of order"
+        assert len(party.heads) == len(party.lines), "a line has no seat, or two"
+    for line in lines:
+        assert line.seat is not None, "a line has no seat"
+        assert line.seat[1] <= t.lines.head(line), "a line is seated behind its head"
+
+
+def _check_tenants(t: Tables) -> None:
+    depth: dict[tuple[str, JobState], int] = {}
+    for cell in t.jobs.values():
+        for state, count in weights(t, cell):
+            key = (cell.spec.terms.tenant, state)
+            depth[key] = depth.get(key, 0) + count
+    for lane in t.lines.numbered.values():
+        key = (lane.key[0], JobState.QUEUED)
+        depth[key] = depth.get(key, 0) + lane.shelved
+    for name, tenant in t.tenants.cells.items():
+        for state, count in tenant.depth.items():
+            assert count == depth.get((name, state), 0), f"depth of tenant {name} {state} drifted"
+        mine = [
+            i
+            for i, x in t.executions.items()
+            if t.jobs[x.execution.job_id].spec.terms.tenant == name
+        ]
+        assert sorted(tenant.held) == sorted(mine), f"what tenant {name} holds drifted"
+        if tenant.tenant.quota is not None:
+            assert tenant.used == total(tenant.held.values()), f"use of {name} drifted"
+
+
 def _check_shelves(t: Tables) -> None:
     shelves = 0
     for job_class in t.lines.classes:
-        for priority, lane in job_class.lanes.items():
-            assert lane.kept or lane.shelved, f"empty lane of priority {priority}"
-            assert (lane.class_index, lane.priority) == (job_class.index, priority)
+        for key, lane in job_class.lanes.items():
+            assert lane.kept or lane.shelved, f"empty lane {key}"
+            assert (lane.class_index, lane.key) == (job_class.index, key)
             if lane.shelved:
                 shelves += 1
                 assert t.lines.numbered.get(lane.number) is lane, "a shelf that nobody finds"
-                mark = (-priority, lane.edge, ON_SHELF)
-                assert mark in job_class.heap, "a shelf without a mark in its line"
+                assert lane.mark in t.lines.line_of_lane(lane).heap, "a shelf without a mark"
     assert t.lines.shelves == shelves, "the number of shelves drifted"
     for cell in t.jobs.values():
         if cell.life.line:
             assert cell.life.state is JobState.QUEUED, f"{cell.id} moved and is on the shelf"
-            assert cell.life.line in t.lines.numbered, f"{cell.id} is on no shelf"
+            own = t.lines.lane(cell.spec.terms)
+            assert own is not None, f"{cell.id} is on a shelf and in no lane"
+            # A line of an earlier program is of several lanes, and forgotten when all are back.
+            if cell.life.line == t.lines.number_of(own):
+                assert cell.life.line in t.lines.numbered, f"{cell.id} is on no shelf"
 
 
 def _check_depth(t: Tables) -> None:
     depth: dict[tuple[str, JobState], int] = {}
     for cell in t.jobs.values():
-        key = (cell.spec.terms.queue, cell.life.state)
-        depth[key] = depth.get(key, 0) + 1
+        for state, count in weights(t, cell):
+            key = (cell.spec.terms.queue, state)
+            depth[key] = depth.get(key, 0) + count
     for job_class in t.lines.classes:
         key = (job_class.queue.queue.name, JobState.QUEUED)
         depth[key] = depth.get(key, 0) + job_class.shelved

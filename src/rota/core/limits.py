@@ -37,6 +37,8 @@ RINGS_PER_TURN = 5_000
 with all of them would take longer than a leader may be silent."""
 CLASSES_KEPT = 256
 """Places for classes of alike jobs before those of empty classes are used again."""
+FEW_ROOMY = 64
+"""Open workers with room that are compared one by one; of more, each class keeps a heap."""
 FRESH_MAX = 8
 """Open workers whose room is looked at one by one for every decision."""
 CRON_CHARS_MAX = 255
@@ -99,3 +101,68 @@ JOB_EVENT_BYTES_MAX = 64 * 1024
 """A job's result or error in the event of its end; a larger one is read from the job."""
 SLOTS_REMEMBERED_MAX = 4_096
 """Slots of triggers' jobs kept read: reading one again is cheap."""
+TENANTS_KEPT = 10_000
+"""Tenants remembered while they have neither jobs nor settings."""
+TENANTS_MAX = 10_000
+"""Tenants with settings of their own."""
+RUNTIMES_KEPT = 20_000
+"""Names whose run times are remembered; those not heard of for longest go first."""
+RUNTIME_GUESS_MS = 300_000
+"""How long a job is taken to run of which nothing at all is known."""
+RUNTIME_NEWS = 1.0
+"""By how much of it what is known of a name must have changed to be written again."""
+USAGE_NOTE_MS = 60_000
+"""What a tenant has used is written at most this often, along with a start."""
+RESERVE_LOOK = 16
+"""Workers looked at for the earliest place for a job that does not fit. In a larger fleet only some
+of those that wait for work are: most jobs start where room happens to come free, and the place is
+kept so that none waits for ever."""
+RESERVE_AFTER_MS = 1_000
+"""How long a job may be passed in such a fleet before a place is kept for it: what fits nowhere
+now fits somewhere a moment later, and keeping places costs more than all else in a decision."""
+RESERVED_MAX = 16
+"""Places reserved at once, over all kinds of workers."""
+BACKFILL_LOOK = 1_000
+"""Jobs of one line that are looked at for one that may pass, where they are tried in order."""
+PLANNED_MAX = 1_000
+"""Jobs with a place in the plan of the `conservative` policy; those behind them wait."""
+DEADLINE_LEAD_MS = 24 * 3600 * 1000
+"""A job with a deadline stands where one stands that was to start this long before its own latest
+start: a day's waiting is what others may lose to it, and no more."""
+LABELS_MINDED = 1_024
+"""Labels of workers that jobs require, before those that no class asks for are forgotten."""
+PLACES_LOOKED_AT = 256
+"""Workers looked at for one job that prefers some to others, those it is likely to prefer first."""
+PLACES_COMPARED = 16
+"""Workers that are all a job could wish for, before the one that fits best is taken."""
+HOMES_KEPT = 20_000
+"""Where the last job of a name ran, or what a job waited for: remembered for jobs that want to run
+near it, the newest."""
+USAGES_KEPT = 5_000
+"""Names whose use of cpu and memory is remembered; those not heard of for longest go first."""
+USAGE_RUNS_SKETCHED = 512
+"""Runs of a name that a sketch tells of, before the older ones count half."""
+USAGE_DAYS_KEPT = 14
+"""Days of which the sums are kept for each name."""
+USAGE_WRITTEN_MS = 600_000
+"""What is known of a name's use is written at most this often, but for its first runs."""
+FENCES_PER_LIFE = 1 << 20
+"""Fences of an array's member in one life of the array: in the next they go on behind these, though
+nobody has read what the last one was."""
+GANG_LOOK = 1_024
+"""Workers looked at for the places of a gang that does not fit yet: as many as one may have."""
+GANG_HOLD_MS = 60_000
+"""How long room that a gang could use is kept for it unused; then others go on for as long."""
+ARRIVALS_EVERY_MS = 10_000
+"""How often it is noted what has come in."""
+ARRIVALS_MS = 300_000
+"""Over how long it is made out how fast work comes in."""
+ARRIVALS_NOTED = 32
+"""Notes that are kept: a little more than so long."""
+REHEARSED_JOBS = 1_000
+"""Waiting jobs in a picture that the next starts are played through on: taking it must not hold up
+a turn for longer than a commit does."""
+REHEARSED_LINE = 500
+"""Of one line: as many as come before the job that is asked about, or no more than this."""
+POSITION_LOOK = 20_000
+"""Places of a line that are compared to say where a job stands; of a longer line every so many."""

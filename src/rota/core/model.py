@@ -10,12 +10,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
-import msgspec
-
-Instant: TypeAlias = int
-"""Milliseconds since 1970-01-01T00:00:00Z."""
-Millis: TypeAlias = int
-"""A length of time in milliseconds."""
+from rota.core.affinity import Affinity
+from rota.core.band import Array, Gang, Member, Tally
+from rota.core.learned import Runtime as Runtime
+from rota.core.record import Instant as Instant
+from rota.core.record import Millis as Millis
+from rota.core.record import Record as Record
 
 JobId = NewType("JobId", str)
 ExecutionId = NewType("ExecutionId", str)
@@ -90,14 +90,7 @@ class Stop(StrEnum):
 
     CANCEL = "cancel"
     TIMEOUT = "timeout"
-
-
-class Record(msgspec.Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
-    """The base of what is journaled: positional, so new fields go last and have defaults.
-
-    Old records then stay readable. `gc=False` is safe because records hold only scalars, strings,
-    bytes and tuples of records: nothing that can point back.
-    """
+    PREEMPT = "preempt"
 
 
 class Resources(Record, frozen=True):
@@ -117,6 +110,9 @@ class Needs(Record, frozen=True):
     resources: Resources
     capabilities: tuple[str, ...] = ()
     """Sorted."""
+    affinity: Affinity | None = None
+    copies: int = 1
+    """More than one: a gang, which needs all this so many times, all at once."""
 
 
 class RetryPolicy(Record, frozen=True):
@@ -128,6 +124,10 @@ class RetryPolicy(Record, frozen=True):
     factor: float = 2.0
     max_delay_ms: Millis = 300_000
     jitter: float = 0.1
+    memory_factor: float = 1.0
+    """After a try that ran out of memory, the next asks for so many times as much."""
+    memory_max: int | None = None
+    """But never for more than this."""
 
 
 class Concurrency(Record, frozen=True):
@@ -206,6 +206,12 @@ class Spec(Record, frozen=True):
     """The schedule it comes from; None: somebody submitted it."""
     stimulus: Stimulus | None = None
     """The trigger it comes from."""
+    finish_by: Instant | None = None
+    """When it should have ended. Of a schedule's or trigger's job: how long after it is made."""
+    band: Array | Gang | Member | None = None
+    """Set where it stands for many jobs, or is one of those (band.py)."""
+    graph_ms: Millis | None = None
+    """How long the graph that it is a task of will probably take (ranking.py)."""
 
 
 class Life(Record, frozen=True):
@@ -237,6 +243,10 @@ class Life(Record, frozen=True):
     """When it last began to wait for nothing but a worker."""
     line: int = 0
     """The line of the store in which it waits, if its row is on the shelf (core/shelving.py)."""
+    deadline: str = ""
+    """What is known of its `finish_by` for good: `at_risk`, `missed` or `met` (slack.py)."""
+    tally: Tally | None = None
+    """Of a band: how far its members are."""
 
 
 class Execution(Record, frozen=True):
@@ -258,6 +268,8 @@ class Execution(Record, frozen=True):
     error: bytes | None = None
     usage: bytes | None = None
     reason: str = ""
+    memory: int = 0
+    """What the job asked for when this try began."""
 
 
 class Worker(Record, frozen=True):
@@ -274,6 +286,9 @@ class Worker(Record, frozen=True):
     state: WorkerState = WorkerState.ONLINE
     registered_at: Instant = 0
     gone_at: Instant | None = None
+    labels: Labels = ()
+    only: tuple[str, ...] = ()
+    """It takes only jobs that ask for one of these, or tolerate it; none: any job. Sorted."""
 
 
 class RateLimit(Record, frozen=True):
@@ -304,6 +319,27 @@ class Queue(Record, frozen=True):
     paused: bool = False
     created_at: Instant = 0
     limits: Limits | None = None
+
+
+class Quota(Record, frozen=True):
+    """How much a tenant may have at once; None: as much as there is."""
+
+    running: int | None = None
+    queued: int | None = None
+    """Jobs that wait; more are refused."""
+    cpu_milli: int | None = None
+    memory: int | None = None
+
+
+class Tenant(Record, frozen=True):
+    """One of those who share the fleet."""
+
+    name: str
+    weight: float = 1.0
+    quota: Quota | None = None
+    used: float = 0.0
+    """What it had used at `used_at`, faded: shares of the fleet times milliseconds."""
+    used_at: Instant = 0
 
 
 class JobRecord(Record, frozen=True):

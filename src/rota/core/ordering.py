@@ -1,12 +1,12 @@
 """WHICH job is next: lines of alike jobs, and the choice among the heads of the lines.
 
 Jobs with the same queue and needs form a class. A worker has room for the first of a class or for
-none of it, so a decision looks at the heads only, and its cost does not depend on what waits.
-Classes are numbered, and a set of classes is the bits of one integer.
+none of it, so a decision looks at heads of lines only, and its cost does not depend on what waits.
+Classes are numbered, and a set of classes is the bits of one integer. Whose head goes first is for
+the order to say (orders.py).
 
-The jobs of a class with one priority are a lane, which goes by arrival alone. The rear of a long
-lane may be on the shelf (shelving.py); a mark stands in its place in line, so that nobody who
-comes after what is on the shelf goes before it.
+The rear of a long lane may be on the shelf (shelving.py); a mark stands in its place in line, so
+that nobody who comes after what is on the shelf goes before it.
 """
 
 from __future__ import annotations
@@ -16,105 +16,39 @@ from heapq import heapify, heappop, heappush
 
 from rota.core.cells import NO_CLASS, JobCell, LineKey, QueueCell
 from rota.core.ids import line_number
+from rota.core.lanes import Lane, LaneKey, lane_key
 from rota.core.limits import CLASSES_KEPT
-from rota.core.model import JobId, Life, Needs
+from rota.core.model import Instant, JobId, Millis, Needs, Spec, Terms
+from rota.core.orders import Order
+from rota.core.party import JobClass, Line, Party, Short
 
-ON_SHELF = JobId("")
-"""Stands in a line for the first job of a lane that is on the shelf: it comes before every id."""
-
-
-class Lane:
-    """The jobs of one class and one priority."""
-
-    __slots__ = (
-        "arrived",
-        "asked",
-        "class_index",
-        "dry",
-        "edge",
-        "gone",
-        "hurried",
-        "kept",
-        "life",
-        "number",
-        "priority",
-        "shelved",
-    )
-
-    def __init__(self, class_index: int, priority: int) -> None:
-        self.class_index = class_index
-        self.priority = priority
-        self.kept = 0
-        """Jobs in memory that stand in line."""
-        self.shelved = 0
-        """Jobs on the shelf."""
-        self.number = 0
-        """The line of the store; 0 as long as none was needed."""
-        self.edge = 0
-        """No job on the shelf arrived before this."""
-        self.asked = 0
-        """The ticket of the question to the store that is under way; 0: none is."""
-        self.dry = False
-        """Whether a worker had room for a job that is on the shelf."""
-        self.hurried = False
-        """Whether the question under way says so."""
-        self.arrived = 0
-        """Jobs put on the shelf since the store was asked."""
-        self.gone: dict[JobId, None] = {}
-        """Jobs from behind the edge that left the store's line since it was asked."""
-        self.life: Life | None = None
-        """The life of the jobs put on the shelf in this turn: one for all of them."""
+ON_SHELF = "\0"
+"""What stands in a line for the first job of a lane that is on the shelf has a name that begins so:
+it comes before every id."""
 
 
-class JobClass:
-    """A line of jobs that are alike for scheduling."""
-
-    __slots__ = (
-        "bit",
-        "cursor",
-        "first",
-        "heap",
-        "index",
-        "lanes",
-        "needs",
-        "offers",
-        "queue",
-        "shelved",
-        "waiting",
-    )
-
-    def __init__(self, index: int, queue: QueueCell, needs: Needs) -> None:
-        self.index = index
-        self.bit = 1 << index
-        self.queue = queue
-        self.needs = needs
-        self.heap: list[LineKey] = []
-        self.first: LineKey | None = None
-        """The head of the line; None: to be looked up again."""
-        self.waiting = 0
-        """Jobs in line; the heap may hold more entries than that, stale ones."""
-        self.shelved = 0
-        """Jobs that are on the shelf."""
-        self.lanes: dict[int, Lane] = {}
-        """By priority; those with jobs in line or on the shelf."""
-        self.offers: list[tuple[int, int, int, str, int]] = []
-        """Workers that may fit, best first; kept by placement.py."""
-        self.cursor = -1
-        """How far placement.py has read the log of opened workers for this class."""
+def is_mark(entry: LineKey) -> bool:
+    """Whether it stands for a job on the shelf."""
+    return entry[2][0] == ON_SHELF
 
 
 class Lines:
     """All classes, and which of them have jobs in line."""
 
-    def __init__(self, jobs: Mapping[JobId, JobCell]) -> None:
+    def __init__(self, jobs: Mapping[JobId, JobCell], order: Order) -> None:
         self._jobs = jobs
+        self.order = order
         self.classes: list[JobClass] = []
         self._by_key: dict[tuple[str, Needs], JobClass] = {}
         self._empty: dict[int, None] = {}
+        self._lines: dict[int, Line] = {}
+        self._lines_made = 0
         self.numbered: dict[int, Lane] = {}
         """Lanes with a line in the store, by its number."""
         self.shelves = 0
         """How many lanes have jobs on the shelf."""
+        self.shelved = 0
+        """How many jobs are on the shelf."""
         self.touched: dict[int, Lane] = {}
         """Lanes with jobs on the shelf that may want some of them back."""
         self.ready = 0
@@ -124,59 +58,129 @@ class Lines:
         self.reused = 0
         """Grows when a number is given to another class: whoever remembers bits must forget."""
 
-    def join(self, cell: JobCell, queue: QueueCell) -> JobClass:
+    def join(self, cell: JobCell, queue: QueueCell, now: Instant) -> JobClass:
         """The job stands in line."""
         assert cell.class_index == NO_CLASS
-        job_class = self._class_of(queue, cell.spec.terms.needs)
+        terms = cell.spec.terms
+        job_class = self._class_of(queue, terms.needs)
+        party = self.order.party(terms.tenant, queue)
+        line = self._line_of(party, job_class, terms.tenant)
         key = cell.line_key()
-        heappush(job_class.heap, key)
-        self._lane_of(job_class, -key[0]).kept += 1
+        heappush(line.heap, key)
+        self._note_length(line, cell.estimate, key)
+        party.note_length(line, self.order.about(cell.estimate), key)
+        lane = self._lane_of(job_class, lane_key(terms))
+        cell.lane = lane.key
+        lane.kept += 1
         job_class.waiting += 1
-        if job_class.first is not None and key < job_class.first:
-            job_class.first = key
-        cell.class_index = job_class.index
-        if not self.ready & job_class.bit:
-            job_class.first = key
-            self._empty.pop(job_class.index, None)
-            self.ready |= job_class.bit
+        line.waiting += 1
+        line.work += cell.estimate
+        if line.seat is None or key < line.seat[1]:
+            line.first = key
+            party.seat(line, key)
+        elif line.first is not None and key < line.first:
+            line.first = key  # its seat is too early still, which does no harm
+        cell.class_index, cell.line_number = job_class.index, line.number
+        if not party.waiting & job_class.bit:
+            self._fill(party, job_class, now)
         return job_class
 
-    def _lane_of(self, job_class: JobClass, priority: int) -> Lane:
-        lane = job_class.lanes.get(priority)
+    def _fill(self, party: Party, job_class: JobClass, now: Instant) -> None:
+        self._empty.pop(job_class.index, None)
+        self.ready |= job_class.bit
+        self.order.waits(party, job_class.bit, now)
+
+    def _line_of(self, party: Party, job_class: JobClass, tenant: str) -> Line:
+        line = party.lines.get(job_class.index)
+        if line is None:
+            self._lines_made += 1
+            rank = self.order.rank(job_class.queue)
+            line = party.lines[job_class.index] = Line(self._lines_made, job_class, tenant, rank)
+            self._lines[line.number] = job_class.lines[line.number] = line
+        return line
+
+    def _note_length(self, line: Line, estimate: Millis, key: LineKey) -> None:
+        if not line.waiting:
+            line.estimate, line.is_mixed, line.short = estimate, False, None
+        elif estimate != line.estimate:
+            line.is_mixed = True
+        if line.short is not None:
+            heappush(line.short, (self.order.about(estimate), key))
+
+    def _lane_of(self, job_class: JobClass, key: LaneKey) -> Lane:
+        lane = job_class.lanes.get(key)
         if lane is None:
-            lane = job_class.lanes[priority] = Lane(job_class.index, priority)
+            lane = job_class.lanes[key] = Lane(job_class.index, key)
         return lane
 
     def leave(self, cell: JobCell) -> None:
         """The job stands in line no longer, if it did; its entry is passed over later."""
         if cell.class_index == NO_CLASS:
             return
-        job_class = self.classes[cell.class_index]
+        job_class, line = self.classes[cell.class_index], self._lines[cell.line_number]
         cell.class_index = NO_CLASS
         job_class.waiting -= 1
-        if job_class.first is not None and job_class.first[2] == cell.id:
-            job_class.first = None
-        lane = job_class.lanes[cell.spec.terms.priority]
+        line.waiting -= 1
+        line.work -= cell.estimate
+        if line.first is not None and line.first[2] == cell.id:
+            line.first = None
+        assert cell.lane is not None
+        lane = job_class.lanes[cell.lane]
         lane.kept -= 1
         if lane.shelved:
             self.touched[lane.number] = lane
         elif not lane.kept:
-            del job_class.lanes[lane.priority]
-            self.numbered.pop(lane.number, None)
+            self._drop_lane(job_class, lane)
+        if not line.waiting and not line.shelved:
+            self._drop_line(job_class, line)
+        elif len(line.heap) > 2 * line.waiting + 64:
+            line.heap = [entry for entry in line.heap if self.stands(entry, line)]
+            heapify(line.heap)
+            line.short = None
+
+    def _drop_lane(self, job_class: JobClass, lane: Lane) -> None:
+        del job_class.lanes[lane.key]
+        self.numbered.pop(lane.number, None)
+
+    def _drop_line(self, job_class: JobClass, line: Line) -> None:
+        party = self.order.party(line.tenant, job_class.queue)
+        del party.lines[job_class.index]
+        party.unseat(line)
+        del self._lines[line.number], job_class.lines[line.number]
+        self.order.rests(party, job_class.bit)
         if not job_class.waiting and not job_class.shelved:
-            job_class.heap.clear()
             self.ready &= ~job_class.bit
             self._empty[job_class.index] = None
-        elif len(job_class.heap) > 2 * job_class.waiting + 64:
-            job_class.heap = [entry for entry in job_class.heap if self._stands(entry, job_class)]
-            heapify(job_class.heap)
+
+    def reorder(self, order: Order, now: Instant) -> None:
+        """Another order holds from now on: all stand in line anew. Costs what waits in memory."""
+        self.order = order
+        self._lines.clear()
+        for job_class in self.classes:
+            job_class.lines.clear()
+        for cell in self._jobs.values():
+            cell.place = order.place(cell.spec)
+            if cell.class_index != NO_CLASS:
+                job_class = self.classes[cell.class_index]
+                cell.class_index = NO_CLASS
+                job_class.waiting -= 1
+                job_class.lanes[lane_key(cell.spec.terms)].kept -= 1
+                self.join(cell, job_class.queue, now)
+        for lane in self.numbered.values():
+            if lane.shelved:
+                self._marked_line(lane, now).shelved += lane.shelved
+                self._set_mark(lane)
 
     # The shelf
 
-    def lane(self, queue: str, needs: Needs, priority: int) -> Lane | None:
+    def class_of(self, terms: Terms) -> JobClass | None:
+        """The class of jobs like this, if there is one now."""
+        return self._by_key.get((terms.queue, terms.needs))
+
+    def lane(self, terms: Terms) -> Lane | None:
         """The lane of jobs like this, if there are any."""
-        job_class = self._by_key.get((queue, needs))
-        return None if job_class is None else job_class.lanes.get(priority)
+        job_class = self.class_of(terms)
+        return None if job_class is None else job_class.lanes.get(lane_key(terms))
 
     def shelved_of(self, queue: QueueCell) -> int:
         """How many jobs of the queue are on the shelf."""
@@ -185,81 +189,143 @@ class Lines:
         classes = (one for one in self.classes if one.bit & queue.class_mask)
         return sum(job_class.shelved for job_class in classes)
 
-    def shelve(self, lane: Lane, order: int, count: int = 1) -> None:
-        """So many jobs of the lane, the first of which arrived as number `order`, are put away."""
+    def number_of(self, lane: Lane) -> int:
+        """The line of the store for the rear of this lane."""
+        job_class = self.classes[lane.class_index]
+        tenant, priority, length, _ = lane.key
+        alike = (job_class.queue.queue.name, job_class.needs, priority, tenant, length)
+        return line_number(alike)
+
+    def stranger(self, lane: Lane, number: int) -> Lane:
+        """A lane for a line of the store that is not what it would be called today."""
+        job_class = self.classes[lane.class_index]
+        return self._lane_of(job_class, (*lane.key[:3], number))
+
+    def shelve(self, lane: Lane, like: Spec, edge: int, count: int = 1) -> None:
+        """So many jobs of the lane, none of which arrived before `edge`, are put away.
+
+        `like` is the first of them, or the last before them.
+        """
         job_class = self.classes[lane.class_index]
         if not lane.number:
-            lane.number = line_number(job_class.queue.queue.name, job_class.needs, lane.priority)
+            lane.number = self.number_of(lane)
         self.numbered[lane.number] = lane
-        if not lane.shelved:
-            self.shelves += 1
-            self.move_edge(lane, order)
         lane.shelved += count
         job_class.shelved += count
+        self.shelved += count
+        self._marked_line(lane, like.created_at).shelved += count
+        if lane.shelved == count:
+            self.shelves += 1
+            self.move_edge(lane, like, edge)
 
     def unshelve(self, lane: Lane) -> None:
-        """A job of the lane is back: it stands in line already, so the class is not empty."""
-        job_class = self.classes[lane.class_index]
+        """A job of the lane is back, and stands in line already."""
+        job_class, line = self.classes[lane.class_index], self._marked_line(lane, 0)
         lane.shelved -= 1
         job_class.shelved -= 1
+        line.shelved -= 1
+        self.shelved -= 1
         if not lane.shelved:
             self.shelves -= 1
-            self._forget_mark(job_class)
+            lane.mark = lane.like = None
+            self._forget_mark(line)
+            if not lane.kept:
+                self._drop_lane(job_class, lane)
+            if not line.waiting and not line.shelved:
+                self._drop_line(job_class, line)
 
-    def move_edge(self, lane: Lane, edge: int) -> None:
+    def move_edge(self, lane: Lane, like: Spec, edge: int) -> None:
         """No job of the lane that is on the shelf arrived before `edge`: the mark goes there."""
-        job_class = self.classes[lane.class_index]
-        lane.edge = edge
-        heappush(job_class.heap, (-lane.priority, edge, ON_SHELF))
-        self._forget_mark(job_class)
+        lane.like, lane.edge = like, edge
+        self._set_mark(lane)
 
-    def _forget_mark(self, job_class: JobClass) -> None:
-        if job_class.first is not None and job_class.first[2] == ON_SHELF:
-            job_class.first = None
+    def _set_mark(self, lane: Lane) -> None:
+        assert lane.like is not None
+        line = self._marked_line(lane, 0)
+        mark = (self.order.place(lane.like), lane.edge, JobId(f"{ON_SHELF}{lane.number}"))
+        lane.mark = mark
+        heappush(line.heap, mark)
+        if line.seat is None or mark < line.seat[1]:
+            self.order.party(line.tenant, line.job_class.queue).seat(line, mark)
+        self._forget_mark(line)
+
+    def _marked_line(self, lane: Lane, now: Instant) -> Line:
+        """The line in which the lane's mark stands."""
+        job_class, tenant = self.classes[lane.class_index], lane.key[0]
+        party = self.order.party(tenant, job_class.queue)
+        line = self._line_of(party, job_class, tenant)
+        if not party.waiting & job_class.bit:
+            self._fill(party, job_class, now)
+        return line
+
+    def _forget_mark(self, line: Line) -> None:
+        """The head is looked up again, if it was a mark or a mark may come before it."""
+        line.first = None
+
+    def run_dry(self, mark: LineKey) -> None:
+        """A worker has room for the first job of this shelf: the store is asked for it."""
+        lane = self.numbered[int(mark[2][1:])]
+        lane.dry = True
+        self.touched[lane.number] = lane
 
     # Choosing
 
-    def head(self, job_class: JobClass) -> LineKey:
-        """The first entry of a class that is ready: a job's, or the mark of a shelf."""
-        if job_class.first is None:
-            heap = job_class.heap
-            while not self._stands(heap[0], job_class):
+    def head(self, line: Line) -> LineKey:
+        """The first entry of a line that has any: a job's, or the mark of a shelf."""
+        if line.first is None:
+            heap = line.heap
+            while not self.stands(heap[0], line):
                 heappop(heap)
-            job_class.first = heap[0]
-        return job_class.first
+            line.first = heap[0]
+        return line.first
 
-    def _stands(self, entry: LineKey, job_class: JobClass) -> bool:
+    def stands(self, entry: LineKey, line: Line) -> bool:
+        """Whether an entry of the line's heap still means something."""
+        if entry[2][0] == ON_SHELF:
+            lane = self.numbered.get(int(entry[2][1:]))
+            return lane is not None and lane.mark == entry
         cell = self._jobs.get(entry[2])
-        if entry[2] == ON_SHELF:
-            lane = job_class.lanes.get(-entry[0])
-            return lane is not None and lane.shelved > 0 and lane.edge == entry[1]
         return (
             cell is not None
-            and cell.class_index == job_class.index
-            and cell.spec.terms.priority == -entry[0]
+            and cell.class_index == line.job_class.index
+            and cell.line_number == line.number
+            and cell.place == entry[0]
         )
 
-    def first(self, mask: int) -> JobClass | None:
-        """The class among `mask` whose head goes first: queue's priority, job's, arrival."""
+    def first(self, mask: int) -> Line | None:
+        """The line among these classes whose head goes first."""
         mask &= self.ready
-        if not mask:
-            return None
-        classes = self.classes
-        best = classes[mask.bit_length() - 1]
-        best_head, best_priority = best.first or self.head(best), best.queue.queue.priority
-        mask ^= best.bit
-        while mask:
-            bit = mask & -mask
-            mask ^= bit
-            other = classes[bit.bit_length() - 1]
-            head, priority = other.first or self.head(other), other.queue.queue.priority
-            if priority > best_priority or (priority == best_priority and head < best_head):
-                best, best_head, best_priority = other, head, priority
-        return best
+        return self.order.first(mask, self.head) if mask else None
 
-    def of_job(self, cell: JobCell) -> JobClass | None:
-        """The class a job stands in line with."""
-        return None if cell.class_index == NO_CLASS else self.classes[cell.class_index]
+    def shortest(self, line: Line) -> Short | None:
+        """The job in memory that is expected to run about the shortest, and how long."""
+        about = self.order.about
+        if not line.is_mixed:
+            head = self.head(line)
+            return None if is_mark(head) else (about(line.estimate), head, line.estimate)
+        if line.short is None:
+            line.short = [
+                (about(self._jobs[entry[2]].estimate), entry)
+                for entry in line.heap
+                if not is_mark(entry) and self.stands(entry, line)
+            ]
+            heapify(line.short)
+        while line.short and not self.stands(line.short[0][1], line):
+            heappop(line.short)
+        if not line.short:
+            return None
+        length, key = line.short[0]
+        return length, key, self._jobs[key[2]].estimate
+
+    def line_of_job(self, cell: JobCell) -> Line | None:
+        """The line a job stands in."""
+        return None if cell.class_index == NO_CLASS else self._lines[cell.line_number]
+
+    def line_of_lane(self, lane: Lane) -> Line:
+        """The line that the jobs of a lane stand in."""
+        return self._marked_line(lane, 0)
+
+    # Classes
 
     def _class_of(self, queue: QueueCell, needs: Needs) -> JobClass:
         key = (queue.queue.name, needs)

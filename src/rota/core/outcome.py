@@ -7,9 +7,12 @@ from typing import TypeAlias
 
 import msgspec
 
+from rota.core.band import Company
 from rota.core.errors import Refusal
 from rota.core.event_writes import AnyEventWrite
 from rota.core.events import Told, Trigger
+from rota.core.job_writes import PutBand as PutBand
+from rota.core.job_writes import PutJob as PutJob
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -22,22 +25,17 @@ from rota.core.model import (
     Millis,
     PollId,
     Queue,
+    Runtime,
     ScheduleId,
     Spec,
+    Tenant,
     TriggerId,
     Worker,
     WorkerId,
 )
+from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Course, Occurrence, Schedule
 from rota.core.write import Write
-
-
-class PutJob(Write, frozen=True, tag="j"):
-    """A job as a whole: new, or its spec changed."""
-
-    id: JobId
-    spec: Spec
-    life: Life
 
 
 class MoveJob(Write, frozen=True, tag="m"):
@@ -75,6 +73,24 @@ class PutQueue(Write, frozen=True, tag="q"):
     """A queue, as a whole."""
 
     queue: Queue
+
+
+class PutPolicy(Write, frozen=True, tag="po"):
+    """The policy of the cell."""
+
+    policy: Policy
+
+
+class PutTenant(Write, frozen=True, tag="te"):
+    """A tenant, as a whole."""
+
+    tenant: Tenant
+
+
+class PutRuntime(Write, frozen=True, tag="rt"):
+    """What is known of how long jobs of a name run."""
+
+    runtime: Runtime
 
 
 class PutKey(Write, frozen=True, tag="k"):
@@ -122,6 +138,7 @@ class DropCalendar(Write, frozen=True, tag="dc"):
 
 AnyWrite: TypeAlias = (
     PutJob
+    | PutBand
     | MoveJob
     | DropJob
     | PutExecution
@@ -136,6 +153,9 @@ AnyWrite: TypeAlias = (
     | PutCalendar
     | DropCalendar
     | AnyEventWrite
+    | PutPolicy
+    | PutTenant
+    | PutRuntime
 )
 
 
@@ -178,6 +198,18 @@ class QueueAnswer(Receipt, frozen=True, tag="q"):
     """The queue as it is after the step."""
 
     queue: Queue
+
+
+class PolicyAnswer(Receipt, frozen=True, tag="po"):
+    """The policy as it is after the step."""
+
+    policy: Policy
+
+
+class TenantAnswer(Receipt, frozen=True, tag="ta"):
+    """The tenant as it is after the step."""
+
+    tenant: Tenant
 
 
 class Beat(Receipt, frozen=True, tag="b"):
@@ -266,6 +298,8 @@ AnyReceipt: TypeAlias = (
     | ExecutionAnswer
     | WorkerAnswer
     | QueueAnswer
+    | PolicyAnswer
+    | TenantAnswer
     | Beat
     | Counted
     | PollOpened
@@ -288,6 +322,7 @@ class Order(msgspec.Struct, frozen=True, gc=False):
     spec: Spec
     limits: Limits | None = None
     """The queue's own, where it has any."""
+    company: Company | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
@@ -338,6 +373,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What memory wants of the store, as soon as this turn is durable."""
     occurrences: Sequence[Occurrence] = ()
     """What became of instants of schedules in this turn."""
+    deadlines: Mapping[str, int] = {}
+    """How many jobs are at risk to miss their deadline, met it, or missed it, as of this turn."""
     reacted: Mapping[str, int] = {}
     """How many events were accepted and repeated, and how many verdicts there were of each."""
 

@@ -6,13 +6,24 @@ and are void when the worker has changed since. So a choice costs a few heap ope
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
+from typing import TypeAlias
 
-from rota.core.cells import MachineClass, WorkerCell
-from rota.core.limits import FIT_CACHE_MAX, FRESH_MAX
-from rota.core.model import Needs, Resources, Worker, WorkerId, WorkerState
-from rota.core.ordering import JobClass, Lines
-from rota.core.resources import Lack, fits, lacks, minus, total
+from rota.core.cells import Fit, MachineClass, WorkerCell
+from rota.core.labels import Labelled, misplaced, unwelcome
+from rota.core.limits import FEW_ROOMY, FIT_CACHE_MAX, FRESH_MAX
+from rota.core.model import Labels, Needs, Resources, Worker, WorkerId, WorkerState
+from rota.core.ordering import Lines
+from rota.core.party import JobClass, Machines
+from rota.core.resources import NOTHING, Lack, fits, lacks, minus, plus, total
+
+May: TypeAlias = Callable[[WorkerCell], bool]
+"""Whether a worker may be used."""
+MachineKey: TypeAlias = tuple[
+    Resources, tuple[str, ...], tuple[str, ...] | None, tuple[str, ...], Labels
+]
+"""(capacity, capabilities, queues, whom it is kept for, labels that matter)."""
 
 
 def unable(job_class_queue: str, needs: Needs, machine: MachineClass) -> tuple[str | Lack, ...]:
@@ -22,6 +33,9 @@ def unable(job_class_queue: str, needs: Needs, machine: MachineClass) -> tuple[s
         reasons.append("queue")
     reasons.extend(f"capability {c}" for c in needs.capabilities if c not in machine.capabilities)
     reasons.extend(lacks(needs.resources, machine.capacity))
+    if needs.affinity is not None:
+        reasons.extend(misplaced(needs.affinity, machine.labels))
+    reasons.extend(unwelcome(needs, machine.only))
     return tuple(reasons)
 
 
@@ -48,28 +62,36 @@ class Fleet:
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
         self.workers: dict[WorkerId, WorkerCell] = {}
-        self.machines: dict[tuple[Resources, tuple[str, ...], tuple[str, ...] | None], MachineClass]
-        self.machines = {}
+        self.machines: dict[MachineKey, MachineClass] = {}
+        self.labels = Labelled()
         self.open: dict[WorkerId, WorkerCell] = {}
-        self._log: list[tuple[WorkerId, int]] = []
+        self.capacity = NOTHING
+        """All that the workers which are not away have together."""
+        self._log: list[tuple[WorkerCell, int]] = []
+        """Workers that were offered, and their stamps then."""
         self._log_start = 0
-        self._fit: dict[tuple[int, Resources], tuple[int, int]] = {}
+        self._fit: dict[tuple[int, Resources], Fit] = {}
         self._reused = lines.reused
         self._ranks = 0
         self._machines_made = 0
         self._fresh: dict[WorkerId, WorkerCell] = {}
         """Open workers whose room is looked at itself, because they are few."""
+        self._roomy: dict[WorkerId, WorkerCell] = {}
+        """Open workers that have room for any class at all."""
         self._hopeful = 0
         """Bits of the classes for which one of the other open workers may have room: perhaps too
         many, never too few."""
+        self._changes = 0
+        """Grows when a worker comes, goes or becomes another."""
 
     def machine_of(self, worker: Worker) -> MachineClass:
         """The class of workers like this one."""
-        key = (worker.capacity, worker.capabilities, worker.queues)
+        traits = self.labels.traits(worker)
+        key = (worker.capacity, worker.capabilities, worker.queues, worker.only, traits)
         machine = self.machines.get(key)
         if machine is None:
             self._machines_made += 1
-            machine = MachineClass(self._machines_made, worker)
+            machine = MachineClass(self._machines_made, worker, traits)
             self._drop_unused_machines()
             self.machines[key] = machine
         return machine
@@ -83,52 +105,155 @@ class Fleet:
     def add(self, worker: Worker, now: int) -> WorkerCell:
         """A worker that was not known."""
         self._ranks += 1
+        self.labels.add(worker)
         cell = WorkerCell(worker, self.machine_of(worker), self._ranks, now)
         self.workers[worker.id] = cell
+        cell.machine.workers[worker.id] = None
+        self.count(cell)
         return cell
+
+    def machines_for(self, job_class: JobClass) -> Machines:
+        """The kinds of workers that could run such a job, and of which one is there."""
+        stamp = (self._changes, len(self._lines.classes), self._lines.reused)
+        if job_class.machines is None or job_class.machines.stamp != stamp:
+            kinds = tuple(
+                machine
+                for machine in self.machines.values()
+                if self.able(machine) & job_class.bit
+                and any(self.is_there(worker_id) for worker_id in machine.workers)
+            )
+            job_class.machines = Machines(kinds, stamp)
+        return job_class.machines
+
+    def is_there(self, worker_id: WorkerId) -> bool:
+        """Whether the worker takes work."""
+        worker = self.workers.get(worker_id)
+        return worker is not None and worker.worker.state is WorkerState.ONLINE
+
+    def remove(self, cell: WorkerCell) -> None:
+        """A worker that is to be forgotten."""
+        self._changes += 1
+        del self.workers[cell.worker.id]
+        del cell.machine.workers[cell.worker.id]
+        self.labels.remove(cell.worker)
+        self.capacity = minus(self.capacity, cell.counted)
+
+    def count(self, cell: WorkerCell) -> None:
+        """What the fleet has in all follows what its workers have and whether they are there."""
+        self._changes += 1
+        is_away = cell.worker.state is WorkerState.OFFLINE
+        counted = NOTHING if is_away else cell.worker.capacity
+        if counted != cell.counted:
+            self.capacity = plus(minus(self.capacity, cell.counted), counted)
+            cell.counted = counted
 
     def reshape(self, cell: WorkerCell, worker: Worker) -> None:
         """A known worker registers again, perhaps with other capacity; what it holds stays held."""
+        self.labels.remove(cell.worker)
+        self.labels.add(worker)
         cell.worker = worker
-        cell.machine = self.machine_of(worker)
+        self._class_anew(cell)
         cell.free = minus(worker.capacity, total(cell.held.values()))
+        cell.fit = None
         cell.stamp += 1
+
+    def _class_anew(self, cell: WorkerCell) -> None:
+        self._changes += 1
+        del cell.machine.workers[cell.worker.id]
+        cell.machine = self.machine_of(cell.worker)
+        cell.fit = None
+        cell.machine.workers[cell.worker.id] = None
+
+    def mind_labels(self, needs: Needs) -> None:
+        """Jobs like this wait: workers that differ in labels they require are not alike."""
+        classes = (job_class.needs for job_class in self._lines.classes)
+        if needs.affinity is not None and self.labels.mind(needs.affinity, classes):
+            for cell in self.workers.values():
+                self._class_anew(cell)
 
     def offer(self, cell: WorkerCell) -> None:
         """The worker waits, or waits with more room than before."""
         if cell.poll is None or cell.poll.room <= 0 or cell.worker.state is not WorkerState.ONLINE:
             return
         self.open[cell.worker.id] = cell
+        if self.fitting(cell):
+            self._offer_room(cell)
+        else:
+            self._roomy.pop(cell.worker.id, None)
+            self._fresh.pop(cell.worker.id, None)
+
+    def _offer_room(self, cell: WorkerCell) -> None:
+        self._roomy[cell.worker.id] = cell
         self._fresh[cell.worker.id] = cell
-        self._log.append((cell.worker.id, cell.stamp))
+        self._log.append((cell, cell.stamp))
         if len(self._log) > 1024 + 4 * len(self.open):
             self._log_start += len(self._log)
             self._log.clear()
 
+    def opened(self) -> int:
+        """How often workers have waited, or waited with more room, so far."""
+        return self._log_start + len(self._log)
+
+    def opened_since(self, count: int) -> Iterator[WorkerCell]:
+        """Those that wait since then; all, if it is too long ago."""
+        if count < self._log_start:
+            yield from self.open.values()
+            return
+        for cell, stamp in self._log[count - self._log_start :]:
+            if cell.stamp == stamp and cell.worker.id in self.open:
+                yield cell
+
     def withdraw(self, cell: WorkerCell) -> None:
         """The worker waits no longer."""
         self.open.pop(cell.worker.id, None)
+        self._roomy.pop(cell.worker.id, None)
         self._fresh.pop(cell.worker.id, None)
         cell.stamp += 1
 
     def fitting(self, cell: WorkerCell) -> int:
         """Bits of the classes whose jobs fit into the worker's free room now."""
-        if self._reused != self._lines.reused:
+        return self._fit_of(cell).mask
+
+    def fitting_into(self, machine: MachineClass, room: Resources) -> int:
+        """Bits of the classes that such a worker could run in so much room."""
+        return self._fit_into(machine, room).mask
+
+    def _fit_of(self, cell: WorkerCell) -> Fit:
+        fit, lines = cell.fit, self._lines
+        if fit is None or fit.seen < len(lines.classes) or fit.era != lines.reused:
+            fit = cell.fit = self._fit_into(cell.machine, cell.free)
+        return fit
+
+    def _fit_into(self, machine: MachineClass, room: Resources) -> Fit:
+        lines = self._lines
+        if self._reused != lines.reused:
             self._forget_bits()
-        count = len(self._lines.classes)
-        key = (cell.machine.index, cell.free)
-        mask, seen = self._fit.get(key, (0, 0))
-        if seen < count:
-            can = self._able(cell.machine)
-            for job_class in self._lines.classes[seen:]:
-                if can & job_class.bit and fits(job_class.needs.resources, cell.free):
-                    mask |= job_class.bit
+        fit = self._fit.get((machine.index, room))
+        if fit is None:
             if len(self._fit) >= FIT_CACHE_MAX:
                 self._fit.clear()
-            self._fit[key] = (mask, count)
-        return mask
+            fit = self._fit[(machine.index, room)] = Fit(lines.reused)
+        if fit.seen < len(lines.classes):
+            can = self.able(machine)
+            for job_class in lines.classes[fit.seen :]:
+                if can & job_class.bit and fits(job_class.needs.resources, room):
+                    fit.mask |= job_class.bit
+            fit.seen = len(lines.classes)
+        return fit
 
-    def _able(self, machine: MachineClass) -> int:
+    def _score(self, cell: WorkerCell, job_class: JobClass) -> tuple[int, int]:
+        """The score of a class and an amount of room never changes, so it is kept."""
+        fit = cell.fit or self._fit_of(cell)
+        found = fit.scores.get(job_class.index)
+        if found is None:
+            found = score(job_class.needs.resources, cell.machine, cell.free)
+            fit.scores[job_class.index] = found
+        return found
+
+    def able(self, machine: MachineClass) -> int:
+        """Bits of the classes that such a worker could run when empty."""
+        if self._reused != self._lines.reused:
+            self._forget_bits()
         classes = self._lines.classes
         for job_class in classes[machine.seen :]:
             if not unable(job_class.queue.queue.name, job_class.needs, machine):
@@ -149,8 +274,12 @@ class Fleet:
         In a busy fleet few workers are open at once and the answer is exact; where many are, a
         class is tried in vain once, and then not again before another worker opens.
         """
-        self._hopeful |= self._lines.fresh
-        self._lines.fresh = 0
+        if self._lines.fresh:
+            self._hopeful |= self._lines.fresh
+            self._lines.fresh = 0
+            for cell in self.open.values():
+                if cell.worker.id not in self._roomy and self.fitting(cell):
+                    self._offer_room(cell)
         mask = 0
         for cell in self._fresh.values():
             mask |= self.fitting(cell)
@@ -163,46 +292,51 @@ class Fleet:
         """No open worker has room."""
         self._hopeful &= ~job_class.bit
 
-    def choose(self, job_class: JobClass) -> WorkerCell | None:
-        """The open worker that fits this class best, or None."""
-        if len(self.open) <= FRESH_MAX:
-            return self._best_of_few(job_class)
+    def choose(self, job_class: JobClass, may: May | None = None) -> WorkerCell | None:
+        """The open worker that fits this class best, among those it may use, or None."""
+        if len(self._roomy) <= FEW_ROOMY:
+            return self._best_of_few(job_class, may)
         self._read_log(job_class)
-        offers = job_class.offers
+        offers, refused = job_class.offers, []
+        best: WorkerCell | None = None
         while offers:
             _, _, _, worker_id, stamp = offers[0]
             cell = self.open.get(WorkerId(worker_id))
-            if cell is not None and cell.stamp == stamp:
-                return cell
-            heappop(offers)
-        return None
-
-    def _best_of_few(self, job_class: JobClass) -> WorkerCell | None:
-        best: WorkerCell | None = None
-        best_score = (0, 0, 0)
-        for cell in self.open.values():
-            if self.fitting(cell) & job_class.bit:
-                fit = (*score(job_class.needs.resources, cell.machine, cell.free), cell.rank)
-                if best is None or fit < best_score:
-                    best, best_score = cell, fit
+            if cell is None or cell.stamp != stamp:
+                heappop(offers)
+            elif may is not None and not may(cell):
+                refused.append(heappop(offers))
+            else:
+                best = cell
+                break
+        for offer in refused:
+            heappush(offers, offer)
         return best
+
+    def _best_of_few(self, job_class: JobClass, may: May | None) -> WorkerCell | None:
+        best: tuple[tuple[int, int], int, WorkerCell] | None = None
+        for cell in self._roomy.values():
+            if self._fit_of(cell).mask & job_class.bit and (may is None or may(cell)):
+                found = (self._score(cell, job_class), cell.rank, cell)
+                if best is None or found < best:  # ranks differ, so cells are not compared
+                    best = found
+        return None if best is None else best[2]
 
     def _read_log(self, job_class: JobClass) -> None:
         """Takes note of the workers that were offered since the class was last looked at."""
         end = self._log_start + len(self._log)
         if job_class.cursor < self._log_start:
             job_class.offers.clear()
-            for cell in self.open.values():
+            for cell in self._roomy.values():
                 self._note(job_class, cell)
         else:
-            for worker_id, stamp in self._log[job_class.cursor - self._log_start :]:
-                offered = self.open.get(worker_id)
-                if offered is not None and offered.stamp == stamp:
-                    self._note(job_class, offered)
+            for cell, stamp in self._log[job_class.cursor - self._log_start :]:
+                # One that waits no longer, or has other room, has another stamp.
+                if cell.stamp == stamp:
+                    self._note(job_class, cell)
         job_class.cursor = end
 
     def _note(self, job_class: JobClass, cell: WorkerCell) -> None:
         if self.fitting(cell) & job_class.bit:
-            wasted, left = score(job_class.needs.resources, cell.machine, cell.free)
-            entry = (wasted, left, cell.rank, cell.worker.id, cell.stamp)
+            entry = (*self._score(cell, job_class), cell.rank, cell.worker.id, cell.stamp)
             heappush(job_class.offers, entry)

@@ -21,6 +21,7 @@ def name_execution(t: Tables, cell: ExecutionCell, report: Running, now: Instant
     if before.state is ExecutionState.CLAIMED:
         state = move_execution(before.id, before.state, ExecutionVerb.START)
         t.put_execution(cell, replace(before, state=state, started_at=now))
+        t.fleet.workers[before.worker_id].named[before.id] = None
     if report.progress is not None or report.message is not None:
         _note(t, cell, report, now)
 

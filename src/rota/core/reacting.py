@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.bus import JOB_EVENTS, TriggerCell, Window
+from rota.core.bus import DEADLINE_EVENTS, JOB_EVENTS, TriggerCell, Window
 from rota.core.cells import JobCell
 from rota.core.errors import Refusal, StaleRecall
 from rota.core.event_inputs import ReceiveEvents
@@ -41,8 +41,10 @@ from rota.core.limits import (
 )
 from rota.core.model import Instant, JobId, Spec, Stimulus
 from rota.core.outcome import EventsTaken
+from rota.core.slack import counted_from
 from rota.core.slots import filled
 from rota.core.tables import Tables
+from rota.core.zones import utc_text
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -79,11 +81,29 @@ def receive(t: Tables, event: ReceiveEvents, now: Instant) -> EventsTaken:
 
 def follow_ends(t: Tables, now: Instant) -> None:
     """Jobs that ended are events too. The jobs they make may end at once: so until all is quiet."""
+    warned, t.bus.warned = t.bus.warned, []
+    for cell, word in warned:
+        event = deadline_event(cell, word, now)
+        _take(t, event, event_key(event), now)
     while t.bus.ended:
         ended, t.bus.ended = t.bus.ended, []
         for cell in ended:
             event = job_event(cell, now)
             _take(t, event, event_key(event), now)
+
+
+def deadline_event(cell: JobCell, word: str, now: Instant) -> Event:
+    """That a job's deadline is at risk, or was missed, as an event."""
+    assert cell.spec.finish_by is not None
+    plain = job_event(cell, now)
+    about = {
+        **msgspec.json.decode(plain.data),
+        "deadline": word,
+        "finish_by": utc_text(cell.spec.finish_by),
+    }
+    event_id = f"{plain.id}/{word}/{cell.spec.revision}"
+    event = own_event((DEADLINE_EVENTS[word], event_id), about, now, plain.depth)
+    return replace(event, tenant=plain.tenant)
 
 
 def job_event(cell: JobCell, now: Instant) -> Event:
@@ -238,7 +258,14 @@ def spec_for(cell: TriggerCell, events: list[Event], now: Instant) -> Spec:
     task, payload = filled(job, known)
     depth = 1 + max(one.depth for one in events)
     stimulus = Stimulus(trigger.id, last.source, last.id, depth)
-    return replace(job, task=task, payload=payload, created_at=now, stimulus=stimulus)
+    return replace(
+        job,
+        task=task,
+        payload=payload,
+        created_at=now,
+        finish_by=counted_from(job, now),
+        stimulus=stimulus,
+    )
 
 
 # Windows

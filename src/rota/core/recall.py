@@ -14,8 +14,12 @@ from rota.core.tables import Tables
 class Memory:
     """Live jobs first, then what the tables said; refuses what may have changed since."""
 
-    def __init__(self, t: Tables, recall: Recall | None, now: Instant) -> None:
+    def __init__(
+        self, t: Tables, recall: Recall | None, now: Instant, *, is_still: bool = False
+    ) -> None:
         self._t = t
+        self._is_still = is_still
+        """Only looks: what is on the shelf stays there."""
         self._now = now
         self._at = now if recall is None else recall.at
         brought = () if recall is None else (*recall.upstream, *recall.jobs)
@@ -25,7 +29,7 @@ class Memory:
         """The job in memory; one on the shelf is brought back. None: it is not live."""
         cell = self._t.jobs.get(job_id)
         record = self._records.get(job_id)
-        if cell is not None or record is None or not record.life.line:
+        if cell is not None or record is None or not record.life.line or self._is_still:
             return cell
         if self._t.recent.is_stale(self._at, self._now):
             raise StaleRecall(f"it was too long ago that job {job_id} was read")
@@ -36,6 +40,9 @@ class Memory:
         cell = self.live(job_id)
         if cell is not None:
             return cell.life.state
+        record = self._records.get(job_id)
+        if self._is_still and record is not None and record.life.line:
+            return record.life.state
         record = self.ended(job_id)
         return None if record is None else record.life.state
 

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from rota.core import learning
 from rota.core.attendance import watch_all
 from rota.core.cells import ExecutionCell, JobCell, QueueCell
+from rota.core.deadlines import watch
 from rota.core.events import Held, Trigger
-from rota.core.executions import first_lease_until
+from rota.core.executions import first_lease_until, occupy
 from rota.core.limits import STOP_WINDOW_MS
-from rota.core.model import Execution, Instant, JobRecord, JobState, Queue, Worker
+from rota.core.members import keep_slots, rejoin
+from rota.core.model import (
+    Execution,
+    ExecutionState,
+    Instant,
+    JobId,
+    JobRecord,
+    JobState,
+    Queue,
+    Runtime,
+    Tenant,
+    Worker,
+    WorkerId,
+)
+from rota.core.order_fair import FairOrder, Standing
+from rota.core.policy import Policy
 from rota.core.reacting import watch_windows
+from rota.core.reserving import keep_place
 from rota.core.schedules import Calendar, Schedule
 from rota.core.shelving import restore_shelves
 from rota.core.tables import Tables
@@ -29,6 +47,10 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     workers: Sequence[Worker] = ()
     queues: Sequence[Queue] = ()
     order_next: int = 1
+    policy: Policy | None = None
+    """None: nobody has set one."""
+    tenants: Sequence[Tenant] = ()
+    runtimes: Sequence[Runtime] = ()
     lines: Sequence[tuple[int, int]] = ()
     """(line, how many jobs are in it); the first of each are among `jobs`."""
     schedules: Sequence[Schedule] = ()
@@ -38,13 +60,23 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """In order of creation."""
     held: Sequence[Held] = ()
     """In order of arrival."""
+    rates: Sequence[tuple[str, int]] = ()
+    """Queues and how far each has used its rate limit: a copy has that, a store has not."""
+    standings: Sequence[Standing] = ()
+    """What tenants and their queues have had: the same."""
+    kept: Sequence[tuple[JobId, WorkerId]] = ()
+    """Jobs that do not fit yet, and the workers on which they have a place: the same."""
+    plan: Mapping[JobId, tuple[WorkerId, Instant]] = {}
+    """Where and when each job is to start, under a policy that plans: the same."""
 
 
 def restore(t: Tables, stored: Stored, now: Instant) -> None:
     """Every lease gets its whole length again. Nothing is written here."""
     t.order_next = stored.order_next
+    _settle(t, stored, now)
     for queue in stored.queues:
         t.queues[queue.name] = QueueCell(queue)
+    _prepare_copy(t, stored)
     for worker in stored.workers:
         t.fleet.add(worker, now)
     for calendar in stored.calendars:
@@ -55,12 +87,44 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
     cells = [t.add_job(record.id, record.spec, record.life) for record in stored.jobs]
     for execution in stored.executions:
         _resume(t, execution, now)
+    keep_slots(t)
     for cell in cells:
         _rejoin(t, cell, now)
     restore_shelves(t, dict(stored.lines))
     for queue_cell in t.queues.values():
         t.check_gates(queue_cell, now)
+    for tenant_cell in t.tenants.limited():
+        t.check_quota(tenant_cell, now)
+    _finish_copy(t, stored, now)
     watch_all(t, now)
+    t.arrivals.start_over(t.lines.classes, now)
+
+
+def _prepare_copy(t: Tables, stored: Stored) -> None:
+    """What a copy knows, and a store does not, before jobs stand in line."""
+    for name, next_start in stored.rates:
+        t.queues[name].next_start = next_start
+    for tenant, queue_name, _ in stored.standings:
+        if queue_name in t.queues:  # who came first goes first where they have had the same
+            t.lines.order.party(tenant, t.queues[queue_name])
+
+
+def _finish_copy(t: Tables, stored: Stored, now: Instant) -> None:
+    """And once they do."""
+    if isinstance(t.lines.order, FairOrder):
+        t.lines.order.settle(stored.standings, now)
+    for job_id, worker_id in stored.kept:
+        keep_place(t, job_id, worker_id, now)
+    t.plan = dict(stored.plan)
+
+
+def _settle(t: Tables, stored: Stored, now: Instant) -> None:
+    """Tenants, run times, policy: before anybody stands in line, so that it costs nothing."""
+    for tenant in stored.tenants:
+        t.tenants.put(tenant)
+    for runtime in stored.runtimes:
+        learning.restore(t, runtime, now)
+    t.use_policy(stored.policy or t.policy, now)
 
 
 def _listen(t: Tables, stored: Stored, now: Instant) -> None:
@@ -77,7 +141,7 @@ def _resume(t: Tables, execution: Execution, now: Instant) -> None:
     """A live execution keeps what it holds; its worker has a whole lease to name it again."""
     job = t.jobs[execution.job_id]
     stop_at = execution.stop_at
-    t.executions[execution.id] = ExecutionCell(
+    cell = t.executions[execution.id] = ExecutionCell(
         execution,
         first_lease_until(t, now),
         execution.claimed_at,
@@ -86,17 +150,22 @@ def _resume(t: Tables, execution: Execution, now: Instant) -> None:
         message=job.life.message,
     )
     worker = t.fleet.workers[execution.worker_id]
-    worker.hold(execution.id, job.spec.terms.needs.resources)
+    terms = job.spec.terms
+    occupy(t, cell, terms, t.share_like(terms), now)
     if execution.stop is not None:
         worker.stops[execution.id] = None
-    t.queues[job.spec.terms.queue].running[execution.id] = None
+    if execution.state is ExecutionState.RUNNING:
+        worker.named[execution.id] = None
     t.keys.restore_holder(job)
 
 
 def _rejoin(t: Tables, cell: JobCell, now: Instant) -> None:
     if cell.spec.expires_at is not None:
         t.timers.set(cell.spec.expires_at, Alarm.JOB, cell.id)
+    watch(t, cell, now)
     if cell.life.state not in (JobState.PENDING, JobState.QUEUED):
+        if cell.spec.band is not None:
+            rejoin(t, cell, now)
         return
     for dependency in cell.spec.dependencies if cell.life.reason == FOR_JOBS else ():
         # Upstream jobs that are gone have ended in a way it accepts, or it would have been skipped.

@@ -6,15 +6,16 @@ workers are brought together, once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import assert_never
 
 from rota.core import (
     attendance,
     control,
+    deadlines,
     firing,
     intake,
+    members,
     planning,
     progress,
     reacting,
@@ -26,17 +27,7 @@ from rota.core.dispatch import answer_polls, dispatch
 from rota.core.ending import expire
 from rota.core.errors import AlreadyAccepted, KeyReused, Refusal, StaleRecall
 from rota.core.event_inputs import EventInput
-from rota.core.events import Event, Rule
 from rota.core.executions import complete
-from rota.core.foresight import Foreseen, foresee
-from rota.core.glance import (
-    Explanation,
-    QueueGlance,
-    ScheduleGlance,
-    Trial,
-    TriggerGlance,
-    WorkerGlance,
-)
 from rota.core.inputs import (
     Absence,
     AnyInput,
@@ -54,11 +45,13 @@ from rota.core.inputs import (
     Progress,
     Purge,
     PutQueueSettings,
+    PutTenantSettings,
     Refilled,
     Register,
     Reject,
     Retry,
     ScheduleInput,
+    SetPolicy,
     Submit,
     Tick,
     Timing,
@@ -67,14 +60,13 @@ from rota.core.inputs import (
 from rota.core.invariants import check
 from rota.core.keyed import Keyed
 from rota.core.limits import RINGS_PER_TURN
+from rota.core.looking import Looking
 from rota.core.model import (
     ExecutionId,
     Instant,
     JobId,
-    JobRecord,
     KeyRecord,
     ScheduleId,
-    TriggerId,
     WorkerId,
 )
 from rota.core.outcome import (
@@ -86,20 +78,20 @@ from rota.core.outcome import (
     decode_receipt,
     encode_receipt,
 )
+from rota.core.policy import DEFAULT, Policy
 from rota.core.restore import Stored, restore
-from rota.core.schedules import Calendar, Plan, Schedule
 from rota.core.tables import Tables
 from rota.core.timers import Alarm, Entry
-from rota.core.views import glance_queue, glance_schedule, glance_worker
-from rota.core.why import explain
 from rota.core.zones import Atlas, only_utc
 
 
-class Scheduler:
+class Scheduler(Looking):
     """One cell's brain. Pure: the same inputs at the same times give the same outcomes."""
 
-    def __init__(self, timing: Timing, now: Instant, atlas: Atlas = only_utc) -> None:
-        self._t = Tables(timing, now, atlas)
+    def __init__(
+        self, timing: Timing, now: Instant, atlas: Atlas = only_utc, policy: Policy = DEFAULT
+    ) -> None:
+        self._t = Tables(timing, now, atlas, policy)
 
     def restore(self, stored: Stored, now: Instant) -> None:
         """Takes up what was stored; every lease gets its whole length again."""
@@ -126,11 +118,16 @@ class Scheduler:
         self._ring(now)
         firing.fire_due(t, now)
         replies = [self._take(event, now) for event in events]
-        reacting.follow_ends(t, now)
-        firing.follow_ends(t, now)
+        self._follow_ends(now)
+        if t.lines.order.is_worn(now):
+            t.note_usage(now)
+            t.use_policy(t.policy, now)
+        if now >= t.arrivals.due:
+            t.arrivals.note(t.lines.classes, now)
         dispatch(t, now)
         if t.visitors:
             shelving.see_off(t)
+        members.note_tallies(t)
         answer_polls(t, now)
         t.recent.forget(now)
         t.bus.forget(now)
@@ -144,8 +141,15 @@ class Scheduler:
             draft.ends,
             shelving.ask(t),
             tuple(draft.occurrences.values()),
+            draft.deadlines,
             draft.events.reacted(),
         )
+
+    def _follow_ends(self, now: Instant) -> None:
+        """What has ended is told to those who go on because of it: bands, triggers, schedules."""
+        members.follow_ends(self._t, now)
+        reacting.follow_ends(self._t, now)
+        firing.follow_ends(self._t, now)
 
     def next_due(self) -> Instant | None:
         """When a Tick is needed next."""
@@ -199,6 +203,10 @@ class Scheduler:
                 return control.execute(t, event, now)
             case PutQueueSettings():
                 return control.set_queue(t, event, now)
+            case SetPolicy():
+                return control.set_policy(t, event, now)
+            case PutTenantSettings():
+                return control.set_tenant(t, event, now)
             case Purge():
                 return control.purge(t, event, now)
             case Refilled():
@@ -246,7 +254,9 @@ class Scheduler:
         if len(timers) > 4096 + 4 * alive:
             timers.sweep(self._means_something)
 
-    def _ring_one(self, alarm: Alarm, key: str, when: Instant, now: Instant) -> None:
+    def _ring_one(  # noqa: C901  (one line a case)
+        self, alarm: Alarm, key: str, when: Instant, now: Instant
+    ) -> None:
         t = self._t
         match alarm:
             case Alarm.JOB:
@@ -265,6 +275,10 @@ class Scheduler:
                 firing.ring(t, ScheduleId(key), when)
             case Alarm.WINDOW:
                 reacting.ring(t, key, when, now)
+            case Alarm.DEADLINE:
+                deadlines.ring(t, JobId(key), now)
+            case Alarm.PLACE:
+                pass  # the turn ends with a look at who waits for a better place
 
     def _means_something(self, entry: Entry) -> bool:
         when, _, alarm, key = entry
@@ -288,88 +302,10 @@ class Scheduler:
                 return schedule is not None and schedule.due_at == when
             case Alarm.WINDOW:
                 return reacting.means_something(t, key, when)
-
-    # Looking
-
-    def why(
-        self, job_id: JobId, now: Instant, record: JobRecord | None = None
-    ) -> Explanation | None:
-        """Why a live job does not run; on the shelf it is known by `record`. None: not live."""
-        return explain(self._t, job_id, now, record)
-
-    def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
-        """The newest progress of a running job, written or not."""
-        job = self._t.jobs.get(job_id)
-        if job is None or job.life.execution_id is None:
-            return None
-        cell = self._t.executions.get(job.life.execution_id)
-        return None if cell is None else (cell.progress, cell.message)
-
-    def workers(self, now: Instant) -> list[WorkerGlance]:
-        """All workers known."""
-        return [glance_worker(self._t, cell, now) for cell in self._t.fleet.workers.values()]
-
-    def worker(self, worker_id: WorkerId, now: Instant) -> WorkerGlance | None:
-        """One of them."""
-        cell = self._t.fleet.workers.get(worker_id)
-        return None if cell is None else glance_worker(self._t, cell, now)
-
-    def queues(self) -> list[QueueGlance]:
-        """All queues, by name."""
-        return [glance_queue(self._t, self._t.queues[name]) for name in sorted(self._t.queues)]
-
-    def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:
-        """Those to keep, newest first; looked at as they are asked for, for there may be many."""
-        cells = self._t.agenda.cells
-        for schedule_id in sorted(cells, reverse=True):
-            if keep(cells[schedule_id].schedule):
-                yield glance_schedule(self._t, cells[schedule_id])
-
-    def schedule(self, schedule_id: ScheduleId) -> ScheduleGlance | None:
-        """One of them."""
-        cell = self._t.agenda.cells.get(schedule_id)
-        return None if cell is None else glance_schedule(self._t, cell)
-
-    def calendars(self) -> list[Calendar]:
-        """All calendars, by name."""
-        return [self._t.agenda.calendars[name] for name in sorted(self._t.agenda.calendars)]
-
-    def foresee_plan(self, plan: Plan, after: Instant, count: int) -> list[Foreseen]:
-        """What a schedule with this plan would do if it were made at `after`."""
-        return foresee(planning.check_plan(self._t, plan, after), after, count)
-
-    def foresee(self, schedule_id: ScheduleId, after: Instant, count: int) -> list[Foreseen]:
-        """What a schedule's timetable says, paused or not."""
-        ways = self._t.agenda.cell(schedule_id).ways
-        return [] if ways is None else foresee(ways, after, count)
-
-    def instants(
-        self, schedule_id: ScheduleId, start: Instant, end: Instant, limit: int
-    ) -> list[Instant]:
-        """The instants of a schedule's timetable within a range, so many at most."""
-        ways = self._t.agenda.cell(schedule_id).ways
-        return [] if ways is None else list(islice(ways.between(start, end), limit))
-
-    def triggers(self) -> list[TriggerGlance]:
-        """All triggers, in order of creation."""
-        return [triggers.glance(cell) for cell in self._t.bus.cells.values()]
-
-    def trigger(self, trigger_id: TriggerId) -> TriggerGlance | None:
-        """One of them."""
-        cell = self._t.bus.cells.get(trigger_id)
-        return None if cell is None else triggers.glance(cell)
-
-    def try_event(self, event: Event, only: TriggerId | None, now: Instant) -> list[Trial]:
-        """What triggers would make of an event."""
-        return triggers.try_event(self._t, event, only, now)
-
-    def try_rule(self, rule: Rule, event: Event, now: Instant) -> Trial:
-        """What a trigger that nobody has made would make of it."""
-        return triggers.try_rule(rule, event, now)
-
-    def live_jobs(self) -> int:
-        """How many jobs are in memory."""
-        return len(self._t.jobs)
+            case Alarm.DEADLINE:
+                return deadlines.means_something(t, JobId(key), when)
+            case Alarm.PLACE:
+                return t.locality.rings_at(int(key)) == when
 
     def check(self) -> None:
         """Raises AssertionError if anything that must always hold does not."""

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from rota.core.cells import JobCell
 from rota.core.errors import StaleRecall
 from rota.core.inputs import Refilled
+from rota.core.lanes import Lane
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life, Spec
-from rota.core.ordering import Lane
 from rota.core.outcome import Counted, Refill
 from rota.core.tables import FRESH, Tables
 from rota.core.waiting import settle, stand_in_line
@@ -24,13 +24,16 @@ def waits_only(spec: Spec, now: Instant) -> bool:
 
     What others depend on is not asked here; nor may a job with a key go, for it has to be there
     when a slot of its key is free, whatever else waits. A schedule looks at its runs at every
-    instant, so a load must find them.
+    instant, so a load must find them. One with a deadline does not go by arrival, and is watched.
+    An array is but one row, however many jobs it stands for.
     """
     return (
         not spec.dependencies
         and spec.origin is None
         and spec.concurrency is None
         and spec.expires_at is None
+        and spec.finish_by is None
+        and spec.band is None
         and (spec.run_at is None or spec.run_at <= now)
     )
 
@@ -39,7 +42,7 @@ def take_in(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell:
     """A new job that only waits for a worker: stands in line, or is put on the shelf."""
     terms, window = spec.terms, t.timing.window
     if t.lines.shelves or len(t.jobs) >= window.jobs:
-        lane = t.lines.lane(terms.queue, terms.needs, terms.priority)
+        lane = t.lines.lane(terms)
         if lane is not None and _is_long(t, lane):
             return _put_away(t, lane, JobCell(job_id, spec, FRESH), now)
     cell = t.add_job(job_id, spec, FRESH)
@@ -63,12 +66,15 @@ def _level(t: Tables) -> int:
 
 
 def _put_away(t: Tables, lane: Lane, cell: JobCell, now: Instant) -> JobCell:
-    t.lines.shelve(lane, cell.spec.order)
+    t.lines.shelve(lane, cell.spec, cell.spec.order)
     lane.arrived += 1
+    job_class = t.lines.classes[lane.class_index]
+    job_class.arrived += 1
+    job_class.arrived_work += t.runtimes.estimate(cell.spec.terms)
     if lane.life is None or lane.life.ready_at != now:
         lane.life = Life(JobState.QUEUED, reason="ready", ready_at=now, line=lane.number)
     cell.life = lane.life
-    t.count_shelved(cell.spec.terms.queue, 1)
+    t.count_shelved(lane, 1)
     t.put_job(cell)
     return cell
 
@@ -92,16 +98,16 @@ def see_off(t: Tables) -> None:
         lane = None if cell is None else t.lines.numbered.get(cell.life.line)
         # One before the edge would not be found there any more.
         if cell is not None and lane is not None and cell.spec.order >= lane.edge:
-            t.lines.shelve(lane, cell.spec.order)
+            t.lines.shelve(lane, cell.spec, cell.spec.order)
             t.lines.leave(cell)
             t.forget_job(cell)
-            t.count_shelved(cell.spec.terms.queue, 1)
+            t.count_shelved(lane, 1)
     t.visitors.clear()
 
 
 def _bring(t: Tables, lane: Lane, record: JobRecord, now: Instant) -> JobCell:
     cell = t.add_job(record.id, record.spec, record.life)
-    t.count_shelved(record.spec.terms.queue, -1)
+    t.count_shelved(lane, -1)
     stand_in_line(t, cell, now)
     t.lines.unshelve(lane)
     return cell
@@ -119,7 +125,8 @@ def refill(t: Tables, event: Refilled, now: Instant) -> Counted:
             _bring(t, lane, record, now)
             count += 1
     if event.jobs and lane.shelved:
-        t.lines.move_edge(lane, event.jobs[-1].spec.order + 1)
+        last = event.jobs[-1].spec
+        t.lines.move_edge(lane, last, last.order + 1)
     lane.asked, lane.dry, lane.hurried = 0, False, False
     lane.gone.clear()
     if lane.shelved:
@@ -166,11 +173,15 @@ def restore_shelves(t: Tables, counts: Mapping[int, int]) -> None:
             loaded.setdefault(cell.life.line, []).append(cell)
     for number, cells in loaded.items():
         last = cells[-1]
-        lane = t.lines.classes[last.class_index].lanes[last.spec.terms.priority]
-        lane.number = number
+        lane = t.lines.lane(last.spec.terms)
+        assert lane is not None
+        if t.lines.number_of(lane) == number:
+            lane.number = number
+        else:
+            lane = t.lines.stranger(lane, number)
         t.lines.numbered[number] = lane
         rest = counts[number] - len(cells)
         if rest:
-            t.lines.shelve(lane, last.spec.order + 1, rest)
-            t.count_shelved(last.spec.terms.queue, rest)
+            t.lines.shelve(lane, last.spec, last.spec.order + 1, rest)
+            t.count_shelved(lane, rest)
             t.lines.touched[number] = lane

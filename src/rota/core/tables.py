@@ -9,6 +9,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rota.core.agenda import Agenda
+from rota.core.arrivals import Arrivals
+from rota.core.bands import Bands
 from rota.core.bus import Bus
 from rota.core.cells import ExecutionCell, JobCell, QueueCell, WorkerCell
 from rota.core.concurrency import KeyGroups
@@ -17,8 +19,10 @@ from rota.core.errors import NotFound, TooMuch
 from rota.core.gates import closed, is_limited
 from rota.core.graph import Graph
 from rota.core.inputs import Timing
+from rota.core.lanes import Lane
 from rota.core.lifecycle import JOB_FINAL, JobVerb, move_job
-from rota.core.limits import QUEUES_MAX, TERMS_POOL_MAX
+from rota.core.limits import QUEUES_MAX, TERMS_POOL_MAX, USAGE_NOTE_MS
+from rota.core.locality import Locality
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -28,14 +32,24 @@ from rota.core.model import (
     Life,
     Queue,
     Spec,
+    Tenant,
     Terms,
     Worker,
     WorkerId,
 )
+from rota.core.order_fair import FairOrder
 from rota.core.ordering import Lines
 from rota.core.outcome import Ended
+from rota.core.party import JobClass
 from rota.core.placement import Fleet
+from rota.core.places import Reservation
+from rota.core.policy import DEFAULT, Policy
 from rota.core.recent import Recent
+from rota.core.rules import make_order
+from rota.core.runtimes import Runtimes
+from rota.core.sharing import dominant_share, share_of
+from rota.core.slack import outcome_of
+from rota.core.tenants import TenantCell, Tenants, allowed, has_quota
 from rota.core.timers import Alarm, Timers
 from rota.core.zones import Atlas, only_utc
 
@@ -46,8 +60,13 @@ FRESH = Life(JobState.PENDING)
 class Tables:
     """All that the scheduler knows."""
 
-    def __init__(self, timing: Timing, now: Instant, atlas: Atlas = only_utc) -> None:
+    def __init__(
+        self, timing: Timing, now: Instant, atlas: Atlas = only_utc, policy: Policy = DEFAULT
+    ) -> None:
         self.timing = timing
+        self.policy = policy
+        self.tenants = Tenants()
+        self.runtimes = Runtimes()
         self.jobs: dict[JobId, JobCell] = {}
         self.executions: dict[ExecutionId, ExecutionCell] = {}
         self.queues: dict[str, QueueCell] = {}
@@ -56,9 +75,21 @@ class Tables:
         self.agenda = Agenda(atlas, self.timers)
         self.bus = Bus(self.timers)
         self.recent = Recent(now)
-        self.lines = Lines(self.jobs)
+        self.lines = Lines(self.jobs, make_order(policy, self.tenants, now))
         self.fleet = Fleet(self.lines)
+        self.arrivals = Arrivals(now)
+        self.locality = Locality(self.jobs, self.lines, self.fleet, self.timers)
         self.keys = KeyGroups(self.jobs)
+        self.places: dict[int, Reservation] = {}
+        """The newest place kept for the first job of a class; may be out of date."""
+        self.plan: dict[JobId, tuple[WorkerId, Instant]] = {}
+        """Where and when each waiting job is to start (conservative.py)."""
+        self.evictable: dict[ExecutionId, None] = {}
+        """What runs and may be stopped for a more urgent job."""
+        self.cleared: dict[WorkerId, JobId] = {}
+        """Workers where others are stopped to make room for this job."""
+        self.patience: tuple[JobId, Instant] | None = None
+        """Who will have waited long enough to have others stopped, and when."""
         self.parked = 0
         """Bits of the classes whose queue is held back by a gate."""
         self.depth: dict[str, dict[JobState, int]] = {}
@@ -74,6 +105,7 @@ class Tables:
         """Workers that opened a poll in this turn."""
         self.answer_now: dict[WorkerId, None] = {}
         """Workers whose open poll is answered at the end of this turn."""
+        self.bands = Bands(self._count)
         self._ready = FRESH
         self._terms: dict[Terms, Terms] = {}
 
@@ -114,8 +146,10 @@ class Tables:
     def add_job(self, job_id: JobId, spec: Spec, life: Life) -> JobCell:
         """A job comes into memory: new, recalled, or loaded."""
         cell = JobCell(job_id, self._shared(spec), life)
+        cell.place = self.lines.order.place(cell.spec)
         self.jobs[job_id] = cell
-        self._count(cell, life.state, 1)
+        if spec.band is None or self.bands.add(cell):
+            self._count(cell.spec.terms, life.state, 1)
         if spec.origin is not None:
             self.agenda.run_begins(spec.origin, job_id)
         return cell
@@ -141,7 +175,8 @@ class Tables:
 
     def forget_job(self, cell: JobCell) -> None:
         """The job is no longer in memory; it must not stand in any line."""
-        self._count(cell, cell.life.state, -1)
+        if cell.spec.band is None or self.bands.remove(cell):
+            self._count(cell.spec.terms, cell.life.state, -1)
         del self.jobs[cell.id]
 
     def put_job(self, cell: JobCell) -> None:
@@ -150,13 +185,19 @@ class Tables:
 
     def set_spec(self, cell: JobCell, spec: Spec) -> None:
         """The job is asked for in another way; it must not stand in any line."""
-        self._count(cell, cell.life.state, -1)
+        self._weigh(cell, -1)
         if cell.life.line:
             self._leave_shelf(cell)
             cell.life = replace(cell.life, line=0)
         cell.spec = self._shared(spec)
-        self._count(cell, cell.life.state, 1)
+        cell.place = self.lines.order.place(cell.spec)
+        self._weigh(cell, 1)
         self.put_job(cell)
+
+    def _weigh(self, cell: JobCell, sign: int) -> None:
+        """The job counts, or counts no longer, as what it asks for says."""
+        if cell.spec.band is None or self.bands.weigh(cell, sign):
+            self._count(cell.spec.terms, cell.life.state, sign)
 
     def set_life(self, cell: JobCell, life: Life) -> None:
         """The job is where `life` says. Whoever calls has asked the lifecycle before."""
@@ -165,8 +206,12 @@ class Tables:
         if life.line:
             life = replace(life, line=0)
         before, after = cell.life.state, life.state
-        if after is not before:
-            depth = self.depth[cell.spec.terms.queue]
+        if after is not before and (cell.spec.band is None or self.bands.move(cell, after)):
+            terms = cell.spec.terms
+            depth = self.depth[terms.queue]
+            depth[before] -= 1
+            depth[after] = depth.get(after, 0) + 1
+            depth = self.tenants.cells[terms.tenant].depth
             depth[before] -= 1
             depth[after] = depth.get(after, 0) + 1
         cell.life = life
@@ -182,6 +227,9 @@ class Tables:
         """The job has ended and leaves memory. Its dependents are the caller's to tell."""
         state = move_job(cell.id, cell.life.state, verb)
         assert state in JOB_FINAL
+        life = life if cell.spec.band is None else self.bands.last(cell, life)
+        if cell.spec.finish_by is not None:
+            life = replace(life, deadline=self._judge_deadline(cell, state, now))
         self.set_life(cell, replace(life, state=state, finished_at=now, due_at=None))
         self.forget_job(cell)
         self.recent.depart(cell.id, now)
@@ -189,23 +237,43 @@ class Tables:
             self.agenda.run_ended(cell.spec.origin, cell.id)
         if self.bus.hears(state):
             self.bus.ended.append(cell)
-        ran = None if life.started_at is None else now - life.started_at
+        is_run = life.started_at is not None and life.tally is None  # a band is none
+        ran = now - (life.started_at or 0) if is_run else None
         self.draft.ends.append(Ended(cell.spec.terms.queue, state, ran))
         if life.doomed:
             self.draft.dropped[cell.id] = None
 
-    def _count(self, cell: JobCell, state: JobState, step: int) -> None:
-        self._count_in(cell.spec.terms.queue, state, step)
+    def _judge_deadline(self, cell: JobCell, state: JobState, now: Instant) -> str:
+        word = outcome_of(cell.spec, state, now)
+        if word != cell.life.deadline:
+            self._tell_deadline(cell, word)
+        return word
 
-    def count_shelved(self, queue: str, step: int) -> None:
-        """So many more jobs of the queue are on the shelf, where they are queued like others."""
-        self._count_in(queue, JobState.QUEUED, step)
+    def note_deadline(self, cell: JobCell, word: str) -> None:
+        """Something is known for good of the job's deadline: it is written, told and counted."""
+        if cell.life.deadline != word:
+            self.set_life(cell, replace(cell.life, deadline=word))
+            self._tell_deadline(cell, word)
 
-    def _count_in(self, queue: str, state: JobState, step: int) -> None:
+    def _tell_deadline(self, cell: JobCell, word: str) -> None:
+        self.draft.deadlines[word] = self.draft.deadlines.get(word, 0) + 1
+        if self.bus.hears_deadline(word):
+            self.bus.warned.append((cell, word))
+
+    def count_shelved(self, lane: Lane, step: int) -> None:
+        """So many more jobs of the lane are on the shelf, where they are queued like others."""
+        queue = self.lines.classes[lane.class_index].queue.queue.name
+        self._count_in(queue, lane.key[0], JobState.QUEUED, step)
+
+    def _count(self, terms: Terms, state: JobState, step: int) -> None:
+        self._count_in(terms.queue, terms.tenant, state, step)
+
+    def _count_in(self, queue: str, tenant: str, state: JobState, step: int) -> None:
         depth = self.depth.get(queue)
         if depth is None:
             depth = self.depth[queue] = {}
         depth[state] = depth.get(state, 0) + step
+        self.tenants.count(tenant, state, step)
 
     # Executions, workers, queues
 
@@ -220,22 +288,36 @@ class Tables:
         del self.executions[execution.id]
         worker = self.fleet.workers.get(execution.worker_id)
         if worker is not None:
-            worker.let_go(execution.id)
+            worker.let_go(execution.id, cell.ends_at)
             self.fleet.offer(worker)
-        queue = self.queues[self.jobs[execution.job_id].spec.terms.queue]
+        terms = self.jobs[execution.job_id].spec.terms
+        queue = self.queues[terms.queue]
+        self.lines.order.end((terms.tenant, queue), cell.rate, cell.ends_at, now)
         queue.running.pop(execution.id, None)
         if is_limited(queue):
             self.check_gates(queue, now)
+        self.evictable.pop(execution.id, None)
+        self.locality.end(execution.id)
+        tenant = self.tenants.cells[terms.tenant]
+        tenant.let_go(execution.id)
+        if has_quota(tenant):
+            self.check_quota(tenant, now)
+
+    def check_quota(self, cell: TenantCell, now: Instant) -> None:
+        """Holds the tenant's classes back, or lets them go, as its quota says now."""
+        self.lines.order.allow(cell.tenant.name, allowed(cell, self.lines.classes), now)
 
     def put_worker(self, cell: WorkerCell, worker: Worker) -> None:
         """The worker is as given."""
         cell.worker = worker
+        self.fleet.count(cell)
         self.draft.workers[worker.id] = worker
         self.draft.dropped_workers.pop(worker.id, None)
 
     def put_queue(self, cell: QueueCell, queue: Queue, now: Instant) -> None:
         """The queue is as given."""
         cell.queue = queue
+        self.lines.order.reseat(cell)
         self.draft.queues[queue.name] = queue
         self.check_gates(cell, now)
 
@@ -253,6 +335,66 @@ class Tables:
     def forget_worker(self, cell: WorkerCell) -> None:
         """A worker that has been away for long is listed no more."""
         assert not cell.held
-        del self.fleet.workers[cell.worker.id]
+        self.fleet.remove(cell)
         self.draft.workers.pop(cell.worker.id, None)
         self.draft.dropped_workers[cell.worker.id] = None
+
+    # The policy, tenants, what was learned
+
+    def set_policy(self, policy: Policy, now: Instant) -> None:
+        """Another policy holds from now on; what tenants have used counts on."""
+        self.note_usage(now)
+        self.draft.policy = policy
+        self.use_policy(policy, now)
+
+    def use_policy(self, policy: Policy, now: Instant) -> None:
+        """All that depends on the policy is made anew. Costs what is in memory; it is rare."""
+        self.policy = policy
+        self.lines.reorder(make_order(policy, self.tenants, now), now)
+        for cell in self.executions.values():
+            self._charge_again(cell, now)
+        for tenant in self.tenants.limited():
+            self.check_quota(tenant, now)
+
+    def share_of(self, job_class: JobClass) -> float:
+        """The part of the fleet that a job of the class takes, of what it takes the most of."""
+        return share_of(job_class, self.fleet.capacity)
+
+    def share_like(self, terms: Terms) -> float:
+        """The same for a job that need not be in line."""
+        job_class = self.lines.class_of(terms)
+        if job_class is None:
+            return dominant_share(terms.needs.resources, self.fleet.capacity)
+        return self.share_of(job_class)
+
+    def _charge_again(self, cell: ExecutionCell, now: Instant) -> None:
+        terms = self.jobs[cell.execution.job_id].spec.terms
+        payer = (terms.tenant, self.queues[terms.queue])
+        share, until = self.share_like(terms), max(now, cell.ends_at)
+        cell.rate = self.lines.order.begin(payer, share, now, until)
+
+    def note_usage(self, now: Instant) -> None:
+        """Writes into the tenants' records what they have used until now, in memory only."""
+        order = self.lines.order
+        if isinstance(order, FairOrder):
+            for cell in self.tenants.cells.values():
+                used = order.usage(cell.tenant.name, now)
+                cell.tenant = replace(cell.tenant, used=used, used_at=now)
+
+    def note_start(self, cell: TenantCell, now: Instant) -> None:
+        """What the tenant has used is written now and then, so that a restart remembers it."""
+        order = self.lines.order
+        if (
+            now - cell.written_at >= USAGE_NOTE_MS
+            and len(self.tenants.cells) > 1
+            and isinstance(order, FairOrder)
+        ):
+            used = order.usage(cell.tenant.name, now)
+            self.put_tenant(replace(cell.tenant, used=used, used_at=now))
+
+    def put_tenant(self, tenant: Tenant) -> TenantCell:
+        """The tenant is as given."""
+        cell = self.tenants.put(tenant)
+        cell.written_at = tenant.used_at
+        self.draft.tenants[tenant.name] = tenant
+        return cell

@@ -20,6 +20,8 @@ class Alarm(IntEnum):
     PROGRESS = 4
     SCHEDULE = 5
     WINDOW = 6
+    DEADLINE = 7
+    PLACE = 8
 
 
 Entry: TypeAlias = tuple[Instant, int, Alarm, str]

@@ -54,9 +54,16 @@ def stand_in_line(t: Tables, cell: JobCell, now: Instant) -> None:
 
 def _join(t: Tables, cell: JobCell, now: Instant) -> None:
     queue = t.queue(cell.spec.terms.queue, now)
-    job_class = t.lines.join(cell, queue)
+    cell.estimate = t.runtimes.estimate(cell.spec.terms)
+    job_class = t.lines.join(cell, queue, now)
+    if not cell.life.line:  # what was on the shelf came long ago
+        job_class.arrived += 1
+        job_class.arrived_work += cell.estimate
     if job_class.bit & t.lines.fresh:
+        t.fleet.mind_labels(job_class.needs)
         t.check_gates(queue, now)
+        for tenant in t.tenants.limited():
+            t.check_quota(tenant, now)
 
 
 def leave_lines(t: Tables, cell: JobCell, now: Instant) -> None:

@@ -12,7 +12,16 @@ from rota.core.model import Instant, JobId, JobRecord, JobState, WorkerState
 from rota.core.placement import unable
 from rota.core.resources import Lack, amounts, lacks
 from rota.core.tables import Tables
+from rota.core.tenants import over_quota
 from rota.core.waiting import due_at
+from rota.core.why_affinity import AFFINITY_REASONS, affinity_shortage, would_rather
+from rota.core.why_bands import (
+    is_still_drawn,
+    members_run,
+    short_gang,
+    too_many_at_once,
+)
+from rota.core.why_order import fair_share, held_back, promised_start
 
 _FUNCTION = "capability fn:"
 """How the filter names a function that a worker does not have."""
@@ -30,20 +39,28 @@ def explain(
         cell = JobCell(record.id, record.spec, record.life)
     if cell is None:
         return None
-    if cell.life.state in (JobState.RUNNING, JobState.CANCELLING):
-        return Explanation((_running(cell),), cell.life.started_at, "running")
-    causes = [*_time(cell, now), *_dependencies(t, cell), *_queue(t, cell, now), *_key(t, cell)]
-    causes.extend(_workers(t, cell))
+    if cell.life.state in (JobState.RUNNING, JobState.CANCELLING) and not is_still_drawn(t, cell):
+        return Explanation((_running(t, cell),), cell.life.started_at, "running", "running")
+    causes = [*_time(cell, now), *_dependencies(t, cell), *_queue(t, cell, now)]
+    causes += [*_limits(t, cell), *_key(t, cell), *too_many_at_once(t, cell)]
+    causes += _workers(t, cell, now)
+    if is_still_drawn(t, cell):
+        causes.append(members_run(t, cell))
+    promised = promised_start(t, cell, now)
+    if promised is not None:
+        return Explanation(tuple(causes), *promised, "reservation")
     known = [at for cause in causes if isinstance(at := cause.figures.get("at"), int)]
     only_time = causes and len(known) == len(causes)
     if only_time:
-        return Explanation(tuple(causes), max(known), "known times")
+        return Explanation(tuple(causes), max(known), "known times", "known_times")
     if not causes:
-        return Explanation((), now, "free to go")
+        return Explanation((), now, "free to go", "free")
     return Explanation(tuple(causes), None, "unknown: it depends on how long others run")
 
 
-def _running(cell: JobCell) -> Cause:
+def _running(t: Tables, cell: JobCell) -> Cause:
+    if cell.id in t.bands.cells:
+        return members_run(t, cell)
     figures = {"worker_id": cell.life.worker_id, "execution_id": cell.life.execution_id}
     return Cause(cell.life.state, f"it runs on worker {cell.life.worker_id}", figures)
 
@@ -108,12 +125,25 @@ def _key(t: Tables, cell: JobCell) -> Iterator[Cause]:
     )
 
 
-def _workers(t: Tables, cell: JobCell) -> Iterator[Cause]:
+def _limits(t: Tables, cell: JobCell) -> Iterator[Cause]:
+    """What the tenant may have, and the cell as a whole."""
+    terms = cell.spec.terms
+    tenant = t.tenants.cells.get(terms.tenant)
+    if tenant is not None:
+        yield from over_quota(tenant, terms.needs.resources, terms.needs.copies)
+    most = t.policy.max_running
+    if most is not None and len(t.executions) >= most:
+        figures = {"running": len(t.executions), "max_running": most}
+        yield Cause("cell_full", f"the cell runs {most} executions, as many as it may", figures)
+
+
+def _workers(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
     """No worker at all; none that ever could; none that may; none with room; or just the line."""
     terms = cell.spec.terms
     if not t.fleet.workers:
         yield Cause("no_workers", "no worker has registered; start one with: rota worker", {})
         return
+    t.fleet.mind_labels(terms.needs)
     refusals = {
         m.index: unable(terms.queue, terms.needs, m)
         for m in (w.machine for w in t.fleet.workers.values())
@@ -129,7 +159,7 @@ def _workers(t: Tables, cell: JobCell) -> Iterator[Cause]:
         listed = ", ".join(f"{n} {state}" for state, n in count.items())
         yield Cause("workers_away", f"all workers that could run it are away: {listed}", count)
         return
-    yield from _room(t, cell, online)
+    yield from _room(t, cell, online, now)
 
 
 def _never(t: Tables, cell: JobCell, refusals: dict[int, tuple[str | Lack, ...]]) -> Cause:
@@ -170,6 +200,8 @@ def _shortage(t: Tables, cell: JobCell, kind: str) -> str:
         return f"none serves queue {cell.spec.terms.queue}"
     if kind.startswith("capability "):
         return f"none has {kind}"
+    if kind.startswith(AFFINITY_REASONS):
+        return affinity_shortage(t, cell, kind)
     asked = dict(amounts(cell.spec.terms.needs.resources))[kind]
     machines = (worker.machine for worker in t.fleet.workers.values())
     largest = max(dict(amounts(machine.capacity)).get(kind, 0) for machine in machines)
@@ -196,8 +228,9 @@ def _lack_text(reason: str | Lack) -> str:
     return reason
 
 
-def _room(t: Tables, cell: JobCell, online: list[WorkerCell]) -> Iterator[Cause]:
+def _room(t: Tables, cell: JobCell, online: list[WorkerCell], now: Instant) -> Iterator[Cause]:
     needs = cell.spec.terms.needs.resources
+    yield from short_gang(t, cell, online)
     with_room = [w for w in online if not lacks(needs, w.free)]
     if not with_room:
         yield _busy(cell, online)
@@ -209,6 +242,9 @@ def _room(t: Tables, cell: JobCell, online: list[WorkerCell]) -> Iterator[Cause]
             {"workers": count},
         )
     if cell.life.state is JobState.QUEUED:
+        yield from would_rather(t, cell, now)
+        yield from held_back(t, cell, with_room, now)
+        yield from fair_share(t, cell)
         yield from _line(t, cell)
 
 
@@ -246,13 +282,13 @@ def _busy(cell: JobCell, online: list[WorkerCell]) -> Cause:
 
 def _line(t: Tables, cell: JobCell) -> Iterator[Cause]:
     """Who goes before it: the line of its own class, as far as one explanation counts."""
-    job_class = t.lines.of_job(cell)
+    line = t.lines.line_of_job(cell)
     shelf = t.lines.numbered.get(cell.life.line)
-    if job_class is None and shelf is not None:
-        job_class = t.lines.classes[shelf.class_index]
-    if job_class is None or t.lines.head(job_class)[2] == cell.id:
+    if line is None and shelf is not None:
+        line = t.lines.line_of_lane(shelf)
+    if line is None or t.lines.head(line)[2] == cell.id:
         return
-    alike = job_class.waiting + job_class.shelved - 1
+    alike = line.waiting + line.shelved - 1
     figures = {"alike": alike, "priority": cell.spec.terms.priority}
     message = f"{_many(alike, 'other job')} like it in queue {cell.spec.terms.queue}"
     yield Cause("order", f"{message}, some of them before it", figures)

@@ -47,3 +47,28 @@ RETENTION_PAUSE_S = 0.05
 """Between two pieces of dropping it, for whoever else wants the store."""
 CLOCK_LOOK_S = 10.0
 """The longest sleep while something is to come: setting the wall clock ends no sleep by itself."""
+FORWARD_STARTS_MAX = 2_000
+"""Starts that a forward run plays through before the rest is reckoned from the pace so far."""
+FORWARD_TURNS_MAX = 20_000
+"""Turns of a forward run, whatever they bring."""
+ERRORS_KEPT = 256
+"""Errors of estimated starts that the next intervals go by: enough for a tenth, and recent."""
+FORETOLD_KEPT = 10_000
+"""Estimates that wait for their jobs to start; the oldest are forgotten."""
+FORWARD_S = 0.25
+"""How long a forward run may take, on a thread of its own."""
+FORWARD_STATE_MAX = 5_000
+"""Workers and executions of which a copy is made to look ahead; where there are more, those that
+wait flow evenly enough to reckon."""
+COURSE_FRESH_MS = 1_000
+"""How old a forward run may be to answer one more question."""
+SAMPLE_EVERY_MS = 30_000
+"""How often some jobs are told a start unasked, to see how it turns out."""
+SAMPLED_JOBS = 20
+"""How many of them each time."""
+REASONS_KEPT = 5_000
+"""Jobs whose causes are remembered as they were told."""
+REASONS_EACH = 8
+"""Of each so many: the newest."""
+TRIED_STATE_MAX = 500
+"""Workers and executions of which several copies are made to try what would help."""

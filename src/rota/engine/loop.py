@@ -21,24 +21,26 @@ from rota.core.outcome import Answer, AnyReceipt
 from rota.core.scheduler import Scheduler
 from rota.engine.callers import Callers, Pending
 from rota.engine.feed import Feed
+from rota.engine.foretelling import Foretelling
 from rota.engine.keeper import Keeper
 from rota.engine.limits import CLOCK_LOOK_S
 from rota.engine.lookers import Lookers
+from rota.engine.outlook import Outlooks
 from rota.engine.pickup import Pickup, ReadSpec
 from rota.engine.ports import Clock, Observer, Standing, UnavailableError
+from rota.engine.reasons import Reasons
 from rota.engine.recovery import build_scheduler
 from rota.engine.refills import Refills
 from rota.engine.seat import Member, Seat
 from rota.engine.standby import Standby
 from rota.engine.timekeeping import FoldLag, Timekeeping
 from rota.engine.trouble import Patience, in_words, is_unexpected
-from rota.engine.views import Views
 from rota.store.protocol import FencedError, Seq, Store, StoreError
 
 log = structlog.get_logger("rota.engine")
 
 
-class Engine(Views):
+class Engine(Outlooks):
     """Runs one scheduler on one store, whenever this server leads."""
 
     def __init__(
@@ -61,6 +63,8 @@ class Engine(Views):
         self._wake: asyncio.Future[None] | None = None
         self._in_turn = False
         self._lookers = Lookers()
+        self._foretelling = Foretelling(clock, self.look)
+        self._reasons = Reasons()
         self._scheduler: Scheduler | None = None
         self._read_spec: ReadSpec | None = None
         self._pickup: asyncio.Task[None] | None = None
@@ -90,6 +94,7 @@ class Engine(Views):
             await self._task
             self._task = None
         await self._end_reign()
+        await self._foretelling.close()
         self._callers.fail(UnavailableError("the server is stopping"))
         if self.has_others:
             with suppress(StoreError):  # then they wait for the TTL
@@ -353,7 +358,8 @@ class Engine(Views):
         began = self.clock.fine_s()
         now = self.clock.now()
         events = self._times.news(now, self._seat.take_lapse()) + self._callers.drain()
-        outcome = self._brain().turn(events, now)
+        brain = self._brain()
+        outcome = brain.turn(events, now)
         decided = self.clock.fine_s()
         consumed = self._callers.consumed(outcome)
         if outcome.writes:
@@ -374,6 +380,7 @@ class Engine(Views):
         if outcome.wanted:
             self._refills.fetch(outcome.wanted, self._seq)
         self._observer.turned(outcome, append_s, self.clock.fine_s() - began)
+        self._foretelling.saw(outcome, brain, now)
 
     def _take_refills(self, answers: Sequence[Refilled]) -> None:
         # Past the limit of the inbox: without them those that wait in it may find no job to run.

@@ -53,6 +53,7 @@ class Counts:
         self._appends = Histogram(SECONDS)
         self._append_jobs = Histogram(SIZES)
         self._lateness = Histogram(LONG_SECONDS)
+        self._deadlines: dict[str, int] = {}
 
     def loaded(self, totals: Totals) -> None:
         """Memory was read from the store, and with it what was counted before."""
@@ -82,6 +83,8 @@ class Counts:
                 self._lateness.note(one.late_ms / 1000)
         for reaction, count in outcome.reacted.items():
             self._reacted[reaction] = self._reacted.get(reaction, 0) + count
+        for verdict, count in outcome.deadlines.items():
+            self._deadlines[verdict] = self._deadlines.get(verdict, 0) + count
         orders = sum(len(answer.orders) for answer in outcome.answers)
         if orders:
             self._dispatch.note(turn_s, orders)
@@ -104,6 +107,10 @@ class Counts:
     def reacted(self) -> Mapping[str, int]:
         """Events accepted and repeated, and what triggers made of them, since the beginning."""
         return self._reacted
+
+    def deadlines(self) -> Mapping[str, int]:
+        """Jobs at risk to miss their deadline, that met it, and that missed it, since the start."""
+        return self._deadlines
 
     def histograms(self) -> Mapping[str, Histogram]:
         """By the name of their metric, without the product's."""

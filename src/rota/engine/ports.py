@@ -7,29 +7,37 @@ from typing import Protocol
 
 import msgspec
 
+from rota.core.autoscale import Demand
 from rota.core.events import Event, Rule
 from rota.core.foresight import Foreseen
 from rota.core.glance import (
+    Deadline,
     Explanation,
     QueueGlance,
     ScheduleGlance,
+    TenantGlance,
     Trial,
     TriggerGlance,
     WorkerGlance,
 )
-from rota.core.inputs import AnyInput, Poll, Timing
+from rota.core.inputs import AnyInput, Poll, Submit, Timing
+from rota.core.learned import Name
 from rota.core.model import (
     Instant,
     JobId,
     JobRecord,
     Millis,
     PollId,
+    Resources,
     ScheduleId,
     TriggerId,
     WorkerId,
 )
 from rota.core.outcome import Answer, AnyReceipt, Outcome
+from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Plan, Schedule
+from rota.core.usage import Account
+from rota.engine.estimates import Outlook
 from rota.store.protocol import Totals
 
 
@@ -124,6 +132,18 @@ class Brain(Protocol):
         """
         ...
 
+    async def outlook(self, job: JobRecord) -> Outlook | None:
+        """All about a job that waits, and when it will start; None: memory has it not so."""
+        ...
+
+    async def rehearse(self, event: Submit) -> Sequence[Outlook]:
+        """What would become of jobs that nobody submitted; raises what they would be refused."""
+        ...
+
+    def deadline(self, job: JobRecord, start: Instant | None = None) -> Deadline | None:
+        """How a job stands to its deadline, if it has one; `start`: when it will start."""
+        ...
+
     def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
         """(progress, message) of a running job, newer than what is stored; None if not running."""
         ...
@@ -180,6 +200,22 @@ class Brain(Protocol):
 
     def try_rule(self, rule: Rule, event: Event) -> Trial:
         """The same of a trigger that nobody has; raises the Refusal that making it would meet."""
+        ...
+
+    def policy(self) -> Policy:
+        """The policy that holds now."""
+        ...
+
+    def tenants(self) -> Sequence[TenantGlance]:
+        """All tenants that have jobs or settings."""
+        ...
+
+    def demand(self, target_ms: Millis, size: Resources | None = None) -> Demand:
+        """How many workers, of this size or such as there are, would clear what waits in time."""
+        ...
+
+    def usages(self) -> Iterator[tuple[Name, Account]]:
+        """What jobs of each name take, by tenant and name; not to be held over an await."""
         ...
 
     @property

@@ -5,19 +5,33 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
+from rota.core.autoscale import Demand
 from rota.core.events import Event, Rule
 from rota.core.foresight import Foreseen
 from rota.core.glance import (
     Explanation,
     QueueGlance,
     ScheduleGlance,
+    TenantGlance,
     Trial,
     TriggerGlance,
     WorkerGlance,
 )
-from rota.core.model import Instant, JobId, JobRecord, ScheduleId, TriggerId, WorkerId
+from rota.core.learned import Name
+from rota.core.model import (
+    Instant,
+    JobId,
+    JobRecord,
+    Millis,
+    Resources,
+    ScheduleId,
+    TriggerId,
+    WorkerId,
+)
+from rota.core.policy import Policy
 from rota.core.scheduler import Scheduler
 from rota.core.schedules import Calendar, Plan, Schedule
+from rota.core.usage import Account
 from rota.engine.ports import Clock
 
 
@@ -49,6 +63,22 @@ class Views(ABC):
     def queues(self) -> Sequence[QueueGlance]:
         """All queues."""
         return self._brain().queues()
+
+    def policy(self) -> Policy:
+        """The policy that holds now."""
+        return self._brain().policy
+
+    def tenants(self) -> Sequence[TenantGlance]:
+        """All tenants that have jobs or settings."""
+        return self._brain().tenants(self.clock.now())
+
+    def demand(self, target_ms: Millis, size: Resources | None = None) -> Demand:
+        """How many workers would clear what waits in time."""
+        return self._brain().demand(target_ms, size, self.clock.now())
+
+    def usages(self) -> Iterator[tuple[Name, Account]]:
+        """What jobs of each name take."""
+        return self._brain().usages()
 
     def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:
         """Those to keep, newest first."""

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from starlette.responses import Response
 
-from rota.gateway import fleetwide, lists, occasions, own, stream, submit
+from rota.gateway import fleetwide, lists, occasions, own, planning, stream, submit
 from rota.gateway.desk import Visit
 from rota.gateway.single import anywhere, by_id, by_tenant, not_here
 
@@ -121,6 +121,19 @@ EVENTS = (
 )
 """An endpoint's secret, and the addresses its senders know, are those of one cell."""
 
+POLICY = (
+    Route("GET", "/policy", not_here),
+    Route("PUT", "/policy", not_here),
+    Route("GET", "/tenants", not_here),
+    Route("GET", "/tenants/{name}", by_tenant),
+    Route("PUT", "/tenants/{name}", by_tenant),
+)
+
+PLANNING = (
+    Route("GET", "/autoscale", planning.show_autoscale),
+    Route("GET", "/reports/waste", planning.show_waste),
+)
+
 SERVICE = (
     Route("GET", "/healthz", own.show_alive),
     Route("GET", "/readyz", own.show_ready),
@@ -154,6 +167,8 @@ ROUTES: Sequence[Route] = (
     *SCHEDULES,
     *TRIGGERS,
     *EVENTS,
+    *POLICY,
+    *PLANNING,
     *SERVICE,
     *ACCESS,
     *PAGES,

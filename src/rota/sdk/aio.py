@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
-from rota.sdk import batches, calls, flows, paging, watching
+from rota.sdk import batches, calls, flows, outlook_calls, paging, watching
 from rota.sdk.answers import Answer
 from rota.sdk.calls import Call, JobLike, JobSearch
 from rota.sdk.clock import Clock, SystemClock
@@ -20,9 +20,16 @@ from rota.sdk.servers import Servers
 from rota.sdk.transactions import refuse_key, submit_in_async
 from rota.sdk.watching import Waiting
 from rota.wire.executions import ExecutionPage, ExecutionView
-from rota.wire.jobs import BulkAnswer, BulkSpec, GraphView, JobPage, JobView, WhyView
+from rota.wire.jobs import (
+    BulkAnswer,
+    BulkSpec,
+    GraphView,
+    JobPage,
+    JobView,
+)
 from rota.wire.queues import QueueView
 from rota.wire.service import ClusterView, Health, StatsView
+from rota.wire.why import DryRunView, WhyView
 from rota.wire.workers import WorkerView
 
 if TYPE_CHECKING:
@@ -123,14 +130,25 @@ class AsyncClient(AsyncCarrier, AsyncScheduleMethods, AsyncEventMethods):
     async def submit(self, job: JobLike, *, idempotency_key: str | None = None) -> JobView: ...
     @overload
     async def submit(self, job: JobLike, *, conn: Any) -> str: ...
+    @overload
+    async def submit(self, job: JobLike, *, dry_run: Literal[True]) -> DryRunView: ...
     async def submit(
-        self, job: JobLike, *, idempotency_key: str | None = None, conn: Any = None
-    ) -> JobView | str:
+        self,
+        job: JobLike,
+        *,
+        idempotency_key: str | None = None,
+        conn: Any = None,
+        dry_run: bool = False,
+    ) -> JobView | str | DryRunView:
         """Submits a job; it is durable when this returns.
+
+        With `dry_run` nothing is submitted: answers when it would start, and why not at once.
 
         With `conn`, a PostgreSQL connection of the application's own, it is submitted inside that
         connection's transaction and exists once that has been committed; answers its id.
         """
+        if dry_run:
+            return await self.call(outlook_calls.dry_run(job))
         if conn is None:
             return await self.call(calls.submit(job), key=idempotency_key)
         refuse_key(idempotency_key)
@@ -147,6 +165,10 @@ class AsyncClient(AsyncCarrier, AsyncScheduleMethods, AsyncEventMethods):
     ) -> list[str]:
         """Submits jobs together, all or none; answers their ids in the order given."""
         return (await self.call(calls.submit_batch(jobs), key=idempotency_key)).job_ids
+
+    async def dry_run_batch(self, jobs: Sequence[JobLike]) -> list[DryRunView]:
+        """What would become of jobs that are submitted together; none is."""
+        return (await self.call(outlook_calls.dry_run_batch(jobs))).jobs
 
     async def submit_many(
         self,

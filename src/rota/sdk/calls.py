@@ -27,11 +27,11 @@ from rota.wire.jobs import (
     JobPage,
     JobSpec,
     JobView,
-    WhyView,
 )
 from rota.wire.queues import CountAnswer, QueuePage, QueueView
 from rota.wire.service import ClusterView, Health, StatsView
 from rota.wire.units import encode
+from rota.wire.why import WhyView
 from rota.wire.workers import (
     HeartbeatAnswer,
     HeartbeatSpec,
@@ -81,6 +81,7 @@ class JobSearch:
     labels: Mapping[str, str] | None = None
     created_after: str | None = None
     created_before: str | None = None
+    array: str | None = None
     limit: int | None = None
     cursor: str | None = None
 
@@ -94,6 +95,7 @@ class JobSearch:
             name=self.name,
             created_after=self.created_after,
             created_before=self.created_before,
+            array=self.array,
             limit=self.limit,
             cursor=self.cursor,
         )

@@ -6,9 +6,9 @@ Each method is a line: what a call looks like is in `calls`, how it travels in `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from rota.sdk import batches, calls, paging, watching
+from rota.sdk import batches, calls, outlook_calls, paging, watching
 from rota.sdk.calls import JobLike, JobSearch
 from rota.sdk.carrier import Carrier
 from rota.sdk.clock import Clock
@@ -26,9 +26,16 @@ from rota.wire.executions import (
     ExecutionView,
     ProgressSpec,
 )
-from rota.wire.jobs import BulkAnswer, BulkSpec, GraphView, JobPage, JobView, WhyView
+from rota.wire.jobs import (
+    BulkAnswer,
+    BulkSpec,
+    GraphView,
+    JobPage,
+    JobView,
+)
 from rota.wire.queues import QueueView
 from rota.wire.service import ClusterView, Health, StatsView
+from rota.wire.why import DryRunView, WhyView
 from rota.wire.workers import (
     HeartbeatAnswer,
     HeartbeatSpec,
@@ -72,14 +79,25 @@ class Client(Carrier, ScheduleMethods, EventMethods):
     def submit(self, job: JobLike, *, idempotency_key: str | None = None) -> JobView: ...
     @overload
     def submit(self, job: JobLike, *, conn: Any) -> str: ...
+    @overload
+    def submit(self, job: JobLike, *, dry_run: Literal[True]) -> DryRunView: ...
     def submit(
-        self, job: JobLike, *, idempotency_key: str | None = None, conn: Any = None
-    ) -> JobView | str:
+        self,
+        job: JobLike,
+        *,
+        idempotency_key: str | None = None,
+        conn: Any = None,
+        dry_run: bool = False,
+    ) -> JobView | str | DryRunView:
         """Submits a job; it is durable when this returns.
+
+        With `dry_run` nothing is submitted: answers when it would start, and why not at once.
 
         With `conn`, a PostgreSQL connection of the application's own, it is submitted inside that
         connection's transaction and exists once that has been committed; answers its id.
         """
+        if dry_run:
+            return self.call(outlook_calls.dry_run(job))
         if conn is None:
             return self.call(calls.submit(job), key=idempotency_key)
         refuse_key(idempotency_key)
@@ -96,6 +114,10 @@ class Client(Carrier, ScheduleMethods, EventMethods):
     ) -> list[str]:
         """Submits jobs together, all or none; answers their ids in the order given."""
         return self.call(calls.submit_batch(jobs), key=idempotency_key).job_ids
+
+    def dry_run_batch(self, jobs: Sequence[JobLike]) -> list[DryRunView]:
+        """What would become of jobs that are submitted together; none is."""
+        return self.call(outlook_calls.dry_run_batch(jobs)).jobs
 
     def submit_many(
         self,

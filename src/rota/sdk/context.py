@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.endings import Cancelled
+from rota.wire.bands import PlaceView, RankView
 from rota.wire.limits import MESSAGE_CHARS_MAX
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,6 +49,10 @@ class ContextInfo:
     scheduled_at: datetime | None = None
     """The moment the job was meant for, however late it runs."""
     traceparent: str | None = None
+    array: PlaceView | None = None
+    """Of an array's member: `array_id`, `index` and `count`."""
+    gang: RankView | None = None
+    """Of a gang's member: `gang_id`, `index`, `size` and `hosts`, the machines of all by index."""
 
 
 class Context:
@@ -91,6 +96,16 @@ class Context:
     def payload(self) -> Any:
         """What was submitted, decoded from JSON."""
         return self.info.payload
+
+    @property
+    def array(self) -> PlaceView | None:
+        """Its place in the array it is a member of: `index` of `count`; None: it is in none."""
+        return self.info.array
+
+    @property
+    def gang(self) -> RankView | None:
+        """Its place in the gang it is a member of: `index` of `size`, and `hosts` by index."""
+        return self.info.gang
 
     @property
     def scheduled_at(self) -> datetime | None:

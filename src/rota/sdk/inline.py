@@ -144,7 +144,19 @@ class Runs:
         """All that can run now, one try after the other."""
         while (run := self._next()) is not None:
             function = self._app.functions[run.name]
-            yield from _run(run, function)
+            yield from self._members(run, function) if run.size else _run(run, function)
+
+    def _members(self, band: InlineRun, function: JobFunction[..., Any]) -> Work:
+        """The members of an array or gang, one after the other; each is a run of its own."""
+        members: list[InlineRun] = []
+        for index in range(band.size):
+            number, now_ms = len(self._runs) + 1, self._app.clock.now_ms()
+            member = InlineRun(band.spec, number=number, now_ms=now_ms)
+            member.join(band, index)
+            self._runs[member.id] = member
+            yield from _run(member, function)
+            members.append(member)
+        band.gather(members)
 
     def ended(self, job_id: str) -> JobView:
         """A job that must have ended by now."""

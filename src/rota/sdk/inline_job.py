@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -13,6 +14,7 @@ from rota.sdk.calls import JobLike, uuid7
 from rota.sdk.context import Context, ContextInfo
 from rota.sdk.documents import document, error_record
 from rota.sdk.errors import InvalidError
+from rota.wire.bands import ArrayView, GangView, PlaceView, RankView
 from rota.wire.jobs import (
     BatchJobSpec,
     ConcurrencyView,
@@ -67,9 +69,41 @@ class InlineRun:
         """What it said by `ctx.log`, all tries."""
         self._fence = 0
         self._context: Context | None = None
+        self._array: PlaceView | None = None
+        self._gang: RankView | None = None
 
     def __repr__(self) -> str:
         return f"<InlineRun of {self.name}: {self.status} after {self.attempts}>"
+
+    @property
+    def size(self) -> int:
+        """How many members it stands for; 0: it is a job, or a member itself."""
+        if self._array is not None or self._gang is not None:
+            return 0
+        return self.spec.count or (self.spec.gang.size if self.spec.gang is not None else 0)
+
+    def join(self, band: InlineRun, index: int) -> None:
+        """It is a member of this array or gang."""
+        if band.spec.gang is not None:
+            self._gang = RankView(band.id, index, band.size, ["inline"] * band.size)
+            self.view.gang_id, self.view.gang_index = band.id, index
+        else:
+            self._array = PlaceView(band.id, index, band.size)
+            self.view.array_id, self.view.array_index = band.id, index
+
+    def gather(self, members: Sequence[InlineRun]) -> None:
+        """Its members have ended, and it with them; a gang returns what the first returned."""
+        self.errors = [error for member in members for error in member.errors]
+        counts = Counter(str(member.status) for member in members)
+        ended = (counts["succeeded"], counts["failed"], counts["cancelled"])
+        if self.spec.gang is None:
+            most = self.spec.max_parallel
+            self.view.array = ArrayView(self.size, most, 0, 0, *ended)
+        else:
+            self.view.gang = GangView(self.size, 0, 0, *ended)
+            self.view.result = members[0].result
+        worst = next((state for state in ("failed", "cancelled") if counts[state]), "succeeded")
+        self.end(cast("Status", worst), reason="members" if worst == "failed" else None)
 
     @property
     def name(self) -> str:
@@ -121,6 +155,8 @@ class InlineRun:
             queue=self.spec.queue,
             payload=msgspec.json.decode(self.spec.payload),
             scheduled_at=datetime.fromisoformat(self.view.scheduled_at),
+            array=self._array,
+            gang=self._gang,
         )
         self.view.execution_id = info.execution_id
         self._context = Context(info, self)
@@ -188,7 +224,15 @@ def _view(spec: JobSpec, job_id: str, now_ms: int) -> JobView:
         execution_id=None, worker_id=None, created_at=at,
         scheduled_at=_time(spec.run_at) or at, started_at=None, finished_at=None,
         progress=None, message=None, result=None, error=None,
+        finish_by=_finish_by(spec, now_ms),
     )  # fmt: skip
+
+
+def _finish_by(spec: JobSpec, now_ms: int) -> str | None:
+    due = spec.finish_by
+    if due is None or due.within is None:
+        return None if due is None else _time(due.at)
+    return from_instant(now_ms + due.within.ms)
 
 
 def _dependency(given: str | DependencySpec) -> DependencyView:

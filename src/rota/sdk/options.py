@@ -54,11 +54,19 @@ class JobOptions(TypedDict, total=False):
     custom: Mapping[str, float]
     """Custom resources, such as licences."""
     capabilities: Sequence[str]
+    affinity: Mapping[str, Any]
+    """Where to run, as the API takes it: `{"require": {"zone": "a"}, "spread": "host"}`."""
+    memory_factor: float
+    """After running out of memory, ask for so many times as much."""
+    memory_max: Size
+    """But for no more than this."""
     timeout: Length | None
     expected_runtime: Length | None
     semantics: Literal["at_least_once", "at_most_once"]
     preemptible: bool
     labels: Mapping[str, str]
+    finish_by: Moment | Length
+    """When it should have ended, or how long after it is submitted; it orders and warns only."""
     concurrency_key: str | Callable[..., str]
     """Jobs of one key run at most `concurrency_limit` at once; a callable gets the arguments."""
     concurrency_limit: int
@@ -79,6 +87,12 @@ class CallOptions(JobOptions, total=False):
     """Starts that much later than now."""
     expires_at: Moment
     dependencies: Sequence[Dependency]
+    count: int
+    """An array: the call runs so many times, each with its own `ctx.array.index`."""
+    max_parallel: int
+    """Members of the array under way at once."""
+    gang: int
+    """So many copies that start all at once or not at all; see `ctx.gang`."""
     idempotency_key: str
     """The same key again answers with the same job."""
     conn: Any
@@ -91,11 +105,13 @@ _RETRY = {
     "retry_factor": "factor",
     "retry_max_delay": "max_delay",
     "retry_jitter": "jitter",
+    "memory_factor": "memory_factor",
+    "memory_max": "memory_max",
 }
 _NEEDS = ("cpu", "memory", "storage", "gpu", "custom", "capabilities")
 _PLAIN = (
     *("queue", "tenant", "priority", "timeout", "expected_runtime", "semantics", "preemptible"),
-    *("labels", "run_at", "expires_at"),
+    *("labels", "affinity", "run_at", "expires_at", "finish_by"),
 )
 CALL_OPTIONS = tuple(CallOptions.__annotations__)
 DECLARATION = tuple(Declaration.__annotations__)
@@ -144,6 +160,9 @@ def job_body(name: str, options: Mapping[str, Any], now_ms: int = 0) -> dict[str
     if options.get("concurrency_key") is not None:
         limit = options.get("concurrency_limit", 1)
         body["concurrency"] = {"key": options["concurrency_key"], "limit": limit}
+    body |= {key: options[key] for key in ("count", "max_parallel") if key in options}
+    if "gang" in options:
+        body["gang"] = {"size": options["gang"]}
     if "delay" in options:
         body["run_at"] = _later(now_ms, options["delay"])
     if "dependencies" in options:

@@ -22,8 +22,10 @@ from rota.core.model import (
     KeyRecord,
     Life,
     Queue,
+    Runtime,
     ScheduleId,
     Spec,
+    Tenant,
     Worker,
     WorkerId,
 )
@@ -40,10 +42,14 @@ from rota.core.outcome import (
     PutJob,
     PutKey,
     PutOccurrence,
+    PutPolicy,
     PutQueue,
+    PutRuntime,
     PutSchedule,
+    PutTenant,
     PutWorker,
 )
+from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Course, Occurrence, Schedule
 from rota.store.fold_events import FoldedEvents
 
@@ -63,6 +69,8 @@ AnyTimeWrite: TypeAlias = (
     PutSchedule | MoveSchedule | DropSchedule | PutOccurrence | PutCalendar | DropCalendar
 )
 
+AnySettingWrite: TypeAlias = PutPolicy | PutTenant | PutRuntime
+
 
 class Folded(msgspec.Struct):
     """What a window comes to. To apply it: delete what was dropped, then put, then move."""
@@ -80,6 +88,10 @@ class Folded(msgspec.Struct):
     """None: forgotten."""
     queues: dict[str, Queue] = {}
     keys: dict[str, KeyRecord] = {}
+    policy: Policy | None = None
+    """The newest, if any was set."""
+    tenants: dict[str, Tenant] = {}
+    runtimes: dict[tuple[str, str], Runtime] = {}
     submitted: int = 0
     finished: dict[tuple[str, str], int] = {}
     """How many jobs ended, by (queue, state)."""
@@ -157,7 +169,7 @@ class _Window:
             case _:
                 self._take_time(write)
 
-    def _take_time(self, write: AnyTimeWrite | AnyEventWrite) -> None:
+    def _take_time(self, write: AnyTimeWrite | AnyEventWrite | AnySettingWrite) -> None:
         folded = self.folded
         match write:
             case PutSchedule():
@@ -174,6 +186,8 @@ class _Window:
                 folded.calendars[write.calendar.name] = write.calendar
             case DropCalendar():
                 folded.calendars[write.name] = None
+            case PutPolicy() | PutTenant() | PutRuntime():
+                self._set(write)
             case _:
                 folded.events.take(write)
 
@@ -191,6 +205,17 @@ class _Window:
         folded.occurrences[(occurrence.schedule_id, occurrence.nominal)] = occurrence
         word = (occurrence.decision.value, occurrence.why.value)
         folded.decided[word] = folded.decided.get(word, 0) + 1
+
+    def _set(self, write: AnySettingWrite) -> None:
+        folded = self.folded
+        match write:
+            case PutPolicy():
+                folded.policy = write.policy
+            case PutTenant():
+                folded.tenants[write.tenant.name] = write.tenant
+            case PutRuntime():
+                runtime = write.runtime
+                folded.runtimes[(runtime.tenant, runtime.name)] = runtime
 
     def _put(self, write: PutJob) -> None:
         folded, spec = self.folded, write.spec

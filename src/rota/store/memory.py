@@ -53,6 +53,7 @@ from rota.store.protocol import (
     UnknownFateError,
 )
 from rota.store.rows import edges_upstream
+from rota.store.settings import Settings
 
 
 class MemoryStore:
@@ -98,6 +99,7 @@ class _Tables:
         self.executions: dict[ExecutionId, Execution] = {}
         self.workers: dict[WorkerId, Worker] = {}
         self.queues: dict[str, Queue] = {}
+        self.settings = Settings()
         self.keys: dict[str, KeyRecord] = {}
         self.submitted = 0
         self.finished: dict[tuple[str, str], int] = {}
@@ -128,6 +130,7 @@ class _Tables:
             self.jobs[job_id] = JobRecord(job_id, self.jobs[job_id].spec, life)
         self.executions |= folded.executions
         self.queues |= folded.queues
+        self.settings = self.settings.after(folded)
         self.keys |= folded.keys
         for worker_id, worker in folded.workers.items():
             if worker is None:
@@ -259,6 +262,7 @@ class MemoryLedger(MemoryInbox):
             executions=[x for x in tables.executions.values() if x.state not in EXECUTION_FINAL],
             workers=list(tables.workers.values()),
             queues=list(tables.queues.values()),
+            settings=tables.settings,
             order_next=tables.order_next,
             totals=Totals(
                 tables.submitted,
@@ -376,6 +380,7 @@ def _matches(job: JobRecord, query: JobQuery) -> bool:
     terms, created_at = job.spec.terms, job.spec.created_at
     return (
         (query.before is None or job.id < query.before)
+        and (query.after is None or job.id > query.after)
         and (not query.states or job.life.state in query.states)
         and query.priority in (None, terms.priority)
         and query.queue in (None, terms.queue)

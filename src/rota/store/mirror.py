@@ -39,6 +39,7 @@ class Mirror:
         self._workers = {worker.id: worker for worker in snapshot.workers}
         self._queues = {queue.name: queue for queue in snapshot.queues}
         self._occasions = Occasions(snapshot)
+        self._settings = snapshot.settings
         self._order_next = snapshot.order_next
         self._submitted = snapshot.totals.submitted
         self._finished = {(queue, state): n for queue, state, n in snapshot.totals.finished}
@@ -78,6 +79,7 @@ class Mirror:
             executions=[self._executions[key] for key in sorted(self._executions)],
             workers=[self._workers[key] for key in sorted(self._workers)],
             queues=[self._queues[name] for name in sorted(self._queues)],
+            settings=self._settings,
             order_next=self._order_next,
             totals=Totals(
                 self._submitted,
@@ -125,6 +127,7 @@ class Mirror:
         for execution in folded.executions.values():
             self._set_execution(execution)
         self._queues |= folded.queues
+        self._settings = self._settings.after(folded)
         for worker_id, worker in folded.workers.items():
             if worker is None:
                 self._workers.pop(worker_id, None)

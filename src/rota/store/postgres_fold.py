@@ -17,9 +17,11 @@ from rota.store.journal import decode_record
 from rota.store.limits import POSTGRES_FOLD_WINDOW_WRITES
 from rota.store.postgres_connect import Connection
 from rota.store.postgres_events import write_events
+from rota.store.postgres_migrate import Schema
 from rota.store.postgres_times import write_times
 from rota.store.protocol import Seq
 from rota.store.rows import Row
+from rota.store.settings import setting_rows
 
 _JOB_COLUMNS = {
     "id": "text",
@@ -47,6 +49,7 @@ _EXECUTION_COLUMNS = {"id": "text", "job_id": "text", "worker_id": "text", "stat
 _LABEL_COLUMNS = {"key": "text", "value": "text", "job_id": "text"}
 _EDGE_COLUMNS = {"parent": "text", "child": "text", "condition": "text"}
 _KEY_COLUMNS = {"key": "text", "fingerprint": "text", "receipt": "bytea", "at": "int8"}
+_SETTING_COLUMNS = {"kind": "text", "name": "text", "body": "bytea"}
 _TOTAL_COLUMNS = {"queue": "text", "state": "text", "count": "int8"}
 
 PLANNED = """
@@ -119,12 +122,12 @@ class WindowFold:
     """One window on its way into the tables, inside the caller's transaction."""
 
     def __init__(
-        self, connection: Connection, window: Window, *, copies: bool, shelves: bool
+        self, connection: Connection, window: Window, *, copies: bool, schema: Schema
     ) -> None:
         self._connection = connection
         self._window = window
         self._copies = copies
-        self._shelves = shelves
+        self._schema = schema
         self._tables: tuple[str, ...] = ()
         """Those that have jobs: mostly there are none on the shelf, and nobody looks for them."""
 
@@ -150,7 +153,7 @@ class WindowFold:
         return leaves_behind
 
     async def _shelf_in_use(self) -> bool:
-        if not self._shelves:
+        if not self._schema.has("lines"):
             return False
         return bool(await self._connection.fetchval("SELECT EXISTS (SELECT FROM rota.lines)"))
 
@@ -283,6 +286,13 @@ class WindowFold:
                     f" ON CONFLICT ({key}) DO UPDATE SET body = excluded.body",
                     *_columns(bodies, (key, "body")),
                 )
+        settings = setting_rows(folded) if self._schema.has("settings") else []
+        if settings:
+            await self._connection.execute(
+                f"INSERT INTO rota.settings SELECT v.* FROM {_unnest(_SETTING_COLUMNS)}"
+                " ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
+                *_columns(settings, _SETTING_COLUMNS),
+            )
         forgotten = [worker_id for worker_id, worker in folded.workers.items() if worker is None]
         await self._delete_ids("workers", forgotten)
         if folded.keys:

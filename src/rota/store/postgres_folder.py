@@ -238,7 +238,7 @@ class PostgresFolder:
             if folded != window.after:
                 return None
             copies = not self._address.pgbouncer
-            fold = WindowFold(connection, window, copies=copies, shelves=self._schema.has("lines"))
+            fold = WindowFold(connection, window, copies=copies, schema=self._schema)
             return await fold.run()
 
     async def _upkeep(self, window: Window) -> None:

@@ -17,6 +17,7 @@ from rota.store.postgres_connect import Connection
 from rota.store.postgres_events import read_held, read_triggers
 from rota.store.postgres_migrate import Schema
 from rota.store.protocol import Seq, Snapshot, Totals
+from rota.store.settings import read_settings
 
 _by_arrival = attrgetter("spec.order")
 
@@ -63,6 +64,9 @@ async def read_snapshot(connection: Connection, schema: Schema, kept: int) -> Sn
         executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")
         workers = await connection.fetch("SELECT body FROM rota.workers ORDER BY id")
         queues = await connection.fetch("SELECT body FROM rota.queues ORDER BY name")
+        settings = []
+        if schema.has("settings"):
+            settings = await connection.fetch("SELECT kind, body FROM rota.settings")
         totals = await connection.fetch("SELECT queue, state, count FROM rota.totals")
         plain = Snapshot(
             seq=Seq(meta[0]),
@@ -70,6 +74,7 @@ async def read_snapshot(connection: Connection, schema: Schema, kept: int) -> Sn
             executions=[rows.execution(tuple(row)) for row in executions],
             workers=[rows.worker(tuple(row)) for row in workers],
             queues=[rows.queue(tuple(row)) for row in queues],
+            settings=read_settings((row[0], row[1]) for row in settings),
             order_next=meta[1],
             totals=Totals(meta[2], tuple((row[0], row[1], row[2]) for row in totals)),
             lines=lines,

@@ -67,6 +67,8 @@ def job_page(query: JobQuery, *, shelves: bool = True) -> Statement:
     by = "l.job_id" if query.labels else "j.id"
     if query.before is not None:
         wanted.add(f"{by} < {{}}", query.before)
+    if query.after is not None:
+        wanted.add(f"{by} > {{}}", query.after)
     tables = ("jobs_live", "jobs_done")
     branches = _branches(tables, query.states, JobState, JOB_FINAL)
     if shelves and (not query.states or JobState.QUEUED in query.states):

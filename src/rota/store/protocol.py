@@ -34,6 +34,8 @@ from rota.store.nodes import Nodes
 from rota.store.queries import ExecutionQuery as ExecutionQuery
 from rota.store.queries import JobQuery as JobQuery
 from rota.store.queries import OccurrenceQuery as OccurrenceQuery
+from rota.store.settings import Settings
+from rota.store.totals import Totals as Totals
 
 Epoch = NewType("Epoch", int)
 Seq = NewType("Seq", int)
@@ -75,18 +77,6 @@ class TooManyTokensError(StoreError):
     """There are as many live tokens as there may be."""
 
 
-class Totals(msgspec.Struct, frozen=True):
-    """Counts since the beginning, which deleting a job does not lower."""
-
-    submitted: int = 0
-    finished: tuple[tuple[str, str, int], ...] = ()
-    """(queue, state, how many)."""
-    decided: tuple[tuple[str, str, int], ...] = ()
-    """(decision, why, how many) of schedules' instants."""
-    reacted: tuple[tuple[str, int], ...] = ()
-    """(word, how many) of events and what triggers made of them."""
-
-
 class Snapshot(msgspec.Struct, frozen=True):
     """Everything that is not finished, as of journal position `seq`."""
 
@@ -100,6 +90,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     order_next: int
     """One more than the largest `Spec.order` ever given."""
     totals: Totals
+    settings: Settings = Settings()
     lines: Sequence[tuple[int, int]] = ()
     """(line, how many jobs are on its shelf); only the first of each line are among `jobs`."""
     schedules: Sequence[Schedule] = ()

@@ -20,6 +20,7 @@ from rota.core.schedules import Decision
 class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs, newest first; `before` is the id of the last one already seen.
 
+    `after` is an id that all of them come after, whatever is seen already.
     `states` are alternatives, `labels` must all be there; the bounds of `created_at` are exclusive.
     """
 
@@ -32,6 +33,7 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
     created_after: Instant | None = None
     created_before: Instant | None = None
     before: str | None = None
+    after: str | None = None
     limit: int = 50
 
 

@@ -24,6 +24,7 @@ from rota.store.limits import (
 )
 from rota.store.protocol import Seq
 from rota.store.rows import Row
+from rota.store.settings import setting_rows
 from rota.store.sqlite_connect import fetch, run_in_bulk
 from rota.store.sqlite_events import prune_events, write_events
 from rota.store.sqlite_queries import SHELVED
@@ -182,6 +183,7 @@ def _write_others(connection: apsw.Connection, folded: Folded) -> None:
     run_in_bulk(connection, "DELETE FROM workers WHERE id IN (VALUES", forgotten, ")")
     queues = [rows.queue_row(queue) for queue in folded.queues.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO queues VALUES", queues)
+    run_in_bulk(connection, "INSERT OR REPLACE INTO settings VALUES", setting_rows(folded))
     keys = [rows.key_row(record) for record in folded.keys.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO keys VALUES", keys)
 

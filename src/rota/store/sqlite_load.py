@@ -13,6 +13,7 @@ from rota.core.outcome import Refill
 from rota.store import rows
 from rota.store.protocol import Seq, Snapshot, Totals
 from rota.store.rows import Row
+from rota.store.settings import read_settings
 from rota.store.sqlite_connect import fetch
 from rota.store.sqlite_events import read_held, read_triggers
 
@@ -62,12 +63,14 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
             rows.EXECUTION_LIVE,
         )
         executions = [rows.execution(row) for row in live_executions]
+        settings = fetch(connection, "SELECT kind, body FROM settings")
         plain = Snapshot(
             seq=Seq(seq),
             jobs=jobs,
             executions=executions,
             workers=[rows.worker(row) for row in connection.execute("SELECT body FROM workers")],
             queues=[rows.queue(row) for row in connection.execute("SELECT body FROM queues")],
+            settings=read_settings((row[0], row[1]) for row in settings),
             order_next=order_next,
             totals=_totals(connection, submitted),
             lines=[(line, count) for line, count in lines],

@@ -67,6 +67,8 @@ class ExecutionView(msgspec.Struct):
     exit_code: int | None
     usage: Any
     artifacts: list[dict[str, Any]]
+    memory: int = 0
+    """Bytes of memory that the job asked for when this try began."""
 
 
 class ExecutionPage(msgspec.Struct):

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from rota.wire.affinity import AffinitySpec, AffinityView
+from rota.wire.bands import ArrayView, Count, GangSpec, GangView, MaxParallel
 from rota.wire.limits import (
     AMOUNT_MAX,
     ATTEMPTS_MAX,
@@ -18,11 +20,12 @@ from rota.wire.limits import (
     DEPENDENCIES_MAX,
     KEY_CHARS_MAX,
     LABELS_MAX,
+    MEMORY_FACTOR_MAX,
     NAME_CHARS_MAX,
     PRIORITY_MAX,
 )
 from rota.wire.tasks import Task
-from rota.wire.units import ByteSize, Duration, SomeTime, no_bytes
+from rota.wire.units import ByteSize, Deadline, Duration, SomeTime, no_bytes
 
 PLAIN = r"^[^\x00-\x1f\x7f-\x9f]*(?!\n)$"
 """No control characters: names are printed on terminals and pages.
@@ -84,7 +87,11 @@ class DependencySpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RetrySpec(msgspec.Struct, forbid_unknown_fields=True):
-    """How often and how soon to try again."""
+    """How often and how soon to try again.
+
+    After a try that ran out of memory the next asks for `memory_factor` times as much, but for no
+    more than `memory_max`, nor than the largest worker has that could run it.
+    """
 
     max_attempts: Annotated[int, Meta(ge=1, le=ATTEMPTS_MAX)] = 1
     backoff: Literal["exponential", "linear", "fixed"] = "exponential"
@@ -92,6 +99,8 @@ class RetrySpec(msgspec.Struct, forbid_unknown_fields=True):
     factor: Annotated[float, Meta(ge=1, le=100)] = 2.0
     max_delay: Duration = msgspec.field(default_factory=lambda: Duration(300_000))
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    memory_factor: Annotated[float, Meta(ge=1, le=MEMORY_FACTOR_MAX)] = 1.0
+    memory_max: ByteSize | None = None
 
 
 class ConcurrencySpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -133,10 +142,19 @@ class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
         Meta(max_length=LABELS_MAX),
     ] = {}
     payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    finish_by: Deadline | None = None
+    affinity: AffinitySpec | None = None
+    count: Count | None = None
+    max_parallel: MaxParallel | None = None
+    gang: GangSpec | None = None
 
     def __post_init__(self) -> None:
         if self.timeout is not None and self.timeout.ms == 0:
             raise ValueError("timeout must be more than 0; leave it out for none")
+        if self.max_parallel is not None and self.count is None:
+            raise ValueError("max_parallel is for an array: give its count too")
+        if self.gang is not None and self.count is not None:
+            raise ValueError("count and gang are two different things: give one of them")
 
 
 class BatchJobSpec(JobSpec, kw_only=True, forbid_unknown_fields=True):
@@ -184,6 +202,8 @@ class RetryView(msgspec.Struct):
     factor: float
     max_delay: float | int
     jitter: float
+    memory_factor: float = 1.0
+    memory_max: int | None = None
 
 
 class ConcurrencyView(msgspec.Struct):
@@ -191,6 +211,18 @@ class ConcurrencyView(msgspec.Struct):
 
     key: str
     limit: int
+
+
+class DeadlineView(msgspec.Struct):
+    """How a job stands to its deadline."""
+
+    finish_by: Time
+    verdict: Literal["on_time", "at_risk", "late", "met", "missed"]
+    """`on_time`, `at_risk` or `late` as long as it has not ended, then `met` or `missed`."""
+    slack: float | int
+    """Seconds by which it could end later; below zero: by which it will be late, or was."""
+    expected_finish: Time | None = None
+    """When it will probably end, where that is known."""
 
 
 class JobView(msgspec.Struct):
@@ -231,6 +263,15 @@ class JobView(msgspec.Struct):
     error: Any
     schedule_id: str | None = None
     trigger_id: str | None = None
+    affinity: AffinityView | None = None
+    array: ArrayView | None = None
+    gang: GangView | None = None
+    array_id: str | None = None
+    array_index: int | None = None
+    gang_id: str | None = None
+    gang_index: int | None = None
+    finish_by: Time | None = None
+    deadline: DeadlineView | None = None
 
 
 class JobPage(msgspec.Struct):
@@ -262,31 +303,6 @@ class GraphView(msgspec.Struct):
     nodes: list[GraphNode]
     edges: list[GraphEdge]
     truncated: bool = False
-
-
-class CauseView(msgspec.Struct):
-    """One thing that keeps a job from running."""
-
-    code: str
-    message: str
-    figures: dict[str, Any]
-
-
-class EstimateView(msgspec.Struct):
-    """When it may start, and how that was found."""
-
-    at: Time | None
-    method: str
-
-
-class WhyView(msgspec.Struct):
-    """Why a job is not running yet: the one blocking cause first, the others after it."""
-
-    job_id: str
-    status: Status
-    cause: CauseView
-    others: list[CauseView]
-    estimated_start: EstimateView
 
 
 class JobFilter(msgspec.Struct, forbid_unknown_fields=True):

@@ -112,3 +112,19 @@ SECRET_CHARS_MAX = 512
 """The longest that senders of webhooks take."""
 SECRETS_PER_HOOK_MAX = 4
 """Secrets of one webhook endpoint at a time: the old, the new, and some to spare."""
+AFFINITY_LABELS_MAX = 32
+"""Labels of one worker, and labels that one job requires or prefers."""
+AFFINITY_VALUES_MAX = 64
+"""Values of one label that will do."""
+TAINTS_MAX = 16
+"""What one worker is kept for, and what one job tolerates."""
+MEMORY_FACTOR_MAX = 16
+"""By how much the memory of a job may grow from one try to the next."""
+REPORT_DAYS_MAX = 14
+"""How far back a report can look."""
+REPORT_ITEMS_MAX = 5_000
+"""Names in one report: as many as are remembered."""
+ARRAY_COUNT_MAX = 1_000_000
+"""Members of one array: they wait in one row, which also says which of them are to run again."""
+GANG_SIZE_MAX = 1_000
+"""Members of one gang: all of them start in one step, and are told of each other."""

@@ -82,3 +82,5 @@ class ChangeView(msgspec.Struct, omit_defaults=True):
     worker_id: str = ""
     schedule_id: str = ""
     trigger_id: str = ""
+    deadline: str = ""
+    """Of a job: `at_risk`, `missed` or `met`, once that is known."""

@@ -15,6 +15,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
 _DURATION_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]i?b?|b)?", re.ASCII | re.IGNORECASE)
 _SIZE_STEPS = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_DATED = re.compile(r"\d{4}-")
 _TEXT_CHARS_MAX = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAIVE_EPOCH = _EPOCH.replace(tzinfo=None)
@@ -65,6 +66,25 @@ class ByteSize:
 
     def __hash__(self) -> int:
         return hash(self.bytes)
+
+
+class Deadline:
+    """A time, or how long after it is submitted: text such as "2h", or RFC 3339."""
+
+    __slots__ = ("at", "within")
+
+    def __init__(self, *, at: datetime | None = None, within: Duration | None = None) -> None:
+        self.at = at
+        self.within = within
+
+    def __repr__(self) -> str:
+        return f"Deadline({self.at or self.within})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Deadline) and (other.at, other.within) == (self.at, self.within)
+
+    def __hash__(self) -> int:
+        return hash((self.at, self.within))
 
 
 _NO_BYTES = ByteSize(0)
@@ -118,6 +138,22 @@ def _size_text_bytes(text: str) -> float:
     return float(number) * float(step ** _SIZE_STEPS[unit[0]])
 
 
+def parse_deadline(value: object) -> Deadline:
+    """Raises ValueError with what would have been right."""
+    if not (isinstance(value, str) and _DATED.match(value)):
+        length = parse_duration(value)
+        if not length.ms:
+            raise ValueError("a deadline is later than now")
+        return Deadline(within=length)
+    try:
+        at = msgspec.convert(value, Annotated[datetime, Meta(tz=True)])
+    except msgspec.ValidationError:
+        raise ValueError(
+            f'{value[:40]!r} is no time: write "2026-01-31T09:00:00Z", or a duration like "2h"'
+        ) from None
+    return Deadline(at=at)
+
+
 def to_instant(moment: datetime) -> int:
     """Milliseconds since 1970 of an aware time."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)
@@ -145,6 +181,8 @@ def dec_hook(kind: type, value: object) -> Any:
         return parse_duration(value)
     if kind is ByteSize:
         return parse_size(value)
+    if kind is Deadline:
+        return parse_deadline(value)
     raise TypeError(f"no way to read {kind}")
 
 
@@ -154,6 +192,8 @@ def enc_hook(value: object) -> Any:
         return number(value.ms)
     if isinstance(value, ByteSize):
         return value.bytes
+    if isinstance(value, Deadline):
+        return value.at if value.within is None else number(value.within.ms)
     raise TypeError(f"no way to write {type(value)}")
 
 
@@ -177,6 +217,13 @@ def schema_hook(kind: type) -> dict[str, Any]:
                 {"type": "number", "minimum": 0, "maximum": BYTES_MAX},
                 _text(r"^\s*\d+(\.\d+)?\s*([kKmMgGtTpP][iI]?[bB]?|[bB])?\s*$"),
             ],
+        }
+    if kind is Deadline:
+        length = schema_hook(Duration)
+        return {
+            "description": 'a time, or how long after it is submitted: "2h"',
+            "examples": ["2h"],
+            "anyOf": [{"type": "string", "format": "date-time"}, *length["anyOf"]],
         }
     raise NotImplementedError(kind)
 

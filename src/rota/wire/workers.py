@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from rota.wire.affinity import Taints, WorkerLabels
+from rota.wire.bands import PlaceView, RankView
 from rota.wire.executions import CompletedReport
 from rota.wire.jobs import Amount, Capability, Name, QueueName, RequirementsView, Time
 from rota.wire.limits import (
@@ -46,6 +48,9 @@ class RegisterSpec(msgspec.Struct, forbid_unknown_fields=True):
     capabilities: Annotated[list[Capability], Meta(max_length=WORKER_CAPABILITIES_MAX)] = []
     resources: ResourcesSpec = msgspec.field(default_factory=ResourcesSpec)
     queues: Annotated[list[QueueName], Meta(max_length=QUEUES_PER_WORKER_MAX)] | None = None
+    labels: WorkerLabels = {}
+    only: Taints = []
+    """Takes only jobs that ask for one of these resources or capabilities, or tolerate it."""
 
 
 class RegisterAnswer(msgspec.Struct):
@@ -115,6 +120,8 @@ class OrderView(msgspec.Struct):
     traceparent: str | None = None
     limits: LimitsView | None = None
     """What the job is held to, where its queue says otherwise than everybody's."""
+    array: PlaceView | None = None
+    gang: RankView | None = None
 
 
 class LeaseAnswer(msgspec.Struct):
@@ -156,6 +163,8 @@ class WorkerView(msgspec.Struct):
     registered_at: Time
     executions: list[str]
     usage: dict[str, Any]
+    labels: dict[str, str] = {}
+    only: list[str] = []
 
 
 class WorkerPage(msgspec.Struct):

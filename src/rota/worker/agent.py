@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,10 @@ class WorkerConfig:
     """Beside the platform and the processor's kind, which are found."""
     queues: Sequence[str] | None = None
     """None: all."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Beside `host`, which is this machine's name unless it is said here."""
+    only: Sequence[str] = ()
+    """Kept for jobs that ask for one of these resources or capabilities, or tolerate it."""
     concurrency: int | None = None
     """Executions at once; None: as many as the resources allow."""
     work_dir: Path | None = None
@@ -265,4 +269,6 @@ def registration(config: WorkerConfig, machine: Machine) -> RegisterSpec:
             custom=dict(said.custom),
         ),
         queues=None if config.queues is None else list(config.queues),
+        labels={"host": socket.gethostname(), **config.labels},
+        only=list(config.only),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from rota.api.operations.access import ACCESS
 from rota.api.operations.events import EVENTS, HOOKS, TRIGGERS
 from rota.api.operations.jobs import JOBS
+from rota.api.operations.planning import PLANNING
+from rota.api.operations.policy import POLICY
 from rota.api.operations.schedules import SCHEDULES
 from rota.api.operations.service import QUEUES, SERVICE
 from rota.api.operations.workers import EXECUTIONS, WORKERS
@@ -18,6 +20,8 @@ OPERATIONS = (
     *TRIGGERS,
     *EVENTS,
     *HOOKS,
+    *POLICY,
+    *PLANNING,
     *SERVICE,
     *ACCESS,
 )

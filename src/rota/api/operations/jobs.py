@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rota.api import amend, bulk, examples, explain, jobs, logs, service
+from rota.api import amend, bulk, examples, explain, jobs, logs, service, why_examples
 from rota.api.roles import Rule
 from rota.api.routes import Operation
 from rota.wire.executions import ExecutionView
@@ -19,8 +19,8 @@ from rota.wire.jobs import (
     JobPage,
     JobSpec,
     JobView,
-    WhyView,
 )
+from rota.wire.why import DryRunBatchView, DryRunView, WhyView
 
 JOBS: Sequence[Operation] = (
     Operation(
@@ -32,9 +32,16 @@ JOBS: Sequence[Operation] = (
         rule=Rule.SUBMIT,
         without_leader=True,
         body=JobSpec,
+        query=jobs.SubmitQuery,
         answer=JobView,
         status=201,
-        examples={"body": examples.JOB_SPEC, "answer": examples.JOB},
+        also={200: DryRunView},
+        description="With `dry_run` nothing is submitted: the answer says when it would start.",
+        examples={
+            "body": examples.JOB_SPEC,
+            "answer": examples.JOB,
+            "answer 200": why_examples.DRY_RUN,
+        },
     ),
     Operation(
         method="POST",
@@ -45,10 +52,17 @@ JOBS: Sequence[Operation] = (
         rule=Rule.SUBMIT,
         without_leader=True,
         body=BatchSpec,
+        query=jobs.SubmitQuery,
         answer=BatchAnswer,
         status=201,
-        description="`ref` names a job for others of the batch, which depend on it by `ref:NAME`.",
-        examples={"body": examples.BATCH_SPEC, "answer": examples.BATCH},
+        also={200: DryRunBatchView},
+        description="`ref` names a job for others of the batch, which depend on it by `ref:NAME`. "
+        "With `dry_run` nothing is submitted, and each job's start is foretold.",
+        examples={
+            "body": examples.BATCH_SPEC,
+            "answer": examples.BATCH,
+            "answer 200": why_examples.DRY_RUN_BATCH,
+        },
     ),
     Operation(
         method="GET",
@@ -164,7 +178,7 @@ JOBS: Sequence[Operation] = (
         without_leader=True,
         answer=WhyView,
         errors=(404,),
-        examples={"answer": examples.WHY},
+        examples={"answer": why_examples.WHY},
     ),
     Operation(
         method="GET",

@@ -43,6 +43,8 @@ def context_of(begin: Begin, transport: Transport) -> Context:
         deadline=deadline,
         scheduled_at=datetime.fromisoformat(begin.scheduled_at),
         traceparent=begin.traceparent,
+        array=begin.array,
+        gang=begin.gang,
     )
     return Context(info, transport)
 

@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from rota.wire.bands import PlaceView, RankView
+
 LENGTH = struct.Struct(">I")
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 """A payload, a task or a result with what goes with it is far smaller: more is not our protocol."""
@@ -31,6 +33,8 @@ class Begin(msgspec.Struct, frozen=True, array_like=True, tag="begin"):
     timeout_s: float | None
     scheduled_at: str
     traceparent: str | None
+    array: PlaceView | None = None
+    gang: RankView | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):

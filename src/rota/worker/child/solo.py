@@ -24,6 +24,7 @@ from rota.worker.child.frames import Begin, Done, Progress
 from rota.worker.child.functions import Functions
 from rota.worker.child.measure import Meter
 from rota.worker.child.pipes import Ear, Mouth
+from rota.worker.marks import NAMES, member_marks
 
 
 class Solo:
@@ -63,6 +64,8 @@ class Solo:
             os.chdir(self._home)
 
     def _call(self, begin: Begin) -> Done:
+        for name in NAMES:
+            os.environ.pop(name, None)  # of the call before
         os.environ.update(_marks(begin))
         self._meter.start()
         self._context = None
@@ -143,6 +146,7 @@ def _marks(begin: Begin) -> dict[str, str]:
         "ROTA_EXECUTION_ID": begin.execution_id,
         "ROTA_ATTEMPT": str(begin.attempt),
         "ROTA_FENCE": str(begin.fence),
+        **member_marks(begin.array, begin.gang),
     }
 
 

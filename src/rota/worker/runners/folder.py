@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from rota.wire.workers import OrderView
+from rota.worker.marks import member_marks
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
 """Of the agent's environment; and whatever begins with LC_."""
@@ -241,4 +242,5 @@ def environment(
     )
     if order.traceparent:
         env["TRACEPARENT"] = order.traceparent
+    env.update(member_marks(order.array, order.gang))
     return env

@@ -213,6 +213,8 @@ class PythonRun:
             timeout_s=order.timeout,
             scheduled_at=order.scheduled_at,
             traceparent=order.traceparent,
+            array=order.array,
+            gang=order.gang,
         )
 
     def _broken(self, child: WarmChild, ended: Ended) -> CompletedReport:

@@ -1,0 +1,104 @@
+"""The members of arrays and gangs that have ended: found by their ids, which are a range."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace as with_changes
+from typing import Any
+
+from msgspec.structs import replace
+
+from rota.api.limits import BULK_AT_ONCE, BULK_PAGE
+from rota.api.lookup import is_own
+from rota.api.problems import ProblemError
+from rota.api.recall import post_about
+from rota.api.routes import Call
+from rota.core.band import Array, Gang, Member, unlucky
+from rota.core.errors import NotFound
+from rota.core.ids import members_between
+from rota.core.inputs import AnyInput, Delete, Recall
+from rota.core.lifecycle import JOB_FINAL
+from rota.core.model import JobId, JobRecord, JobState
+from rota.core.outcome import AnyReceipt
+from rota.store.protocol import JobQuery
+
+_UNLUCKY = tuple(state for state in JOB_FINAL if state is not JobState.SUCCEEDED)
+
+
+def within(query: JobQuery, band_id: JobId) -> JobQuery:
+    """The same, but of the members of one band only."""
+    first, last = members_between(band_id)
+    before = last if query.before is None else min(last, query.before)
+    return replace(query, after=first, before=before)
+
+
+async def failed_members(call: Call[Any, Any], job_id: JobId) -> tuple[int, ...] | None:
+    """The indices of an ended array's members that ran and did not succeed.
+
+    None: it is no array, or nobody need look, for it is all that ran or none.
+    """
+    found = await call.parts.catalog.jobs([job_id])
+    tally = found[0].life.tally if found else None
+    if tally is None or not isinstance(found[0].spec.band, Array):
+        return None
+    if unlucky(tally) in (0, tally.drawn):
+        return None
+    failed: list[int] = []
+    async for page in _pages(call, job_id, _UNLUCKY):
+        failed += [job.spec.band.index for job in page if isinstance(job.spec.band, Member)]
+    return tuple(sorted(failed))
+
+
+async def with_members(
+    call: Call[Any, Any], job_id: JobId, post_delete: Callable[[], Awaitable[AnyReceipt]]
+) -> AnyReceipt:
+    """Deletes a job, and with an array or gang its members: first or last of all the band itself.
+
+    Of an ended band the members go first: should this be broken off, the rest can still be found.
+    Of a live one those go that have ended; the others go by themselves as they stop.
+    """
+    found = await call.parts.catalog.jobs([job_id])
+    is_band = found and isinstance(found[0].spec.band, Array | Gang)
+    if not is_band or not is_own(call, found[0].spec.terms):
+        return await post_delete()
+    has_ended = found[0].life.state in JOB_FINAL
+    if has_ended:
+        await _delete_ended(call, job_id)
+    receipt = await post_delete()
+    if not has_ended:
+        await _delete_ended(call, job_id)
+    return receipt
+
+
+async def _delete_ended(call: Call[Any, Any], band_id: JobId) -> None:
+    single = with_changes(call, key=None)  # the key is for the band as a whole
+    async for page in _pages(call, band_id, JOB_FINAL):
+        for start in range(0, len(page), BULK_AT_ONCE):
+            part = page[start : start + BULK_AT_ONCE]
+            await asyncio.gather(*(_delete_one(single, job.id) for job in part))
+
+
+async def _delete_one(call: Call[Any, Any], job_id: JobId) -> None:
+    def build(recall: Recall | None) -> AnyInput:
+        return Delete(job_id=job_id, recall=recall)
+
+    try:
+        await post_about(call, job_id, build)
+    except NotFound:
+        return  # somebody else was quicker
+    except ProblemError as error:
+        if error.status != 404:
+            raise
+
+
+async def _pages(
+    call: Call[Any, Any], band_id: JobId, states: tuple[JobState, ...]
+) -> AsyncIterator[list[JobRecord]]:
+    catalog = call.parts.catalog
+    query = within(JobQuery(states=states, limit=BULK_PAGE), band_id)
+    page = await catalog.find_jobs(query)
+    while page:
+        yield page
+        query = replace(query, before=page[-1].id)
+        page = await catalog.find_jobs(query) if len(page) == BULK_PAGE else []

@@ -1,0 +1,89 @@
+"""How long a job waited for what, and ran: read from its tries, so it survives whatever they do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from rota.core.model import Execution, ExecutionState, Instant, JobRecord, JobState
+from rota.engine.estimates import Seen
+from rota.wire.units import from_instant, number
+from rota.wire.why import SpellView
+
+_AFTER = {
+    ExecutionState.FAILED: "retry",
+    ExecutionState.TIMED_OUT: "retry",
+    ExecutionState.LOST: "lost",
+    ExecutionState.PREEMPTED: "preempted",
+}
+"""What a job waits for after a try that ended so."""
+WORKER = "worker"
+
+
+def story(
+    job: JobRecord, tries: Sequence[Execution], seen: Sequence[Seen], now: Instant
+) -> list[SpellView]:
+    """Stretches of the job's life, in order; `tries` are its newest, the newest last.
+
+    `seen` are first causes that somebody was told while it waited.
+    """
+    spells: list[SpellView] = []
+    since, reason = job.spec.created_at, _first_wait(job)
+    if tries and tries[0].fence > 1:
+        since, reason = tries[0].claimed_at, WORKER  # what was before is left out
+    for one in tries:
+        ready = job.life.ready_at if one is tries[-1] else None
+        if one.claimed_at > since:
+            spells += _waited(since, one.claimed_at, reason, ready)
+        ran = _spell("running", since=one.claimed_at, until=one.ended_at or now)
+        ran.until = None if one.ended_at is None else ran.until
+        ran.reason = None if one.ended_at is None else one.state.value
+        ran.worker_id = one.worker_id
+        spells.append(ran)
+        since, reason = one.ended_at or now, _AFTER.get(one.state, WORKER)
+    if job.life.state in (JobState.PENDING, JobState.QUEUED):
+        spells += _waits(job, since, reason, now)
+        spells += [_told(one) for one in seen if one.last > one.first >= since]
+    return spells
+
+
+def _first_wait(job: JobRecord) -> str:
+    if job.spec.dependencies:
+        return "dependencies"
+    return "run_at" if job.spec.run_at is not None else WORKER
+
+
+def _waits(job: JobRecord, since: Instant, reason: str, now: Instant) -> list[SpellView]:
+    """The wait that lasts."""
+    if job.life.state is JobState.PENDING:
+        spells = [_spell("pending", since=since, until=now)]
+        spells[0].reason = job.life.reason or reason
+    else:
+        spells = _waited(since, now, reason, job.life.ready_at)
+    spells[-1].until = None
+    return spells
+
+
+def _waited(since: Instant, until: Instant, reason: str, ready: Instant | None) -> list[SpellView]:
+    """A wait, in two parts where it is known since when nothing but a worker was missing."""
+    spells = []
+    if ready is not None and since < ready <= until and reason != WORKER:
+        spells.append(_spell("pending", since=since, until=ready))
+        spells[0].reason = reason
+        since, reason = ready, WORKER
+    spells.append(_spell("queued", since=since, until=until))
+    spells[-1].reason = reason
+    return spells
+
+
+def _told(one: Seen) -> SpellView:
+    spell = _spell("queued", since=one.first, until=one.last)
+    spell.reason = one.code
+    return spell
+
+
+def _spell(
+    what: Literal["pending", "queued", "running"], *, since: Instant, until: Instant
+) -> SpellView:
+    length = max(0, until - since)
+    return SpellView(what, from_instant(since), from_instant(until), number(length))

@@ -1,0 +1,138 @@
+"""Says why a job is not running: the answer first, then the causes, then what would help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from rota.cli import offers
+from rota.cli.connect import answer, connected
+from rota.cli.deadlines import deadline_line
+from rota.cli.names import job_id
+from rota.cli.options import json_option, now_ms
+from rota.cli.render import Styled, console, rich_text, status_cell
+from rota.cli.text import age, local, percent, plural, short, since_s, span
+from rota.sdk import calls
+from rota.wire.why import CauseView, EstimateView, PositionView, SpellView, WhyView
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Shown by its end, which any command takes."""
+_LEAD = 7
+"""The words on the left are no longer than this."""
+_METHODS = {
+    "known_times": "the times it waits for are known",
+    "reservation": "a place is kept for it",
+    "forward_run": "the scheduler, played forward",
+    "fluid": "from how many are before it",
+}
+
+
+@click.command()
+@click.argument("job", shell_complete=offers.jobs)
+@json_option
+def why(job: str, *, as_json: bool) -> None:
+    """Say why a job is not running yet, when it will, and what would help."""
+    with connected() as client:
+        answer(client, calls.why(job_id(client, job)), draw_why, as_json=as_json)
+
+
+def draw_why(view: WhyView) -> None:
+    """The answer, and all that stands behind it."""
+    now, screen = now_ms(), console()
+    told = _UUID.sub(lambda found: short(found[0]), view.cause.message)
+    screen.print(rich_text(status_cell(view.status)), rich_text(told), soft_wrap=True)
+    if view.estimated_start.method != "started":
+        for number, line in enumerate(start_lines(view.estimated_start, now)):
+            _say("" if number else "starts", line)
+    _figures(view.cause)
+    for cause in view.others:
+        _say("and", cause.message)
+        _figures(cause)
+    for relief in view.would_help:
+        then = ": then it starts at once" if relief.enough else ""
+        when = relief.figures.get("at") or relief.figures.get("until")
+        due = f" ({age(when, now)})" if isinstance(when, str) else ""
+        _say("help", f"{relief.message}{due}{then}")
+        _named(relief.figures)
+    if view.position is not None:
+        _say("line", _place(view.position))
+    if view.deadline is not None:
+        _say("due", deadline_line(view.deadline, now))
+    if view.history:
+        _say("past", "; ".join(_past(one) for one in view.history))
+
+
+def start_lines(estimate: EstimateView, now: int) -> Iterator[str]:
+    """When, how sure that is, and how it is known."""
+    if estimate.method == "never":
+        yield "never, as things are"
+    elif estimate.at is None:
+        yield "nobody can say when"
+    elif since_s(estimate.at, now) >= 0:
+        yield "as soon as a worker with room asks"
+    else:
+        yield f"at about {local(estimate.at)} ({age(estimate.at, now)}){_where(estimate)}"
+        low, high = estimate.low, estimate.high
+        if low != high:
+            yield f"likely from {age(low, now)} to {age(high, now)}: {_how(estimate)}"
+
+
+def _where(estimate: EstimateView) -> str:
+    return "" if estimate.worker_id is None else f" on worker {short(estimate.worker_id)}"
+
+
+def _how(estimate: EstimateView) -> str:
+    how, past = _METHODS.get(estimate.method, estimate.method), estimate.accuracy
+    if past is None:
+        return f"{how}; no estimate has come true yet"
+    return f"{how}; of {plural(past.starts, 'start')} foretold, {percent(past.inside)} fell inside"
+
+
+def _place(position: PositionView) -> str:
+    about = "" if position.exact else "about "
+    parts = [f"{about}{position.ahead} before it of {plural(position.waiting, 'job')} like it"]
+    if position.starts_before is not None:
+        parts.append(f"{plural(position.starts_before, 'job')} of all kinds before it")
+    if position.tenants_ahead:
+        parts.append(f"{plural(position.tenants_ahead, 'tenant')} before its own")
+    return "; ".join(parts)
+
+
+def _past(spell: SpellView) -> str:
+    reason = f" ({spell.reason})" if spell.reason else ""
+    where = f" on {short(spell.worker_id)}" if spell.worker_id else ""
+    lasts = " so far" if spell.until is None else ""
+    return f"{spell.what} {span(float(spell.seconds))}{lasts}{where}{reason}"
+
+
+def _say(lead: str, text: str) -> None:
+    line = rich_text(Styled(lead.ljust(_LEAD), "bold"))
+    line.append_text(rich_text(_UUID.sub(lambda found: short(found[0]), text)))
+    console().print(line, soft_wrap=True)
+
+
+def _figures(cause: CauseView) -> None:
+    for name, value in cause.figures.items():
+        _dim(f"{name.replace('_', ' ')}: {_figure(value)}")
+
+
+def _named(figures: dict[str, Any]) -> None:
+    """Those who hold what it waits for."""
+    jobs = figures.get("jobs")
+    if isinstance(jobs, list) and len(jobs) > 1:
+        _dim("jobs: " + ", ".join(short(str(one)) for one in jobs))
+
+
+def _dim(text: str) -> None:
+    console().print(rich_text(Styled(f"  {text}", "dim")), soft_wrap=True)
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name.replace('_', ' ')} {_figure(one)}" for name, one in value.items())
+    if isinstance(value, list):
+        return "; ".join(_figure(one) for one in value)
+    return str(value)

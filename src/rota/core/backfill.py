@@ -1,0 +1,264 @@
+"""Who may pass a job that does not fit yet: those who do not delay it.
+
+The first job in order that fits on no worker has a place reserved (reserving.py); so has the first
+of every other kind of worker. Those behind it that could use the same workers are tried, in order
+or the shortest first, and start where they will be out of the way in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+
+from rota.core.cells import LineKey, WorkerCell
+from rota.core.gang_places import pick
+from rota.core.limits import BACKFILL_LOOK, RESERVE_AFTER_MS, RESERVE_LOOK
+from rota.core.model import Instant, JobId, Millis, WorkerId
+from rota.core.ordering import is_mark
+from rota.core.party import JobClass, Line, Party, Seat
+from rota.core.placement import Fleet, May
+from rota.core.places import Reservation
+from rota.core.policy import BackfillKind, CandidateKind
+from rota.core.reserving import NEVER, Reservations
+from rota.core.tables import Tables
+
+OPEN_LOOKED_AT = 64
+"""Open workers that are looked at one by one before those behind are tried."""
+PARTIES_TRIED = 32
+"""Tenants asked for a job that is short enough."""
+
+
+class Candidate:
+    """A job that may start now, and where."""
+
+    __slots__ = ("estimate", "job_id", "key", "worker")
+
+    def __init__(self, key: LineKey, estimate: Millis, worker: WorkerCell) -> None:
+        self.key = key
+        self.job_id = key[2]
+        self.estimate = estimate
+        self.worker = worker
+
+
+class Limits:
+    """How long jobs may run that start now, behind those who have places."""
+
+    __slots__ = ("_fleet", "_kept", "_known", "_places", "free", "longest")
+
+    def __init__(self, fleet: Fleet, places: Mapping[WorkerId, Reservation], now: Instant) -> None:
+        self._fleet = fleet
+        self._places = places
+        self._kept: list[tuple[int, Millis]] = []
+        """(classes, how long they may run) where somebody has a place."""
+        self._known: dict[int, bool] | None = None
+        self.free = 0
+        self.longest: Millis = -1
+        if len(fleet.open) <= OPEN_LOOKED_AT:
+            for worker in fleet.open.values():
+                self._look_at(worker, now)
+            return
+        self._known, self.longest = {}, NEVER
+        for worker_id in places:
+            if worker_id in fleet.open:
+                self._look_at(fleet.open[worker_id], now)
+
+    def _look_at(self, worker: WorkerCell, now: Instant) -> None:
+        fleet, place = self._fleet, self._places.get(worker.worker.id)
+        fitting = fleet.fitting(worker)
+        if place is None:
+            self.free |= fitting
+        else:
+            self.free |= fitting & fleet.fitting_into(worker.machine, place.spare)
+            self._kept.append((fitting, place.at - now))
+            self.longest = max(self.longest, place.at - now)
+
+    def time_for(self, job_class: JobClass) -> Millis:
+        """How long a job of the class may run where it fits."""
+        bit = job_class.bit
+        if self.free & bit or (self._known is not None and self._fits_elsewhere(job_class)):
+            return NEVER
+        return max((time for fitting, time in self._kept if fitting & bit), default=-1)
+
+    def _fits_elsewhere(self, job_class: JobClass) -> bool:
+        """Whether it fits on any of the many open workers that nobody has a place on."""
+        assert self._known is not None
+        if job_class.index not in self._known:
+            found = self._fleet.choose(job_class, self._is_nobodys)
+            self._known[job_class.index] = found is not None
+        return self._known[job_class.index]
+
+    def _is_nobodys(self, worker: WorkerCell) -> bool:
+        return worker.worker.id not in self._places
+
+
+class Pass:
+    """One pass over what waits, in which places may be reserved."""
+
+    def __init__(self, t: Tables, now: Instant) -> None:
+        self._t = t
+        self._now = now
+        self.reservations = Reservations(t, now)
+        self.in_vain = 0
+        """Classes that fit on no open worker: room only shrinks here, so they never will."""
+        self.behind = 0
+        """Classes that could use a kind of worker on which somebody waits for a place."""
+        self._left_out = 0
+
+    def next(self) -> Candidate | None:
+        """The next job to start; None: nothing more can start now."""
+        fleet, lines = self._t.fleet, self._t.lines
+        for worker_id, job_id in self._t.cleared.items():
+            found = self._for_whom_it_was_cleared(worker_id, job_id)
+            if found is not None:
+                return found
+        while fleet.open:
+            hopes = fleet.hopes() & ~self._t.parked & ~self.in_vain & lines.ready
+            if not hopes:
+                return None
+            rest = ~self._t.parked & ~self.behind & ~self._left_out
+            line = lines.first(rest)
+            if line is not None and not line.bit & hopes and self._may_be_passed(line):
+                line = lines.first(rest & hopes)
+            if line is None:
+                return self._behind(hopes)
+            found = self._try_head(line, hopes)
+            if found is not None:
+                return found
+        return None
+
+    def _for_whom_it_was_cleared(self, worker_id: WorkerId, job_id: JobId) -> Candidate | None:
+        """The job for which others were stopped there goes before all, once there is room."""
+        job, worker = self._t.jobs[job_id], self._t.fleet.open.get(worker_id)
+        job_class = self._t.lines.classes[job.class_index]
+        if worker is None or not self._t.fleet.fitting(worker) & job_class.bit:
+            return None
+        del self.reservations.by_worker[worker_id]
+        del self._t.cleared[worker_id]
+        return Candidate(job.line_key(), job.estimate, worker)
+
+    def _try_head(self, line: Line, hopes: int) -> Candidate | None:
+        """The head of the line goes if it fits; if not, a place is kept for it."""
+        t, job_class = self._t, line.job_class
+        head = t.lines.head(line)
+        if hopes & job_class.bit:
+            estimate = 0 if is_mark(head) else t.jobs[head[2]].estimate
+            may = self._admits(job_class, estimate) if self.reservations.by_worker else None
+            picky = job_class.picky
+            worker = pick(t, line, self._now, may) if picky else t.fleet.choose(job_class, may)
+            if worker is not None and not is_mark(head):
+                return Candidate(head, estimate, worker)
+            if worker is not None:
+                # It goes first, and the store is asked for it: whoever else went now overtook it.
+                t.lines.run_dry(head)
+                self._left_out = -1
+                self.behind = 0
+                return None
+            if picky and t.locality.waits_until(job_class, self._now) is not None:
+                self._left_out |= job_class.bit  # it has room, but would rather wait
+                return None
+            if may is None and not picky:
+                t.fleet.give_up(job_class)
+            self.in_vain |= job_class.bit
+        self._hold_back(line, head)
+        return None
+
+    def _may_be_passed(self, line: Line) -> bool:
+        """Whether nothing is kept for the head yet: in a large fleet room for it comes soon."""
+        t, head = self._t, self._t.lines.head(line)
+        if t.policy.backfill is not BackfillKind.EASY:
+            return t.policy.backfill is BackfillKind.GREEDY
+        if len(t.fleet.workers) <= RESERVE_LOOK or line.job_class.needs.copies > 1:
+            return False
+        if line.stuck != head:
+            line.stuck, line.stuck_since = head, self._now
+        return self._now < line.stuck_since + RESERVE_AFTER_MS
+
+    def _hold_back(self, line: Line, head: LineKey) -> None:
+        job_class, backfill = line.job_class, self._t.policy.backfill
+        machines = self._t.fleet.machines_for(job_class)
+        if not machines.kinds or self._may_be_passed(line):
+            self._left_out |= job_class.bit  # it waits for a worker that is not there, or is passed
+        elif backfill is BackfillKind.NONE:
+            self._left_out |= machines.rivals
+        elif self.reservations.reserve(job_class, head[2]) is None:
+            self._left_out |= job_class.bit
+        else:
+            self.behind |= machines.rivals
+
+    # Those behind
+
+    def _behind(self, hopes: int) -> Candidate | None:
+        """The best of the jobs that may pass, of whoever goes first among those who have one."""
+        t, mask, limits = self._t, hopes & self.behind, self._limits()
+        for parties in islice(t.lines.order.in_turn(mask), PARTIES_TRIED):
+            found = [one for party in parties if (one := self._pick(party, mask, limits))]
+            if found:
+                _, key, _, line = min(found)
+                estimate = t.jobs[key[2]].estimate
+                worker = self._worker_for(line, key, estimate)
+                if worker is not None:
+                    return Candidate(key, estimate, worker)
+                self.in_vain |= line.bit  # it would rather wait for another worker
+                return self._behind(hopes & ~line.bit)
+        self.in_vain |= mask  # nor will a later one: room and time only shrink
+        return None
+
+    def _limits(self) -> Limits:
+        return Limits(self._t.fleet, self.reservations.by_worker, self._now)
+
+    def _pick(self, party: Party, mask: int, limits: Limits) -> Seat | None:
+        """The party's first job, or its shortest, that is no longer than its class may be."""
+        lines = self._t.lines
+        if self._t.policy.candidates is CandidateKind.SHORTEST:
+            return party.shortest(mask, limits, lines.shortest)
+        best: Seat | None = None
+        for seat in list(party.heads):
+            line = seat[3]
+            if best is not None and best[:2] < seat[:2]:
+                break
+            if line.bit & mask & party.ready:
+                key = self._first_within(line, limits.time_for(line.job_class))
+                found = None if key is None else (line.rank, key, line.number, line)
+                if found is not None and (best is None or found[:2] < best[:2]):
+                    best = found
+        return best
+
+    def _first_within(self, line: Line, limit: Millis) -> LineKey | None:
+        """The first job in memory that is no longer than this."""
+        t = self._t
+        if limit >= NEVER or not line.is_mixed:
+            head = t.lines.head(line)
+            return head if line.estimate <= limit and not is_mark(head) else None
+        short = (
+            entry
+            for entry in line.heap[:BACKFILL_LOOK]
+            if not is_mark(entry)
+            and t.lines.stands(entry, line)
+            and t.jobs[entry[2]].estimate <= limit
+        )
+        return min(short, default=None)
+
+    def _worker_for(self, line: Line, key: LineKey, estimate: Millis) -> WorkerCell | None:
+        """The best worker where a job of this length is in nobody's way."""
+        job_class = line.job_class
+        admits = self._admits(job_class, estimate)
+        if job_class.picky:
+            return pick(self._t, line, self._now, admits, key)
+        worker = self._t.fleet.choose(job_class, admits)
+        assert worker is not None, "a job that may start has a worker where it may"
+        return worker
+
+    def _admits(self, job_class: JobClass, estimate: Millis) -> May:
+        places, needs, now = self.reservations.by_worker, job_class.needs.resources, self._now
+
+        def admits(worker: WorkerCell) -> bool:
+            place = places.get(worker.worker.id)
+            return place is None or place.admits(needs, estimate, now)
+
+        return admits
+
+    def started(self, candidate: Candidate, job_class: JobClass) -> None:
+        """The candidate has its worker: what is reserved there has less to spare."""
+        place = self.reservations.by_worker.get(candidate.worker.worker.id)
+        if place is not None:
+            place.take(job_class.needs.resources, candidate.estimate, self._now)

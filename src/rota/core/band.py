@@ -1,0 +1,90 @@
+"""Bands: jobs that stand for many. An array's members run one by one, a gang's all at once.
+
+The band is a job of its own with a row of its own. Its members become jobs only as they start, so
+that a million of them wait in one row; which have been drawn and how they ended is a `Tally` of a
+few numbers in the band's life, written with every turn that changes it.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from rota.core.record import Millis, Record
+
+
+class Array(Record, frozen=True, tag="a"):
+    """Members with the indices 0 to `count` - 1."""
+
+    count: int
+    max_parallel: int | None = None
+    """At most so many members are under way at once; None: as many as there is room for."""
+    todo: bytes = b""
+    """Of one that was started over, the indices to run again: bit i of byte i // 8; empty: all."""
+    born: int = 0
+    """Members with an index below this have run in an earlier life, and have a row."""
+
+
+class Gang(Record, frozen=True, tag="g"):
+    """Members that start together or not at all."""
+
+    size: int
+
+
+class Member(Record, frozen=True, tag="m"):
+    """One job of a band."""
+
+    parent: str
+    index: int
+    in_gang: bool = False
+
+
+Band: TypeAlias = Array | Gang | Member
+
+
+class Company(msgspec.Struct, frozen=True, gc=False):
+    """What a member is told of those it runs with."""
+
+    band_id: str
+    index: int
+    size: int
+    in_gang: bool = False
+    hosts: tuple[str, ...] = ()
+    """Of a gang: where all its members are, by index."""
+
+
+class Tally(Record, frozen=True):
+    """How far a band is."""
+
+    drawn: int = 0
+    """Members that have become jobs, in this life of the band."""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    """Those called off, before or after they had become jobs."""
+    dropped: int = 0
+    """Those of them that never were jobs."""
+    hosts: tuple[str, ...] = ()
+    """Where the members of a gang that runs are, by index."""
+    cause: str = ""
+    """Why a gang that runs has to stop; empty: it has not (gangs.py)."""
+    delay_ms: Millis = -1
+    """When the gang is to try again, where a member has said so; -1: as its policy says."""
+
+
+def unlucky(tally: Tally) -> int:
+    """Members that ran in this life of the band and did not succeed."""
+    return tally.failed + tally.cancelled - tally.dropped
+
+
+def copies_of(band: Band | None) -> int:
+    """How many jobs a submission stands for."""
+    match band:
+        case Array():
+            return band.count
+        case Gang():
+            return band.size
+        case _:
+            return 1

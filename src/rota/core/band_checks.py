@@ -1,0 +1,57 @@
+"""What must always hold of arrays, gangs and their members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rota.core.band import Array, Gang, Member, copies_of
+from rota.core.bands import BandCell, shown
+from rota.core.cells import NO_CLASS, JobCell
+from rota.core.model import JobId, JobState
+from rota.core.tables import Tables
+
+_RUNS = (JobState.RUNNING, JobState.CANCELLING)
+
+
+def weights(t: Tables, cell: JobCell) -> Iterator[tuple[JobState, int]]:
+    """What a live job counts as in the depth of its queue and tenant."""
+    if cell.id in t.bands.cells:
+        yield shown(cell.life.state), t.bands.cells[cell.id].waiting
+    else:
+        yield cell.life.state, 1
+
+
+def check_bands(t: Tables) -> None:
+    """Raises AssertionError with what is wrong."""
+    assert not t.bands.due, "a member's end went unnoticed"
+    assert not t.bands.touched, "a tally was not written"
+    live: dict[JobId, dict[JobId, None]] = {job_id: {} for job_id in t.bands.cells}
+    for job_id, cell in t.jobs.items():
+        band = cell.spec.band
+        if isinstance(band, Member):
+            live[JobId(band.parent)][job_id] = None
+        assert (job_id in t.bands.cells) == isinstance(band, Array | Gang)
+    assert t.bands.waiting == sum(mine.waiting for mine in t.bands.cells.values())
+    for job_id, mine in t.bands.cells.items():
+        assert mine.live == live[job_id], f"the members of {job_id} drifted"
+        _check_band(t, t.jobs[job_id], mine)
+
+
+def _check_band(t: Tables, cell: JobCell, mine: BandCell) -> None:
+    band, runs = cell.spec.band, cell.life.state in _RUNS
+    running = sum(t.jobs[job_id].life.state in _RUNS for job_id in mine.live)
+    assert mine.running == running, f"{cell.id} counts {mine.running} of {running} running"
+    assert mine.size == copies_of(band)
+    all_of_it = mine.ended + mine.waiting + len(mine.live)
+    assert all_of_it == mine.size, f"{cell.id} has {all_of_it} members of {mine.size}"
+    assert bool(mine.live) <= runs, f"{cell.id} is {cell.life.state} and has members"
+    if isinstance(band, Array):
+        limit = band.max_parallel
+        assert limit is None or len(mine.live) <= max(limit, mine.running), "too many at once"
+        wants = limit is None or len(mine.live) < limit
+        if cell.life.state is JobState.RUNNING and mine.waiting and wants:
+            stands = cell.class_index != NO_CLASS or t.keys.waits(cell)
+            assert stands, f"array {cell.id} has members to draw and is in no line"
+    elif runs and cell.life.state is JobState.RUNNING and not mine.cause:
+        started = len(mine.live) + mine.succeeded
+        assert started == mine.size, f"gang {cell.id} runs with {started} of {mine.size}"

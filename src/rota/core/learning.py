@@ -1,0 +1,76 @@
+"""What the end of an execution teaches: how long its name runs, what it takes, what it lacked."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rota.core.cells import JobCell
+from rota.core.inputs import Completion
+from rota.core.model import Execution, ExecutionState, Instant, Runtime, Terms
+from rota.core.placement import unable
+from rota.core.tables import Tables
+
+_MIB = 1 << 20
+
+
+def learn(t: Tables, terms: Terms, execution: Execution, done: Completion, now: Instant) -> None:
+    """An execution was reported to have ended."""
+    ran = now - execution.claimed_at
+    is_news = False
+    if execution.state is ExecutionState.SUCCEEDED:
+        is_news = t.runtimes.learn(terms, ran) is not None
+    if done.used is not None:
+        is_news |= t.runtimes.usages.learn(terms, done.used, ran, now)
+    if is_news:
+        key = (terms.tenant, terms.name)
+        t.draft.runtimes[key] = Runtime(*key, t.runtimes.recent(key), t.runtimes.usages.record(key))
+
+
+def restore(t: Tables, known: Runtime, now: Instant) -> None:
+    """What was learned before a restart."""
+    if known.recent:
+        t.runtimes.restore(known)
+    if known.usage is not None:
+        t.runtimes.usages.restore((known.tenant, known.name), known.usage, now)
+
+
+def ask_for_more(t: Tables, job: JobCell, done: Completion | None) -> None:
+    """A job that ran out of memory and is tried again asks for more, if it was told to."""
+    terms = job.spec.terms
+    if done is None or done.used is None or not done.used.out_of_memory:
+        return
+    if terms.retry.memory_factor <= 1:
+        return
+    memory = _more_memory(t, terms, done.used.memory_peak or 0)
+    if memory > terms.needs.resources.memory:
+        resources = replace(terms.needs.resources, memory=memory)
+        terms = replace(terms, needs=replace(terms.needs, resources=resources))
+        t.set_spec(job, replace(job.spec, terms=terms, revision=job.spec.revision + 1))
+
+
+def _more_memory(t: Tables, terms: Terms, peak: int) -> int:
+    """So many times what it asked for, or took; no more than it may, nor than any worker has.
+
+    Asking for more than there is anywhere would be the end of it.
+    """
+    asked = terms.needs.resources.memory
+    wanted = -(-round((asked or peak) * terms.retry.memory_factor) // _MIB) * _MIB
+    if terms.retry.memory_max is not None:
+        wanted = min(wanted, terms.retry.memory_max)
+    if not asked:
+        return wanted
+    return min(wanted, _largest_for(t, terms) or wanted)
+
+
+def _largest_for(t: Tables, terms: Terms) -> int:
+    """The most memory of a worker that could run it otherwise; 0: there is none."""
+    needs = terms.needs
+    rest = replace(needs, resources=replace(needs.resources, memory=0))
+    return max(
+        (
+            machine.capacity.memory
+            for machine in t.fleet.machines.values()
+            if machine.workers and not unable(terms.queue, rest, machine)
+        ),
+        default=0,
+    )

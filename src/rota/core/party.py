@@ -1,0 +1,275 @@
+"""Parties: those between whom an order chooses, and the lines of jobs that each of them has."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from rota.core.affinity import is_picky
+from rota.core.cells import LineKey, MachineClass, QueueCell
+from rota.core.lanes import Lane, LaneKey
+from rota.core.model import Instant, Millis, Needs
+
+EVERY_CLASS = -1
+"""All bits: nothing is ruled out."""
+
+
+class Machines:
+    """The kinds of workers that could run the jobs of a class."""
+
+    __slots__ = ("indexes", "kinds", "rivals", "stamp")
+
+    def __init__(self, kinds: tuple[MachineClass, ...], stamp: tuple[int, int, int]) -> None:
+        self.kinds = kinds
+        self.indexes = [machine.index for machine in kinds]
+        self.rivals = 0
+        """Bits of the classes that could use any of them."""
+        for machine in kinds:
+            self.rivals |= machine.can_mask
+        self.stamp = stamp
+        """What of fleet and classes this was computed for; kept by placement.py."""
+
+
+class JobClass:
+    """Jobs that a worker has room for or not, all alike: one queue, the same needs."""
+
+    __slots__ = (
+        "arrived",
+        "arrived_work",
+        "bit",
+        "cursor",
+        "index",
+        "lanes",
+        "lines",
+        "machines",
+        "needs",
+        "offers",
+        "picky",
+        "queue",
+        "share",
+        "share_of",
+        "shelved",
+        "waiting",
+    )
+
+    def __init__(self, index: int, queue: QueueCell, needs: Needs) -> None:
+        self.index = index
+        self.bit = 1 << index
+        self.queue = queue
+        self.needs = needs
+        self.picky = is_picky(needs.affinity) or needs.copies > 1
+        """Whether a worker with room is not as good as any other (locality.py)."""
+        self.waiting = 0
+        """Jobs in line."""
+        self.shelved = 0
+        """Jobs that are on the shelf."""
+        self.arrived = self.arrived_work = 0
+        """Jobs that came to stand in line or on the shelf, and how long they are expected to run
+        together; arrivals.py makes rates of it."""
+        self.lanes: dict[LaneKey, Lane] = {}
+        """Those with jobs in line or on the shelf."""
+        self.lines: dict[int, Line] = {}
+        """By number: one for each party that has jobs of the class."""
+        self.offers: list[tuple[int, int, int, str, int]] = []
+        """Workers that may fit, best first; kept by placement.py."""
+        self.cursor = -1
+        """How far placement.py has read the log of opened workers for this class."""
+        self.machines: Machines | None = None
+        self.share = 0.0
+        """The part of the fleet that one job takes, of what it takes the most of."""
+        self.share_of: object = None
+        """The fleet's capacity for which that was computed."""
+
+
+class Line:
+    """The jobs of one class and one party, in order."""
+
+    __slots__ = (
+        "bit",
+        "estimate",
+        "first",
+        "heap",
+        "is_mixed",
+        "job_class",
+        "length_seat",
+        "number",
+        "rank",
+        "seat",
+        "shelved",
+        "short",
+        "stuck",
+        "stuck_since",
+        "tenant",
+        "waiting",
+        "work",
+    )
+
+    def __init__(self, number: int, job_class: JobClass, tenant: str, rank: int) -> None:
+        self.number = number
+        self.job_class = job_class
+        self.bit = job_class.bit
+        self.rank = rank
+        """What comes before the places of its jobs: of its queue, under some orders."""
+        self.tenant = tenant
+        """One of the tenants whose jobs are in it: that of the first job that came."""
+        self.heap: list[LineKey] = []
+        self.first: LineKey | None = None
+        """The head of the line; None: to be looked up again."""
+        self.waiting = 0
+        """Jobs in line; the heap may hold more entries than that, stale ones."""
+        self.work: Millis = 0
+        """How long they are expected to run together."""
+        self.shelved = 0
+        """Jobs that are on the shelf."""
+        self.estimate: Millis = 0
+        """How long its jobs are expected to run, if it is the same for all of them."""
+        self.is_mixed = False
+        """Whether it is not."""
+        self.short: list[tuple[Millis, LineKey]] | None = None
+        """The jobs by expected length; None: to be made when somebody asks for short ones."""
+        self.stuck: LineKey | None = None
+        """The head that went first and did not fit; `stuck_since` when."""
+        self.stuck_since: Instant = 0
+        self.seat: Seat | None = None
+        """Its entry among the party's heads."""
+        self.length_seat: Seat | None = None
+        """Its entry among the party's lines by length."""
+
+
+Seat: TypeAlias = tuple[int, LineKey, int, Line]
+"""(rank, or length; the job; the line's number, which tells equals apart; the line)."""
+Head: TypeAlias = Callable[[Line], LineKey]
+"""The first entry of a line that has one."""
+Short: TypeAlias = tuple[Millis, LineKey, Millis]
+"""(about how long, the job, how long), the first never more than the last."""
+Shortest: TypeAlias = Callable[[Line], Short | None]
+"""About the shortest job of a line in memory."""
+
+
+class Room(Protocol):
+    """For how long there is room on workers that wait, behind those who have places there."""
+
+    free: int
+    """Bits of the classes that may run as long as they like."""
+    longest: Millis
+    """The most that the others may run."""
+
+    def time_for(self, job_class: JobClass) -> Millis:
+        """How long a job of the class may run where it fits."""
+        ...
+
+
+class Party:
+    """Lines that are served as one: no rule of the order tells them apart but their heads.
+
+    The lines are kept sorted by their heads, so that the first of those a worker has room for is
+    found without comparing them all. An entry may be too early, since a head that has left is not
+    looked for before its line is asked; it is never too late.
+    """
+
+    __slots__ = ("allowed", "by_length", "heads", "lines", "ready", "waiting")
+
+    def __init__(self) -> None:
+        self.lines: dict[int, Line] = {}
+        """By number of class."""
+        self.heads: list[Seat] = []
+        self.by_length: list[Seat] | None = None
+        """By the shortest job of each; None: nobody has asked yet."""
+        self.waiting = 0
+        """Bits of the classes with jobs in line or on the shelf."""
+        self.allowed = EVERY_CLASS
+        """Bits of the classes that quotas leave room for."""
+        self.ready = 0
+        """Bits of the classes that may go: waiting and allowed."""
+
+    # By head
+
+    def seat(self, line: Line, key: LineKey) -> None:
+        """The head of the line is this, or comes later."""
+        if line.seat is not None:
+            del self.heads[bisect_left(self.heads, line.seat)]
+        line.seat = (line.rank, key, line.number, line)
+        insort(self.heads, line.seat)
+
+    def unseat(self, line: Line) -> None:
+        """The line has nobody in it any more."""
+        if line.seat is not None:
+            del self.heads[bisect_left(self.heads, line.seat)]
+            line.seat = None
+        if line.length_seat is not None:
+            assert self.by_length is not None
+            del self.by_length[bisect_left(self.by_length, line.length_seat)]
+            line.length_seat = None
+
+    def first(self, mask: int, head: Head) -> Line | None:
+        """The line among these classes whose head comes first."""
+        mask &= self.ready
+        while mask:
+            for seat in self.heads:
+                if seat[3].bit & mask:
+                    break
+            else:
+                return None
+            _, key, _, line = seat
+            first = line.first or head(line)
+            if first is key:
+                return line
+            self.seat(line, first)
+        return None
+
+    # By length
+
+    def note_length(self, line: Line, length: Millis, key: LineKey) -> None:
+        """A job of the line is as short as this."""
+        if self.by_length is not None:
+            seat = line.length_seat
+            if seat is None or (length, key) < seat[:2]:
+                self._seat_by_length(line, length, key)
+
+    def _seat_by_length(self, line: Line, length: Millis, key: LineKey) -> None:
+        assert self.by_length is not None
+        if line.length_seat is not None:
+            del self.by_length[bisect_left(self.by_length, line.length_seat)]
+        line.length_seat = (length, key, line.number, line)
+        insort(self.by_length, line.length_seat)
+
+    def shortest(self, mask: int, room: Room, shortest: Shortest) -> Seat | None:
+        """The shortest job of these classes for which there is time."""
+        mask &= self.ready
+        if self.by_length is None:
+            self._sort_by_length(shortest)
+        assert self.by_length is not None
+        for seat in [seat for seat in self.by_length if seat[3].bit & mask]:
+            length, key, _, line = seat
+            if length > room.longest:
+                mask &= room.free  # all that follow are as long
+                if not mask:
+                    return None
+            time = room.time_for(line.job_class)
+            if not line.bit & mask or length > time:
+                continue
+            found = shortest(line)
+            if found is None or found[1] is not key or found[0] != length:
+                self._move_by_length(line, found)
+                return self.shortest(mask, room, shortest)
+            if found[2] <= time:
+                return seat
+        return None
+
+    def _move_by_length(self, line: Line, found: Short | None) -> None:
+        """The job that the line was sorted by has left it."""
+        if found is not None:
+            self._seat_by_length(line, *found[:2])
+        else:
+            assert self.by_length is not None
+            assert line.length_seat is not None
+            del self.by_length[bisect_left(self.by_length, line.length_seat)]
+            line.length_seat = None
+
+    def _sort_by_length(self, shortest: Shortest) -> None:
+        self.by_length = []
+        for line in self.lines.values():
+            found = shortest(line)
+            if found is not None:
+                self._seat_by_length(line, *found[:2])

@@ -1,0 +1,177 @@
+"""Places kept for jobs that do not fit yet: where and when each can start at the earliest.
+
+A reservation is a worker and a time. Only that worker is restricted: another job may start there
+if it will have ended by then, or fits beside what is reserved. All other workers run on freely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+
+from rota.core.cells import NO_CLASS, WorkerCell
+from rota.core.executions import outlive
+from rota.core.gang_places import reserve_all
+from rota.core.limits import GANG_LOOK, RESERVE_LOOK, RESERVED_MAX
+from rota.core.model import Instant, JobId, Resources, WorkerId, WorkerState
+from rota.core.party import JobClass
+from rota.core.places import Place, Reservation
+from rota.core.resources import fits, plus
+from rota.core.tables import Tables
+
+NEVER: Instant = 1 << 62
+
+
+class Reservations:
+    """The places reserved in one pass over what waits."""
+
+    def __init__(self, t: Tables, now: Instant) -> None:
+        self._t = t
+        self._now = now
+        self.by_worker: dict[WorkerId, Reservation] = {}
+        for worker_id in list(t.cleared):
+            self._keep_cleared(worker_id)
+
+    def _keep_cleared(self, worker_id: WorkerId) -> None:
+        """A worker where others were stopped for a job is kept for it, as long as it waits."""
+        t = self._t
+        job = t.jobs.get(t.cleared[worker_id])
+        if job is None or job.class_index == NO_CLASS or not t.fleet.is_there(worker_id):
+            del t.cleared[worker_id]
+            return
+        worker, job_class = t.fleet.workers[worker_id], t.lines.classes[job.class_index]
+        at, room = earliest(worker, job_class.needs.resources, self._now)
+        self.by_worker[worker_id] = Reservation((worker_id, at, room), job_class, job.id)
+
+    def reserve(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
+        """An early place for the first job of a class; None: all that could are taken.
+
+        A place that was found in an earlier pass is kept, unless a worker that waits is earlier.
+        """
+        if len(self.by_worker) >= RESERVED_MAX:
+            return None
+        if job_class.needs.copies > 1:
+            return self._reserve_for_gang(job_class, job_id)
+        kept = self._kept_place(job_class, job_id)
+        best = None if kept is None else (kept.worker_id, kept.at, kept.room)
+        for worker in self._candidates(job_class, kept is not None):
+            place = self._place_on(worker, job_class, NEVER if best is None else best[1])
+            if place is not None:
+                best = place
+                if place[1] <= self._now:
+                    break
+        if best is None:
+            return None
+        reservation = self.by_worker[best[0]] = Reservation(best, job_class, job_id)
+        reservation.stamp = self._t.fleet.workers[best[0]].stamp
+        self._t.places[job_class.index] = reservation
+        return reservation
+
+    def _reserve_for_gang(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
+        """A place on each of several workers, all for one time; the last of them."""
+        kinds = self._t.fleet.machines_for(job_class).kinds
+        able = chain.from_iterable(machine.workers for machine in kinds)
+        cells = (self._t.fleet.workers[worker_id] for worker_id in able)
+        usable = [cell for cell in islice(cells, GANG_LOOK) if self._may_use(cell, job_class)]
+        for cell in usable:
+            self.mind_outlived(cell)
+        kept = reserve_all(self._t, usable, (job_class, job_id), self._now)
+        for place in kept:
+            self.by_worker[place.worker_id] = self._t.places[job_class.index] = place
+        return kept[-1] if kept else None
+
+    def _kept_place(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
+        """The place that the job had, looked at anew if anything has changed there."""
+        place = self._t.places.get(job_class.index)
+        if place is None or place.job_id != job_id:
+            return None
+        worker = self._t.fleet.workers.get(place.worker_id)
+        if worker is None or not self._may_use(worker, job_class):
+            return None
+        has_outlived = worker.ends and worker.ends[0][0] <= self._now
+        if has_outlived or worker.stamp != place.stamp:
+            found = self._place_on(worker, job_class, NEVER)
+            assert found is not None
+            return Reservation(found, job_class, job_id)
+        return place
+
+    def _place_on(self, worker: WorkerCell, job_class: JobClass, before: Instant) -> Place | None:
+        if worker.ends and worker.ends[0][0] <= self._now:
+            self.mind_outlived(worker)
+        found = earlier(worker, job_class.needs.resources, self._now, before)
+        return None if found is None else (worker.worker.id, *found)
+
+    def _candidates(self, job_class: JobClass, has_place: bool) -> Iterator[WorkerCell]:
+        """Those that wait for work; in a small fleet all, unless the job has a place already."""
+        fleet = self._t.fleet
+        for worker in islice(fleet.open.values(), RESERVE_LOOK):
+            if self._may_use(worker, job_class):
+                yield worker
+        if has_place or len(fleet.workers) > RESERVE_LOOK:
+            return
+        kinds = fleet.machines_for(job_class).kinds
+        others = chain.from_iterable(machine.workers for machine in kinds)
+        for worker_id in others:
+            if self._may_use(fleet.workers[worker_id], job_class):
+                yield fleet.workers[worker_id]
+
+    def _may_use(self, worker: WorkerCell, job_class: JobClass) -> bool:
+        """Whether it could run such a job, takes work, and keeps no place for anybody else."""
+        return bool(
+            worker.machine.can_mask & job_class.bit
+            and worker.worker.state is WorkerState.ONLINE
+            and worker.worker.id not in self.by_worker
+        )
+
+    def mind_outlived(self, worker: WorkerCell) -> None:
+        """What runs longer than was thought gets another end."""
+        while worker.ends and worker.ends[0][0] <= self._now:
+            outlive(self._t, self._t.executions[worker.ends[0][1]], self._now)
+
+
+def keep_place(t: Tables, job_id: JobId, worker_id: WorkerId, now: Instant) -> None:
+    """The job has a place on the worker, as it had before."""
+    job, worker = t.jobs.get(job_id), t.fleet.workers.get(worker_id)
+    if job is not None and worker is not None and job.class_index != NO_CLASS:
+        job_class = t.lines.classes[job.class_index]
+        at, room = earliest(worker, job_class.needs.resources, now)
+        t.places[job_class.index] = Reservation((worker_id, at, room), job_class, job_id)
+
+
+def earliest(worker: WorkerCell, needs: Resources, now: Instant) -> tuple[Instant, Resources]:
+    """When the worker will have room for this, and how much it will have free then.
+
+    The worker could run it when empty, so the time comes by the last of the ends at the latest.
+    """
+    found = earlier(worker, needs, now, NEVER)
+    assert found is not None
+    return found
+
+
+def earlier(
+    worker: WorkerCell, needs: Resources, now: Instant, before: Instant
+) -> tuple[Instant, Resources] | None:
+    """The same, if it is before then."""
+    free = worker.free
+    if fits(needs, free):
+        return now, free
+    ends, held = worker.ends, worker.held
+    cpu, memory, storage, gpu = free.cpu_milli, free.memory, free.storage, free.gpu_milli
+    at, index = now, 0
+    while index < len(ends):
+        at = ends[index][0]
+        if at >= before:
+            return None
+        while index < len(ends) and ends[index][0] == at:
+            amount = held[ends[index][1]]
+            cpu += amount.cpu_milli
+            memory += amount.memory
+            storage += amount.storage
+            gpu += amount.gpu_milli
+            if amount.custom:
+                free = plus(free, Resources(custom=amount.custom))
+            index += 1
+        room = Resources(cpu, memory, storage, gpu, free.custom)
+        if fits(needs, room):
+            return at, room
+    return at, Resources(cpu, memory, storage, gpu, free.custom)

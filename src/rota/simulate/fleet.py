@@ -1,0 +1,83 @@
+"""The machines of a simulation, which need not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from rota.core.inputs import Register
+from rota.core.labels import misplaced, unwelcome
+from rota.core.model import Labels, Needs, Resources, WorkerId
+from rota.core.resources import fits
+
+SESSION = "simulated"
+
+
+class Machines(msgspec.Struct, frozen=True):
+    """So many machines that are alike."""
+
+    count: int
+    capacity: Resources
+    capabilities: tuple[str, ...] = ()
+    queues: tuple[str, ...] | None = None
+    labels: Labels = ()
+    only: tuple[str, ...] = ()
+
+    def could_run(self, queue: str, needs: Needs) -> bool:
+        """Whether one of them could run such a job if it had nothing else to do."""
+        wish = needs.affinity
+        return (
+            (self.queues is None or queue in self.queues)
+            and all(one in self.capabilities for one in needs.capabilities)
+            and fits(needs.resources, self.capacity)
+            and (wish is None or not any(misplaced(wish, dict(self.labels))))
+            and not any(unwelcome(needs, self.only))
+        )
+
+
+class FleetPlan(msgspec.Struct, frozen=True):
+    """All machines."""
+
+    machines: tuple[Machines, ...]
+
+    @property
+    def cpu_milli(self) -> int:
+        """Processors of all of them."""
+        return sum(alike.count * alike.capacity.cpu_milli for alike in self.machines)
+
+    @property
+    def workers(self) -> int:
+        """How many there are."""
+        return sum(alike.count for alike in self.machines)
+
+    def can_run(self, queue: str, needs: Needs) -> bool:
+        """Whether any machine could run such a job if it had nothing else to do."""
+        return any(alike.could_run(queue, needs) for alike in self.machines)
+
+    def registrations(self) -> Iterator[Register]:
+        """What the machines say of themselves when they come."""
+        number = 0
+        for alike in self.machines:
+            for _ in range(alike.count):
+                number += 1
+                yield Register(
+                    worker_id=WorkerId(f"w{number}"),
+                    session=SESSION,
+                    name=f"w{number}",
+                    capacity=alike.capacity,
+                    capabilities=alike.capabilities,
+                    queues=alike.queues,
+                    labels=alike.labels,
+                    only=alike.only,
+                )
+
+
+def pool(cpus: int, memory: int = 0) -> FleetPlan:
+    """One machine of so many processors: what logs of rigid parallel jobs are about."""
+    return uniform(1, 1000 * cpus, memory)
+
+
+def uniform(workers: int, cpu_milli: int, memory: int = 0) -> FleetPlan:
+    """Machines that are all alike."""
+    return FleetPlan((Machines(workers, Resources(cpu_milli=cpu_milli, memory=memory)),))

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.core import ring as ring_module
+from rota.core.ring import Ring
+
+
+@dataclass
+class Sitter:
+    key: tuple[int, float]
+    rank: int
+    ready: int = 0
+
+
+act = st.tuples(
+    st.sampled_from(["sit", "leave", "move", "widen", "narrow"]),
+    st.integers(0, 39),
+    st.integers(0, 9),
+    st.integers(1, 15),
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_blocks() -> Iterator[None]:
+    """Blocks are split and dropped all the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ring_module, "BLOCK_MAX", 3)
+        yield
+
+
+@given(acts=st.lists(act, max_size=120), mask=st.integers(1, 15))
+def test_a_ring_finds_whom_a_sorted_list_finds(
+    acts: list[tuple[str, int, int, int]], mask: int
+) -> None:
+    ring: Ring[Sitter] = Ring()
+    sitters = {rank: Sitter((0, 0.0), rank) for rank in range(40)}
+    seated: dict[int, Sitter] = {}
+    for verb, rank, key, bits in acts:
+        sitter = sitters[rank]
+        if rank in seated:
+            if verb == "leave":
+                ring.remove(seated.pop(rank))
+            elif verb == "widen":
+                sitter.ready |= bits
+                ring.widen(sitter)
+            elif verb == "narrow":
+                sitter.ready &= bits
+            else:
+                ring.move(sitter, (0, float(key)))
+        elif verb == "sit":
+            sitter.key, sitter.ready = (key % 2, float(key)), bits
+            ring.insert(sitter)
+            seated[rank] = sitter
+        line = sorted(seated.values(), key=lambda one: (one.key, one.rank))
+        assert ring.first(mask) is next((one for one in line if one.ready & mask), None)
+        if line:
+            assert ring.before(line[-1]) == line[:-1]
