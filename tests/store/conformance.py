@@ -30,6 +30,7 @@ from rota.store.protocol import (
     ExecutionQuery,
     FencedError,
     JobQuery,
+    KeyLook,
     Ledger,
     Seq,
     Store,
@@ -336,6 +337,23 @@ class ReadingConformance:
             assert await store.catalog.key("k") is None
             await leader.append(PutKey(KeyRecord("k", "print", b"receipt", 1)))
             assert await store.catalog.key("k") == KeyRecord("k", "print", b"receipt", 1)
+
+    async def test_a_key_looked_up_at_once_is_found_or_known_to_be_on_its_way(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            for number in range(1, 40):
+                key = f"key-{number}"
+                record = KeyRecord(key, "print", b"receipt", number)
+                await leader.append(PutKey(record), at=number)
+                look = await store.catalog.key_at_once(key)
+                if look.record is None:
+                    assert look.behind_since is not None
+                    assert look.behind_since <= number
+            written = await store.catalog.key("key-39")
+            assert await store.catalog.key_at_once("key-39") == KeyLook(written, None)
+            assert await store.catalog.key_at_once("no such key") == KeyLook(None, None)
 
 
 def _with_before(query: JobQuery, before: str | None) -> JobQuery:

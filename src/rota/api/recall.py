@@ -14,7 +14,7 @@ from rota.api.problems import ProblemError
 from rota.api.routes import Call
 from rota.core.errors import NotFound, StaleRecall
 from rota.core.inputs import AnyInput, Recall
-from rota.core.model import JobId, JobRecord, JobState
+from rota.core.model import Instant, JobId, JobRecord, JobState, KeyRecord
 from rota.core.outcome import AnyReceipt
 from rota.store.protocol import Catalog, Direction
 
@@ -57,12 +57,28 @@ async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyR
         # The time must be taken first: the scheduler refuses what changed after it.
         at = brain.clock.now()
         jobs = tuple(await read())
-        known = await catalog.key(call.key.key) if call.key is not None else None
+        known = None
+        if call.key is not None:
+            known, at = await look_up_key(catalog, call.key.key, at, waits=number > 0)
         try:
             return await brain.post(build(Recall(at=at, jobs=jobs, key=known)))
         except StaleRecall:
             continue
     raise StaleRecall("what was read kept changing")
+
+
+async def look_up_key(
+    catalog: Catalog, key: str, at: Instant, *, waits: bool
+) -> tuple[KeyRecord | None, Instant]:
+    """What a key was answered, and since when the scheduler has to know it itself.
+
+    The tables are a little behind, and what is not in them yet the scheduler remembers: nobody
+    waits for the fold, unless that is further behind than the memory reaches.
+    """
+    if waits:
+        return await catalog.key(key), at
+    look = await catalog.key_at_once(key)
+    return look.record, at if look.behind_since is None else min(at, look.behind_since)
 
 
 async def post_start_over(call: Call[Any, Any], job_id: JobId, build: Build) -> AnyReceipt:

@@ -15,6 +15,8 @@ ROWS_PER_STATEMENT = 256
 back from a busy event loop takes milliseconds: with a row a call the fold crawls."""
 READERS = 4
 """Threads that read, each with its own connection; more only fight over the interpreter lock."""
+KEYS_PER_LOOK = 1_000
+"""Idempotency keys looked up by one read."""
 READER_BUSY_MS = 5_000
 """A reader in WAL mode meets a lock only in moments such as recovery; this outlasts them."""
 WRITER_CACHE_KIB = 64 * 1024

@@ -44,6 +44,7 @@ from rota.store.protocol import (
     FencedError,
     JobQuery,
     JournalRecord,
+    KeyLook,
     LeaderRow,
     Seq,
     Snapshot,
@@ -353,6 +354,10 @@ class MemoryCatalog(MemoryHistories):
     async def key(self, key: str) -> KeyRecord | None:
         """What was answered to an idempotency key."""
         return self._tables.keys.get(key)
+
+    async def key_at_once(self, key: str) -> KeyLook:
+        """The same: there is nothing to wait for."""
+        return KeyLook(self._tables.keys.get(key), None)
 
     async def changes_after(self, seq: Seq, limit: int) -> list[Change]:
         """All changes of the next at most `limit` journal records after `seq`."""

@@ -10,6 +10,7 @@ from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, 
 from rota.core.schedules import Occurrence
 from rota.store import rows
 from rota.store.journal import decode_record
+from rota.store.key_desk import Found, KeyDesk
 from rota.store.limits import COUNT_ROWS_MAX
 from rota.store.postgres_connect import Connection
 from rota.store.postgres_events import find_arrivals, find_events, read_told
@@ -24,6 +25,7 @@ from rota.store.protocol import (
     Edge,
     ExecutionQuery,
     JobQuery,
+    KeyLook,
     OccurrenceQuery,
     Seq,
 )
@@ -32,6 +34,16 @@ from rota.store.queries import ArrivalQuery, EventQuery
 T = TypeVar("T")
 
 _LAG = "SELECT folded_seq, (SELECT max(seq) FROM rota.journal) FROM rota.meta"
+_KEYS_AT_ONCE = """
+SELECT (SELECT at FROM rota.journal WHERE seq > m.folded_seq ORDER BY seq LIMIT 1),
+    k.key, k.fingerprint, k.receipt, k.at
+FROM rota.meta m LEFT JOIN (
+    unnest($1::text[]) v (wanted)
+    CROSS JOIN LATERAL (SELECT * FROM rota.keys WHERE key = v.wanted LIMIT 1) k
+) ON true
+"""
+"""One statement, so one moment: a key is in the tables by then, or its record is not folded yet.
+Key by key: a table that fills within minutes has no figures that the planner could go by."""
 _EXECUTIONS = """
 SELECT body FROM rota.executions_live WHERE id = ANY ($1)
 UNION ALL SELECT body FROM rota.executions_done WHERE id = ANY ($1)
@@ -61,6 +73,7 @@ class PostgresCatalog:
         self._shelves = shelves = schema.has("lines")
         self._occasions = schema.has("schedules_and_events")
         self._jobs = _JOBS + _SHELVED_JOBS if shelves else _JOBS
+        self._keys = KeyDesk(self._read_keys)
         self._counts = _COUNTS.format(shelved=_SHELVED_COUNTS if shelves else "")
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
@@ -130,6 +143,14 @@ class PostgresCatalog:
             )
         )
         return rows.key(tuple(found)) if found else None
+
+    async def key_at_once(self, key: str) -> KeyLook:
+        """The same without waiting for the fold."""
+        return await self._keys.look(key)
+
+    async def _read_keys(self, keys: Sequence[str]) -> Found:
+        found = await self._readers.run(lambda c: c.fetch(_KEYS_AT_ONCE, keys))
+        return rows.keys_found([tuple(row) for row in found])
 
     async def changes_after(self, seq: Seq, limit: int) -> list[Change]:
         """All changes of the next at most `limit` journal records after `seq`."""

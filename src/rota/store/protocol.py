@@ -102,6 +102,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     """In order of arrival."""
 
 
+class KeyLook(msgspec.Struct, frozen=True):
+    """What the tables say of an idempotency key, and up to when they say everything."""
+
+    record: KeyRecord | None
+    behind_since: Instant | None
+    """The time of the oldest record that is not in the tables yet; None: all of them are."""
+
+
 class LeaderRow(msgspec.Struct, frozen=True):
     """Who leads. Whoever sees two equal rows a TTL apart has seen a leader that is gone."""
 
@@ -241,6 +249,10 @@ class Catalog(Histories, Protocol):
 
     async def key(self, key: str) -> KeyRecord | None:
         """What was answered to an idempotency key."""
+        ...
+
+    async def key_at_once(self, key: str) -> KeyLook:
+        """The same without waiting for what is on its way into the tables."""
         ...
 
     async def changes_after(self, seq: Seq, limit: int) -> list[Change]:

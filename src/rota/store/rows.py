@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -11,6 +11,7 @@ from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import (
     Execution,
     ExecutionState,
+    Instant,
     JobId,
     JobRecord,
     JobState,
@@ -182,6 +183,14 @@ def key_row(record: KeyRecord) -> Row:
 def key(row: Row) -> KeyRecord:
     """From all four."""
     return KeyRecord(*row)
+
+
+def keys_found(found: Sequence[Row]) -> tuple[Instant | None, dict[str, KeyRecord]]:
+    """From the time of the oldest record not folded yet, and all four of each key there is.
+
+    The first row is there in any case; without a key if none of them was found.
+    """
+    return found[0][0], {row[1]: KeyRecord(*row[1:]) for row in found if row[1] is not None}
 
 
 def schedule_row(record: Schedule) -> Row:

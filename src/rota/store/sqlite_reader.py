@@ -17,6 +17,7 @@ from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, 
 from rota.core.schedules import Occurrence
 from rota.store import event_rows, rows
 from rota.store.journal import decode_record
+from rota.store.key_desk import Found, KeyDesk
 from rota.store.limits import COUNT_ROWS_MAX, READERS
 from rota.store.protocol import (
     Change,
@@ -24,6 +25,7 @@ from rota.store.protocol import (
     Edge,
     ExecutionQuery,
     JobQuery,
+    KeyLook,
     OccurrenceQuery,
     Seq,
     StoreError,
@@ -35,6 +37,12 @@ from rota.store.sqlite_queries import search_executions, search_jobs, search_occ
 
 T = TypeVar("T")
 
+_KEYS_AT_ONCE = """
+SELECT (SELECT at FROM journal WHERE seq > m.folded_seq ORDER BY seq LIMIT 1),
+    k.key, k.fingerprint, k.receipt, k.at
+FROM meta m LEFT JOIN keys k ON k.key IN (SELECT value FROM json_each(?))
+"""
+"""One statement, so one moment: a key is in the tables by then, or its record is not folded yet."""
 _json = msgspec.json.Encoder()
 
 
@@ -86,6 +94,7 @@ class SqliteCatalog:
     def __init__(self, path: Path, folding: Folding) -> None:
         self._pool = ReaderPool(path, READERS)
         self._folding = folding
+        self._keys = KeyDesk(self._read_keys)
 
     async def close(self) -> None:
         """Waits for the reads under way."""
@@ -155,6 +164,14 @@ class SqliteCatalog:
         sql = "SELECT key, fingerprint, receipt, at FROM keys WHERE key = ?"
         found = await self._read(lambda c: fetch(c, sql, (key,)))
         return rows.key(found[0]) if found else None
+
+    async def key_at_once(self, key: str) -> KeyLook:
+        """The same without waiting for the fold."""
+        return await self._keys.look(key)
+
+    async def _read_keys(self, keys: Sequence[str]) -> Found:
+        wanted = _json.encode(keys).decode()
+        return rows.keys_found(await self._pool.run(lambda c: fetch(c, _KEYS_AT_ONCE, (wanted,))))
 
     async def changes_after(self, seq: Seq, limit: int) -> list[Change]:
         """All changes of the next at most `limit` journal records after `seq`."""
