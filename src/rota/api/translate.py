@@ -44,7 +44,7 @@ from rota.wire.limits import (
     TASK_BYTES_MAX,
 )
 from rota.wire.queues import LimitsSpec, QueueSpec
-from rota.wire.tasks import FUNCTION_CAPABILITY, HttpCall, PythonCall
+from rota.wire.tasks import FUNCTION_CAPABILITY, HttpCall, PythonCall, implied_capabilities
 from rota.wire.units import ByteSize, Duration, encode, milli, to_instant
 from rota.wire.workers import ResourcesSpec, RunningReport
 
@@ -87,13 +87,19 @@ def terms_of(job: JobSpec) -> Terms:
         queue=job.queue,
         tenant=job.tenant,
         priority=job.priority,
-        needs=_needs(job.requirements, () if job.task else (function_capability(job.name),)),
+        needs=_needs(job.requirements, _implied(job)),
         retry=_retry(job.retry),
         semantics=Semantics(job.semantics),
         timeout_ms=_ms(job.timeout),
         expected_runtime_ms=_ms(job.expected_runtime),
         preemptible=job.preemptible,
     )
+
+
+def _implied(job: JobSpec) -> tuple[str, ...]:
+    if job.task is None:
+        return (function_capability(job.name),)
+    return implied_capabilities(job.task)
 
 
 def _ms(duration: Duration | None) -> Millis | None:

@@ -47,3 +47,5 @@ RETENTION_PAUSE_S = 0.05
 """Between two pieces of dropping it, for whoever else wants the store."""
 CLOCK_LOOK_S = 10.0
 """The longest sleep while something is to come: setting the wall clock ends no sleep by itself."""
+SWEEP_EVERY_S = 60.0
+"""How often storage and uploads are looked over: nobody waits for what goes then."""

@@ -112,3 +112,7 @@ SECRET_CHARS_MAX = 512
 """The longest that senders of webhooks take."""
 SECRETS_PER_HOOK_MAX = 4
 """Secrets of one webhook endpoint at a time: the old, the new, and some to spare."""
+INPUTS_MAX = 16
+"""Bundles that one job is given beside what it runs."""
+BUNDLE_BYTES_MAX = 4 * 1024 * 1024 * 1024
+"""One bundle: code with all its libraries, or data for a job to begin with."""
