@@ -82,7 +82,7 @@ async def test_an_upload_that_broke_off_goes_on_in_a_new_process(tmp_path: Path)
     draft = await upload.finish()
     assert draft.path.read_bytes() == b"hello world"
     assert draft.sha256 == hashlib.sha256(b"hello world").hexdigest()
-    await upload.leave()
+    await upload.leave(kept=True)
     assert await after.offset("u") == 0
     await after.close()
 
@@ -107,7 +107,7 @@ async def test_who_goes_on_takes_over_from_a_line_that_hangs(spool: Spool) -> No
     await hanging.write(b"123")
     taking = await spool.begin("u", 3, 100)
     with pytest.raises(TakenOverError):
-        await hanging.write(b"XXX")
+        await hanging.write(b"late")
     await hanging.leave()
     await taking.write(b"456")
     draft = await taking.finish()
@@ -123,7 +123,7 @@ async def test_two_that_send_the_same_from_the_beginning_do_not_disturb_each_oth
     assert (first.sha256, first.size) == (second.sha256, second.size)
     await two.leave()
     assert first.path.exists()
-    await one.leave()
+    await one.leave(kept=True)
     assert list(first.path.parent.iterdir()) == []
 
 

@@ -11,14 +11,14 @@ from msgspec import Meta
 from rota.api.bodies import header
 from rota.api.downloads import Download, no_such_part, range_in, still_the_same, with_digest
 from rota.api.executions import execution_id_in
-from rota.api.limits import ARTIFACT_BYTES_MAX, LINK_S
+from rota.api.limits import LINK_S
 from rota.api.lookup import find_execution
 from rota.api.problems import not_found
 from rota.api.routes import Call, NoQuery
 from rota.api.uploads import Sending, received, received_small
 from rota.api.views import artifact_view
 from rota.store.artifacts import check_artifact_name
-from rota.store.limits import OBJECT_BYTES_MIN
+from rota.store.limits import OBJECT_BYTES_MAX, OBJECT_BYTES_MIN
 from rota.store.outputs import WHOLE, Content, OutOfRangeError
 from rota.store.spool import Draft
 from rota.wire.bundles import LinkView, Sha256, UploadView
@@ -26,7 +26,7 @@ from rota.wire.executions import ArtifactView
 
 Offset = Annotated[
     int,
-    Meta(ge=0, le=ARTIFACT_BYTES_MAX, description="Where it goes on, after a break."),
+    Meta(ge=0, le=OBJECT_BYTES_MAX, description="Where it goes on, after a break."),
 ]
 
 
@@ -63,7 +63,7 @@ async def put_artifact(call: Call[None, PutArtifactQuery]) -> ArtifactView:
         offset=asked.offset,
         size=None,
         sha256=asked.sha256,
-        bytes_max=ARTIFACT_BYTES_MAX,
+        bytes_max=files.outputs.bytes_max,
     )
     async with received(call, files.spool, sending) as draft:
         assert isinstance(draft, Draft), "an output file is sent with its end"
@@ -75,7 +75,7 @@ async def put_artifact(call: Call[None, PutArtifactQuery]) -> ArtifactView:
 def _length(call: Call[Any, Any]) -> int:
     """As the sender says; one that does not say may send much."""
     text = header(call.request.scope, b"content-length") or b""
-    return int(text) if text.isdigit() else ARTIFACT_BYTES_MAX
+    return int(text) if text.isdigit() else OBJECT_BYTES_MAX
 
 
 def _upload_name(execution_id: str, name: str, sha256: str | None) -> str | None:

@@ -84,7 +84,7 @@ async def push_bundle(call: Call[None, PushQuery]) -> Reply:
         offset=asked.offset,
         size=asked.size,
         sha256=asked.sha256,
-        bytes_max=BUNDLE_BYTES_MAX,
+        bytes_max=min(BUNDLE_BYTES_MAX, files.blobs.bytes_max),
     )
     async with received(call, files.spool, sending) as draft:
         if not isinstance(draft, Draft):
@@ -185,9 +185,14 @@ async def check_bundles(call: Call[Any, Any], specs: Sequence[JobSpec], field: s
         return
     book = book_of(call)
     there = {one.id: one for one in await book.bundles(list(wanted))}
-    for bundle_id, uses in wanted.items():
-        for spec, name in uses:
-            _check_use(there.get(bundle_id), spec, name)
+    try:
+        for bundle_id, uses in wanted.items():
+            for spec, name in uses:
+                _check_use(there.get(bundle_id), spec, name)
+    except ProblemError:
+        # What was accepted once is answered as it was then, whatever went since.
+        if call.key is None or await call.parts.catalog.key(call.key.key) is None:
+            raise
     await _used(book, there.values(), _now(call))
 
 

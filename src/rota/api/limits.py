@@ -63,8 +63,6 @@ QUERY_FIELDS_MAX = 64
 """Parameters in one query string."""
 JSON_DEPTH_MAX = 64
 """Nesting of a payload or result: deeper than any that is meant, far from any parser's limit."""
-ARTIFACT_BYTES_MAX = 16 * 1024 * 1024 * 1024
-"""One output file: what a training run leaves behind fits."""
 LINK_S = 900
 """How long a signed link to a file works: enough to begin with it, too short to hand around."""
 BUNDLE_USE_MS = 3600 * 1000

@@ -56,6 +56,7 @@ async def received(
         raise _too_large(sending.bytes_max)
     bytes_max = sending.bytes_max if sending.size is None else sending.size
     upload = await spool.begin(sending.name, sending.offset, bytes_max)
+    kept = False
     try:
         async for piece in pieces_of(call):
             await upload.write(piece)
@@ -67,8 +68,10 @@ async def received(
             await upload.discard()
             raise wrong_checksum(draft.sha256)
         yield draft
+        kept = True
     finally:
-        await upload.leave()
+        # Where the storage did not take it, it need not be sent again.
+        await upload.leave(kept=kept)
 
 
 async def received_small(call: Call[Any, Any], sha256: str | None, bytes_max: int) -> bytes:

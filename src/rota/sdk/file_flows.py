@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from rota.sdk import file_calls as calls
+from rota.sdk.answers import pause_s
 from rota.sdk.calls import Call
 from rota.sdk.errors import (
     AnswerError,
@@ -19,7 +20,7 @@ from rota.sdk.errors import (
     UnreachableError,
 )
 from rota.sdk.file_calls import Piece
-from rota.sdk.flows import Emit, Flow, More, Open, Retrying, Terms, ask, fetch
+from rota.sdk.flows import Emit, Flow, More, Open, Pause, Retrying, Terms, ask, fetch
 from rota.wire.bundles import BundleView, UploadView
 
 PIECE_BYTES = 4 * 1024 * 1024
@@ -70,11 +71,12 @@ def push(
             conflicts += 1
             if conflicts > CONFLICTS_MAX or not _may_go_on(error):
                 raise
+            yield Pause(pause_s(conflicts, terms.mint_key()))
             offset = (yield from fetch(terms, calls.bundle_upload(source.sha256, tenant))).offset
             continue
         if answer.status != 202:
             return msgspec.json.decode(answer.body, type=BundleView)
-        offset = msgspec.json.decode(answer.body, type=UploadView).offset
+        offset, conflicts = msgspec.json.decode(answer.body, type=UploadView).offset, 0
 
 
 def _may_go_on(error: ApiError) -> bool:

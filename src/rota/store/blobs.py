@@ -39,6 +39,11 @@ class Blobs(Protocol):
         """For people."""
         ...
 
+    @property
+    def bytes_max(self) -> int:
+        """The largest object it is meant for."""
+        ...
+
     async def put(self, key: str, draft: Draft) -> None:
         """Keeps the draft's content, durably; the draft's file may be gone afterwards."""
         ...

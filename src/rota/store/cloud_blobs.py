@@ -19,6 +19,7 @@ from rota.store.limits import (
     CLOUD_PARTS_AT_ONCE,
     CLOUD_REQUEST_S,
     CLOUD_RETRY_S,
+    OBJECT_BYTES_MAX,
 )
 from rota.store.protocol import StoreError
 from rota.store.spool import Draft
@@ -54,6 +55,8 @@ def open_cloud(url: str) -> CloudBlobs:
 
 class CloudBlobs:
     """A bucket, or a part of one."""
+
+    bytes_max = OBJECT_BYTES_MAX
 
     def __init__(self, url: str, store: S3Store | GCSStore | AzureStore) -> None:
         self._url = url

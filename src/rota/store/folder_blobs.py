@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from rota.store.blobs import MARK_KEY, BlobMissingError, Link, check_key
-from rota.store.limits import ARTIFACT_PIECE_BYTES, ARTIFACT_THREADS
+from rota.store.limits import ARTIFACT_PIECE_BYTES, ARTIFACT_THREADS, OBJECT_BYTES_MAX
 from rota.store.protocol import StoreError, StoreFullError
 from rota.store.spool import Draft
 
@@ -26,6 +26,8 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 class FolderBlobs:
     """A folder. Several servers can share it only if it is the same folder for all of them."""
+
+    bytes_max = OBJECT_BYTES_MAX
 
     def __init__(self, root: Path) -> None:
         self._root = root

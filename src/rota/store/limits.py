@@ -135,6 +135,10 @@ INBOX_PUT_TRIES = 5
 """How often a submission with a key is put again because the one before it just left the inbox."""
 CHECKUP_S = 10.0
 """How long `rota doctor` and `rota migrate --check` wait for one answer of the database."""
+OBJECT_BYTES_MAX = 16 * 1024 * 1024 * 1024
+"""One file in object storage: what a training run leaves behind fits."""
+DATABASE_FILE_BYTES_MAX = 1024 * 1024 * 1024
+"""One file that is kept in the database, for want of a storage."""
 OBJECT_BYTES_MIN = 1024 * 1024
 """Output files larger than this go to object storage; smaller ones are not worth the journey."""
 SPOOL_PIECE_BYTES = 1024 * 1024

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from rota.core.model import ExecutionId, Instant
 from rota.store.blobs import MARK_KEY, BlobMissingError, Link, check_key
+from rota.store.limits import OBJECT_BYTES_MAX
 from rota.store.objects import Bundle, BundleQuery, Kept
 from rota.store.spool import Draft
 
@@ -103,6 +104,8 @@ def _matches(bundle: Bundle, query: BundleQuery) -> bool:
 
 class MemoryBlobs:
     """Object storage as byte strings."""
+
+    bytes_max = OBJECT_BYTES_MAX
 
     where = "this server's memory"
 

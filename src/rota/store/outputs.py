@@ -12,7 +12,12 @@ import msgspec
 from rota.core.model import ExecutionId, Instant
 from rota.store.artifacts import check_artifact_name
 from rota.store.blobs import Blobs, Link
-from rota.store.limits import ARTIFACT_PIECE_BYTES, INTENT_MS, OBJECT_BYTES_MIN
+from rota.store.limits import (
+    ARTIFACT_PIECE_BYTES,
+    DATABASE_FILE_BYTES_MAX,
+    INTENT_MS,
+    OBJECT_BYTES_MIN,
+)
 from rota.store.objects import Kept, ObjectBook
 from rota.store.protocol import Artifacts
 from rota.store.spool import Draft
@@ -74,6 +79,11 @@ class Outputs:
         self._small = small
         self._book = book
         self._blobs = blobs
+
+    @property
+    def bytes_max(self) -> int:
+        """The largest file that is kept."""
+        return DATABASE_FILE_BYTES_MAX if self._blobs is None else self._blobs.bytes_max
 
     async def keep_small(self, execution_id: ExecutionId, name: str, content: bytes) -> Output:
         """In place of one of the same name."""

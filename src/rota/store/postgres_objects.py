@@ -8,7 +8,7 @@ from typing import Any
 
 from rota.core.model import ExecutionId, Instant
 from rota.store.blobs import BlobMissingError, Link, check_key
-from rota.store.limits import BLOB_PIECE_BYTES
+from rota.store.limits import BLOB_PIECE_BYTES, DATABASE_FILE_BYTES_MAX
 from rota.store.objects import Bundle, BundleQuery, Kept, decode_bundle, encode_bundle, kept_row
 from rota.store.postgres_connect import Connection, Line
 from rota.store.postgres_pool import ReaderPool
@@ -160,6 +160,8 @@ async def _add_bundle(connection: Connection, bundle: Bundle) -> Bundle:
 
 class PostgresBlobs:
     """Objects as rows: every server has them, though a database is not where they belong."""
+
+    bytes_max = DATABASE_FILE_BYTES_MAX
 
     where = "the database"
 

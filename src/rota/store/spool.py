@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -80,14 +81,20 @@ class Spool:
         """
         other = None if name is None else self._active.get(name)
         if other is not None and offset == 0:
-            name = None
-        elif other is not None:
-            await other.cut_off()
-        path, hasher = await self.run(lambda: self._open(name, offset))
-        upload = Upload(self, path, hasher, offset, bytes_max)
+            name = other = None
+        upload = Upload(self, bytes_max)
         if name is not None:
+            # Before anything is waited for: nobody else gets the same file.
             self._active[name] = upload
-            upload.when_over(lambda: self._over(name, upload))
+            upload.when_over(partial(self._over, name, upload))
+        try:
+            if other is not None:
+                await other.cut_off()
+            path, hasher = await self.run(lambda: self._open(name, offset))
+        except BaseException:
+            upload.forsake()
+            raise
+        upload.begin(path, hasher, offset)
         return upload
 
     def _open(self, name: str | None, offset: int) -> tuple[Path, hashlib._Hash]:
@@ -139,18 +146,23 @@ class Spool:
 class Upload:
     """One of them, while it comes in."""
 
-    def __init__(
-        self, spool: Spool, path: Path, hasher: hashlib._Hash, size: int, bytes_max: int
-    ) -> None:
+    def __init__(self, spool: Spool, bytes_max: int) -> None:
         self._spool = spool
-        self.path = path
-        self._hasher = hasher
-        self.size = size
+        self.path = Path()
+        self.size = 0
+        self._hasher = hashlib.sha256()
         self._bytes_max = bytes_max
         self._turn = asyncio.Lock()
         self._cut_off = False
-        self._whole = False
         self._tell: Callable[[], None] = _nobody
+
+    def begin(self, path: Path, hasher: hashlib._Hash, size: int) -> None:
+        """With what is there."""
+        self.path, self._hasher, self.size = path, hasher, size
+
+    def forsake(self) -> None:
+        """It is over; what is there stays."""
+        self._tell()
 
     def when_over(self, tell: Callable[[], None]) -> None:
         """Who wants to know."""
@@ -184,7 +196,6 @@ class Upload:
             if self._cut_off:
                 raise TakenOverError("a newer request goes on with this upload")
             await self._spool.run(lambda: _settle(self.path, self.size))
-            self._whole = True
         return Draft(self.path, self.size, self._hasher.hexdigest())
 
     async def cut_off(self) -> None:
@@ -192,10 +203,10 @@ class Upload:
         async with self._turn:
             self._cut_off = True
 
-    async def leave(self) -> None:
-        """Whatever happened: what cannot be gone on with goes."""
+    async def leave(self, *, kept: bool = False) -> None:
+        """Whatever happened: what is kept elsewhere by now, or cannot be gone on with, goes."""
         self._tell()
-        if not self._cut_off and (self._whole or self.path.suffix == _ONCE):
+        if not self._cut_off and (kept or self.path.suffix == _ONCE):
             await self.discard()
 
     async def discard(self) -> None:

@@ -20,6 +20,11 @@ class TwoPlaces:
         """For people."""
         return self._named.where
 
+    @property
+    def bytes_max(self) -> int:
+        """Of the named one."""
+        return self._named.bytes_max
+
     async def put(self, key: str, draft: Draft) -> None:
         """In the named one."""
         await self._named.put(key, draft)

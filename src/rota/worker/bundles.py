@@ -20,6 +20,8 @@ from rota.wire.bundles import BundleView
 CACHE_BYTES = 10 * 1024 * 1024 * 1024
 """Unless the operator says otherwise."""
 READ_BYTES = 1024 * 1024
+ABANDONED_S = 24 * 3600.0
+"""A fetch that nobody has gone on with for so long is given up."""
 LOCK_LOOK_S = 0.1
 """Between two looks at whether another agent has fetched it."""
 
@@ -141,16 +143,21 @@ class BundleCache:
 
     def _make_room(self, bundle: BundleView) -> None:
         """Forgets the longest unused. Whoever reads one goes on: it is gone when they are done."""
-        files = {path.name: path for path in self._root.iterdir()}
-        contents = [name for name in files if len(name) == len(bundle.sha256)]
-        sizes = {name: _size(files[name]) for name in contents if name != bundle.sha256}
+        now = _used(self._root / f"{bundle.sha256}.lock")
+        used: dict[Path, float] = {}
+        for path in self._root.iterdir():
+            last = _used(self._root / f"{path.stem}.lock")
+            # What is left of a fetch may go when nobody can be at it any more.
+            begun = path.suffix == ".part" and last > now - ABANDONED_S
+            if path.suffix != ".lock" and path.stem != bundle.sha256 and not begun:
+                used[path] = last
+        sizes = {path: _size(path) for path in used}
         over = sum(sizes.values()) + bundle.size - self._bytes_max
-        for name in sorted(sizes, key=lambda name: _used(self._root / f"{name}.lock")):
+        for path in sorted(used, key=used.__getitem__):
             if over <= 0:
                 break
-            with suppress(FileNotFoundError):
-                files[name].unlink()
-            over -= sizes[name]
+            path.unlink(missing_ok=True)
+            over -= sizes[path]
 
 
 def _looks(handle: int) -> tuple[int, ...]:

@@ -229,7 +229,7 @@ class Uplink:
             return 0
         ask = upload(Ask("GET", f"{path}/upload?sha256={sha256}"))
         offset = msgspec.json.decode(await self._link.ask(ask), type=UploadView).offset
-        return offset if offset < size else 0
+        return min(offset, size)
 
     async def show_bundle(self, execution_id: str, bundle_id: str) -> BundleView:
         """What a job's bundle is."""
