@@ -26,6 +26,7 @@ from rota.engine.loop import Engine
 from rota.engine.seat import Member
 from rota.store.durability import DurabilityLevel
 from rota.store.memory import MemoryStore
+from tests.api.files import memory_files
 from tests.api.house import ADMIN, NOOP, TOKEN, Figures
 from tests.engine.rig import PATIENCE_S, SlowStore, until
 
@@ -59,7 +60,7 @@ class Server:
             brain=self.engine,
             catalog=self.store.catalog,
             logs=self.store.logs,
-            artifacts=self.store.artifacts,
+            files=memory_files(self.store),
             hooks=self.store.hooks,
             feed=self.engine.feed,
             access=Access(roster=self.roster),

@@ -25,6 +25,7 @@ from rota.engine.observe import Counts
 from rota.engine.seat import Member
 from rota.store.access import Role, Token
 from rota.store.memory import MemoryStore
+from tests.api.files import memory_files
 
 TOKEN = "a-token-for-tests"
 HOST = "127.0.0.1:7070"
@@ -121,7 +122,7 @@ async def open_house(
         brain=engine,
         catalog=store.catalog,
         logs=store.logs,
-        artifacts=store.artifacts,
+        files=memory_files(store),
         hooks=store.hooks,
         feed=engine.feed,
         access=Access(roster=roster, no_auth=no_auth, throttle=throttle or Throttle()),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from tests.api.house import House, Tap
@@ -137,12 +139,16 @@ async def test_artifacts_are_kept_listed_and_fetched(house: House) -> None:
             yield b"x" * 1000
 
     kept = await house.http.put(f"{path}/r%C3%A9port.pdf", content=pieces())
-    assert (kept.status_code, kept.json()) == (200, {"name": "r\u00e9port.pdf", "size": 3000})
-    assert (await house.ask("GET", path))["items"] == [kept.json()]
+    digest = hashlib.sha256(b"x" * 3000).hexdigest()
+    whole = {"name": "r\u00e9port.pdf", "size": 3000, "sha256": digest}
+    assert (kept.status_code, kept.json()) == (200, whole)
+    listed = {**whole, "sha256": None}
+    assert (await house.ask("GET", path))["items"] == [listed]
     shown = await house.ask("GET", f"/executions/{order['execution_id']}")
-    assert shown["artifacts"] == [kept.json()]
+    assert shown["artifacts"] == [listed]
     fetched = await house.http.get(f"{path}/r%C3%A9port.pdf")
     assert fetched.content == b"x" * 3000
+    assert fetched.headers["etag"] == f'"{digest}"'
     assert fetched.headers["content-disposition"].startswith("attachment;")
     assert fetched.headers["x-content-type-options"] == "nosniff"
 

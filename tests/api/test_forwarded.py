@@ -62,12 +62,18 @@ def test_what_any_server_answers_needs_nothing_that_only_the_leader_has() -> Non
     anywhere = {f"{one.method} {one.path}" for one in OPERATIONS if one.anywhere}
     assert anywhere == {
         "GET /audit",
+        "GET /bundles",
+        "GET /bundles/{bundle_id}",
+        "GET /bundles/{bundle_id}/content",
         "GET /cluster",
         "GET /dead-letters",
         "GET /executions",
         "GET /executions/{execution_id}",
         "GET /executions/{execution_id}/artifacts",
         "GET /executions/{execution_id}/artifacts/{name}",
+        "GET /executions/{execution_id}/artifacts/{name}/link",
+        "GET /executions/{execution_id}/bundles/{bundle_id}",
+        "GET /executions/{execution_id}/bundles/{bundle_id}/content",
         "GET /executions/{execution_id}/logs",
         "GET /healthz",
         "GET /hooks",

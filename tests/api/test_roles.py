@@ -55,6 +55,16 @@ EXPECTED = {
     "GET /executions/{execution_id}/artifacts": READERS,
     "GET /executions/{execution_id}/artifacts/{name}": READERS,
     "PUT /executions/{execution_id}/artifacts/{name}": WORKERS,
+    "GET /executions/{execution_id}/artifacts/{name}/link": READERS,
+    "GET /executions/{execution_id}/artifacts/{name}/upload": WORKERS,
+    "GET /executions/{execution_id}/bundles/{bundle_id}": WORKERS,
+    "GET /executions/{execution_id}/bundles/{bundle_id}/content": WORKERS,
+    "POST /bundles": SUBMITTERS,
+    "GET /bundles": READERS,
+    "GET /bundles/uploads/{sha256}": SUBMITTERS,
+    "GET /bundles/{bundle_id}": READERS,
+    "DELETE /bundles/{bundle_id}": SUBMITTERS,
+    "GET /bundles/{bundle_id}/content": READERS,
     "GET /queues": READERS,
     "GET /queues/{name}": READERS,
     "PUT /queues/{name}": OPERATORS,
@@ -136,7 +146,7 @@ def named(call: Operation) -> str:
 
 
 def is_about_one(call: Operation) -> bool:
-    kinds = ("{job_id}", "{execution_id}", "{schedule_id}", "{trigger_id}")
+    kinds = ("{job_id}", "{execution_id}", "{schedule_id}", "{trigger_id}", "{bundle_id}")
     return any(kind in call.path for kind in kinds)
 
 
@@ -148,13 +158,15 @@ async def ask(house: House, call: Operation, headers: dict[str, str], **ids: str
 
 
 async def occasions(house: House, name: str) -> dict[str, str]:
-    """A schedule and a trigger of a tenant's; their ids."""
+    """A schedule, a trigger and a bundle of a tenant's; their ids."""
     job = {"name": name, "task": NOOP, "tenant": ACME}
     made: dict[str, str] = {}
     for kind, more in (("schedule", {"cron": "0 0 1 1 *"}), ("trigger", {"event": "object.*"})):
         body = {"name": name, "job": job, **more}
         answer = await house.ask("POST", f"/{kind}s", body, expect=201)
         made[f"{kind}_id"] = answer[f"{kind}_id"]
+    sent = await house.http.post(f"/bundles?name={name}&tenant={ACME}", content=b"#!/bin/sh")
+    made["bundle_id"] = sent.json()["bundle_id"]
     return made
 
 

@@ -51,6 +51,22 @@ def test_a_request_is_a_task(server: SmallServer, rota: Rota) -> None:
     assert submitted(server)["task"] == plain
 
 
+def test_a_bundle_or_an_image_may_have_a_command_in_it(server: SmallServer, rota: Rota) -> None:
+    bundle = "019a85c2-6b1e-7c3a-9f00-000000000001"
+    args = ("--bundle", bundle, "--input", f"d={bundle}", "-e", "A=1", "--", "./run.sh", "42")
+    ran = rota("submit", *args)
+    assert ran.status == 0, ran.err
+    task = {"kind": "bundle", "bundle_id": bundle, "argv": ["./run.sh", "42"]}
+    around = {"env": {"A": "1"}, "inputs": {"d": bundle}}
+    assert submitted(server) == {"name": "run.sh", "task": {**task, **around}}
+    assert rota("submit", "--container", "docker.io/library/alpine:3.20").status == 0
+    image = {"kind": "container", "image": "docker.io/library/alpine:3.20"}
+    assert submitted(server) == {"name": "alpine", "task": image}
+    missing = rota("submit", "--bundle", "nowhere.zip")
+    assert missing.status == 1
+    assert "there is no such file" in missing.err
+
+
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
@@ -80,3 +96,7 @@ def test_what_a_job_runs_is_shown_as_one_would_write_it() -> None:
     assert task_line("bill", b"null") == "function bill"
     request = {"kind": "http", "method": "PUT", "url": "http://a/b"}
     assert task_line("x", json.dumps(request).encode()) == "PUT http://a/b"
+    image = {"kind": "container", "image": "alpine", "argv": ["echo", "a b"]}
+    assert task_line("x", json.dumps(image).encode()) == "container alpine: echo 'a b'"
+    script = {"kind": "bundle", "bundle_id": "019a", "argv": []}
+    assert task_line("x", json.dumps(script).encode()) == "bundle 019a"

@@ -172,6 +172,7 @@ class SlowStore:
         self.catalog = store.catalog
         self.logs = store.logs
         self.artifacts = store.artifacts
+        self.objects = store.objects
         self.access = store.access
         self.nodes = store.nodes
         self.hooks = store.hooks

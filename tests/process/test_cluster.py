@@ -58,12 +58,12 @@ class Cluster(Cell):
         self.admin = str(json.loads(made.stdout)["token"])
         self.servers: list[Server] = []
 
-    def serve(self, node: str) -> Server:
+    def serve(self, node: str, *more: str) -> Server:
         """One more server, once it is ready."""
         port = free_port()
         daemon = self.launch(
             *("server", "--store", self.dsn, "--port", str(port), "--node", node),
-            *("--data", str(self.folder / node), "--leader-ttl", LEADER_TTL),
+            *("--data", str(self.folder / node), "--leader-ttl", LEADER_TTL, *more),
         )
         until(lambda: UP in daemon.text() or daemon.ended(), "a server that is up")
         assert not daemon.ended(), daemon.text()

@@ -23,6 +23,7 @@ from rota.core.schedules import Decision, Occurrence
 from rota.store.protocol import Direction, ExecutionQuery, JobQuery, OccurrenceQuery, Store
 from tests.store.conformance import Appender, StoreMaker, leading
 from tests.store.conformance_bulk import eventually, stream
+from tests.store.conformance_objects import book_of, kept
 from tests.store.naive import QUEUED, spec
 
 DAY = 24 * 3600 * 1000
@@ -73,6 +74,7 @@ class RetentionConformance:
             await leader.append(*work(number, born, ended), at=born)
             await store.logs.append(run_id(number, born), 0, b"text")
             await store.artifacts.write(run_id(number, born), "out", stream(b"data"), 10)
+            await book_of(store).keep(kept(run_id(number, born), key=f"outputs/{number}"))
         await store.ledger.load()  # what is not in the tables yet is not old either
         return leader, [job_id(number, born) for number, (born, _) in enumerate(born_ended)]
 
@@ -103,13 +105,15 @@ class RetentionConformance:
             async def gone() -> bool:
                 run = run_id(0, MONDAY)
                 log, files = await store.logs.read(run, 0, 9), await store.artifacts.list(run)
-                return not log.size and not files
+                doomed = list(await book_of(store).doomed(0, 9))
+                return not log.size and not files and doomed == ["outputs/0"]
 
             await eventually(gone)
             for number in (1, 2):
                 run = run_id(number, MONDAY)
                 assert (await store.logs.read(run, 0, 9)).data == b"text"
                 assert len(await store.artifacts.list(run)) == 1
+                assert len(await book_of(store).kept([run])) == 1
 
     async def test_live_work_stays_however_old_it_is(self, make_store: StoreMaker) -> None:
         async with make_store() as store:

@@ -48,6 +48,7 @@ from tests.store.conformance_bulk import (
 )
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_objects import ObjectsConformance
 from tests.store.conformance_retention import RetentionConformance
 from tests.store.conformance_schedules import SCHEDULES, ScheduleConformance, occurrence
 from tests.store.conformance_shelves import ShelfConformance
@@ -106,6 +107,10 @@ class TestLogs(LogsConformance):
 
 
 class TestArtifacts(ArtifactsConformance):
+    pass
+
+
+class TestObjects(ObjectsConformance):
     pass
 
 

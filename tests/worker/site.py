@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
 
+from rota.wire.bundles import BundleView, Format
 from rota.wire.executions import ProgressSpec
+from rota.worker.bundles import BundleCache
+from rota.worker.containers import find_engine
 from rota.worker.devices import Devices
 from rota.worker.guard.client import Guard, Isolation
-from rota.worker.link import AwayError
+from rota.worker.link import AwayError, RefusedError
+from rota.worker.runners.equipment import Equipment
 from rota.worker.runners.folder import Shelf
 from rota.worker.runners.process import Site
 
@@ -30,6 +36,11 @@ class Sink:
         self.open = asyncio.Event()
         self.open.set()
         self.failures = 0
+        self.bundles: dict[str, tuple[str, Format, bytes]] = {}
+        """Name, format and content of what can be fetched."""
+        self.fetched: list[tuple[str, int]] = []
+        self.line_bytes: int | None = None
+        """After so many the line breaks, once."""
 
     async def send_log(self, execution_id: str, fence: int, offset: int, chunk: bytes) -> None:
         """As a server does: what is there already is not added again."""
@@ -45,9 +56,37 @@ class Sink:
         """Notes it."""
         self.progress.append((record.progress, record.message))
 
-    async def send_artifact(self, execution_id: str, file: Path) -> None:
-        """Keeps a copy."""
-        self.files[file.name] = await asyncio.to_thread(file.read_bytes)
+    async def send_artifact(self, execution_id: str, file: Path, sha256: str) -> None:
+        """Keeps a copy of what is as it was said to be."""
+        content = await asyncio.to_thread(file.read_bytes)
+        assert hashlib.sha256(content).hexdigest() == sha256
+        self.files[file.name] = content
+
+    async def show_bundle(self, execution_id: str, bundle_id: str) -> BundleView:
+        """What a test has put on its shelf."""
+        if bundle_id not in self.bundles:
+            raise RefusedError(404, f"there is no bundle {bundle_id}")
+        name, form, content = self.bundles[bundle_id]
+        digest = hashlib.sha256(content).hexdigest()
+        return BundleView(bundle_id, name, "default", len(content), digest, form, "", "")
+
+    @asynccontextmanager
+    async def open_bundle(
+        self, execution_id: str, bundle_id: str, offset: int
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Its content, as long as the line holds."""
+        self.fetched.append((bundle_id, offset))
+        yield self._pieces(self.bundles[bundle_id][2][offset:])
+
+    async def _pieces(self, content: bytes) -> AsyncIterator[bytes]:
+        for start in range(0, len(content), 1000):
+            await self.open.wait()
+            if self.line_bytes is not None:
+                self.line_bytes -= 1000
+                if self.line_bytes < 0:
+                    self.line_bytes = None
+                    raise AwayError("the line broke")
+            yield content[start : start + 1000]
 
 
 _guards: dict[tuple[asyncio.AbstractEventLoop, Isolation, bool], Guard] = {}
@@ -80,6 +119,10 @@ def site(workplace: Path, sink: Sink, grace_s: float = 5.0, isolation: Isolation
         devices=Devices([0, 1]),
         progressed=lambda *_: None,
         deadline=lambda _: None,
+        equipment=Equipment(
+            BundleCache(workplace.parent / f"{workplace.name}-bundles", sink), guard_here(isolation)
+        ),
+        engine=find_engine("auto"),
     )
 
 

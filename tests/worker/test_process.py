@@ -265,11 +265,11 @@ async def test_files_wait_for_a_server_that_is_away(
 ) -> None:
     keep, tries = sink.send_artifact, []
 
-    async def sometimes(execution_id: str, file: Path) -> None:
+    async def sometimes(execution_id: str, file: Path, sha256: str) -> None:
         tries.append(file)
         if len(tries) < 3:
             raise AwayError("restarting")
-        await keep(execution_id, file)
+        await keep(execution_id, file, sha256)
 
     monkeypatch.setattr(sink, "send_artifact", sometimes)
     report = await ran(shell('echo x > "$ROTA_ARTIFACTS/kept"'), tmp_path, sink)

@@ -27,8 +27,7 @@ _LOST_PLUS = re.compile(r" (\d\d:\d\d)$")
 _DATED = re.compile(r"\d{4}-")
 _UNKNOWN = "Object contains unknown field "
 _MISSING = "Object missing required field "
-_KINDS = "`command`, `python`, `http` and `noop`"
-_KINDS_TO_COME = ("container", "bundle")
+_KINDS = "`command`, `python`, `http`, `bundle`, `container` and `noop`"
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
@@ -164,9 +163,6 @@ def explain(error: msgspec.ValidationError, kind: Any) -> ProblemError:
 
 
 def _task_kind(text: str) -> str:
-    kind = text.removeprefix("Invalid value ").strip("'\"")
-    if kind in _KINDS_TO_COME:
-        return f"task kind `{kind}` is not built yet; this server runs {_KINDS}"
     return f"{text}: this server runs {_KINDS}"
 
 

@@ -76,7 +76,7 @@ def _node_view(seen: SeenNode, leader: str | None, now: int) -> NodeView:
 
 
 def _warnings(parts: Parts, standing: Standing, seen: Sequence[SeenNode]) -> list[str]:
-    warnings = list(parts.assurance.warnings)
+    warnings = [*parts.assurance.warnings, *parts.files.warnings]
     if parts.assurance.refusal:
         warnings.append(parts.assurance.refusal)
     if standing.leader is None:

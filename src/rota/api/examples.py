@@ -155,7 +155,7 @@ COMPLETION: dict[str, Any] = {
     "result": {"total": 12.5},
     "exit_code": 0,
 }
-ARTIFACT: dict[str, Any] = {"name": "invoice.pdf", "size": 52100}
+ARTIFACT: dict[str, Any] = {"name": "invoice.pdf", "size": 52100, "sha256": None}
 
 REGISTER_SPEC: dict[str, Any] = {
     "name": "box-1",
@@ -360,6 +360,11 @@ PARAMETERS: dict[str, Any] = {
     "schedule_id": "019a85c0-2222-7333-8444-955566677788",
     "backfill_id": "019a85c4-3333-7444-8555-966677788899",
     "trigger_id": "019a85c6-4444-7555-8666-977788899900",
+    "bundle_id": "019a85c7-5555-7666-8777-988899900011",
+    "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "size": 48211,
+    "format": "tar",
+    "unused_for": "30d",
     "event": "object.uploaded",
     "type": "object.uploaded",
     "outcome": "late,skipped",

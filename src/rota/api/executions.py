@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import msgspec
-from starlette.requests import ClientDisconnect
 
-from rota.api.bodies import too_slow
-from rota.api.limits import ARTIFACT_BYTES_MAX, BODY_READ_S
 from rota.api.lookup import find_execution, find_executions
 from rota.api.paging import Cursor, Limit, any_of, read_id_cursor
-from rota.api.problems import GoneAwayError, invalid, not_found
+from rota.api.problems import invalid, not_found
 from rota.api.recall import expect
 from rota.api.routes import Call, NoQuery
-from rota.api.streams import Stream
 from rota.api.translate import UUID, clean_message, completion_of
 from rota.api.views import execution_view
 from rota.core.errors import NotFound, StaleFence
@@ -26,7 +19,6 @@ from rota.core.model import Execution, ExecutionId, ExecutionState, JobId, Worke
 from rota.core.outcome import ExecutionAnswer
 from rota.store.protocol import ExecutionQuery
 from rota.wire.executions import (
-    ArtifactView,
     CompletionSpec,
     ExecutionPage,
     ExecutionView,
@@ -34,8 +26,6 @@ from rota.wire.executions import (
 )
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.workers import HeartbeatAnswer
-
-OCTETS = "application/octet-stream"
 
 
 class ExecutionsQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,17 +38,11 @@ class ExecutionsQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
 
 
-class ArtifactPage(msgspec.Struct):
-    """All output files of an execution, by name."""
-
-    items: list[ArtifactView]
-    next_cursor: str | None = None
-
-
 async def show_execution(call: Call[None, NoQuery]) -> ExecutionView:
     """One try of a job."""
     execution = await find_execution(call, execution_id_in(call))
-    return execution_view(execution, await call.parts.artifacts.list(execution.id))
+    (outputs,) = await call.parts.files.outputs.list([execution.id])
+    return execution_view(execution, outputs)
 
 
 async def list_executions(call: Call[None, ExecutionsQuery]) -> ExecutionPage:
@@ -72,7 +56,8 @@ async def list_executions(call: Call[None, ExecutionsQuery]) -> ExecutionPage:
         limit=asked.limit + 1,
     )
     found, next_cursor = await find_executions(call, query)
-    views = [execution_view(one, await parts.artifacts.list(one.id)) for one in found]
+    outputs = await parts.files.outputs.list([one.id for one in found])
+    views = [execution_view(one, files) for one, files in zip(found, outputs, strict=True)]
     return ExecutionPage(views, next_cursor)
 
 
@@ -109,53 +94,6 @@ async def report_progress(call: Call[ProgressSpec, NoQuery]) -> HeartbeatAnswer:
 
 def _ended(execution: Execution) -> StaleFence:
     return StaleFence(f"execution {execution.id} has ended already, as {execution.state.value}")
-
-
-async def put_artifact(call: Call[None, NoQuery]) -> ArtifactView:
-    """Keeps one output file, streamed to disk as it comes in."""
-    execution = await find_execution(call, execution_id_in(call))
-    kept = await call.parts.artifacts.write(
-        execution.id, call.path["name"], _pieces(call), ARTIFACT_BYTES_MAX
-    )
-    return ArtifactView(kept.name, kept.size)
-
-
-async def get_artifact(call: Call[None, NoQuery]) -> Stream:
-    """Sends one output file; never shown in place, whatever is in it."""
-    name = call.path["name"]
-    execution_id = (await find_execution(call, execution_id_in(call))).id
-    pieces = await call.parts.artifacts.read(execution_id, name)
-    if pieces is None:
-        raise not_found(f"artifact of execution {execution_id} named", name)
-    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
-    return Stream(_sent(pieces), OCTETS, closing=call.parts.closing, headers=headers)
-
-
-async def _sent(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    async for piece in pieces:
-        yield piece
-
-
-async def list_artifacts(call: Call[None, NoQuery]) -> ArtifactPage:
-    """The names and sizes of what was kept."""
-    execution = await find_execution(call, execution_id_in(call))
-    found = await call.parts.artifacts.list(execution.id)
-    return ArtifactPage([ArtifactView(one.name, one.size) for one in found])
-
-
-async def _pieces(call: Call[Any, Any]) -> AsyncIterator[bytes]:
-    body = call.request.stream()
-    while True:
-        try:
-            async with asyncio.timeout(BODY_READ_S):
-                piece = await anext(body, None)
-        except ClientDisconnect:
-            raise GoneAwayError from None
-        except TimeoutError:
-            raise too_slow() from None
-        if piece is None:
-            return
-        yield piece
 
 
 def execution_id_in(call: Call[Any, Any]) -> ExecutionId:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from rota.api.bundles import check_bundles
 from rota.api.deadlines import add_deadline, deadline_view
 from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS
 from rota.api.lookup import adopt, check_upstream, find_job
@@ -116,6 +117,7 @@ async def _submit(
 ) -> JobsAccepted:
     check_durability(call.parts.assurance)
     adopt(call, specs)
+    await check_bundles(call, specs, "" if call.body is specs[0] else "jobs[{}].")
     batch = Batch(specs, call.desk.ids, call.parts.brain.clock.now())
     jobs = batch.new_jobs()
 

@@ -63,8 +63,10 @@ QUERY_FIELDS_MAX = 64
 """Parameters in one query string."""
 JSON_DEPTH_MAX = 64
 """Nesting of a payload or result: deeper than any that is meant, far from any parser's limit."""
-ARTIFACT_BYTES_MAX = 1024 * 1024 * 1024
-"""One output file."""
+LINK_S = 900
+"""How long a signed link to a file works: enough to begin with it, too short to hand around."""
+BUNDLE_USE_MS = 3600 * 1000
+"""A bundle's last use is noted this often: it only has to tell months apart."""
 SESSION_MS = 30 * 24 * 3600 * 1000
 """How long a browser stays signed in."""
 SIGN_IN_CODES_MAX = 16

@@ -35,8 +35,10 @@ _WHEN: dict[int, str] = {
     404: "There is no such thing.",
     408: "The body stopped coming.",
     409: "It cannot be done as things stand, or the Idempotency-Key was used for something else.",
+    410: "The storage has lost it.",
     413: "The body is too large.",
     415: "The body is not JSON.",
+    416: "The file has no such part.",
     421: "The Host header names another server.",
     422: "A field is unknown, missing or makes no sense; `errors` says which.",
     429: "Over a limit; Retry-After says when to ask again.",
@@ -234,7 +236,11 @@ def _good(operation: Operation, answer: Any, example: str = "answer") -> Documen
         if not operation.endless:  # what a schema says of a stream, readers take for its events
             content["schema"] = {"type": "string"}
         response["content"] = {operation.gives.split(";")[0]: content}
-    if operation.status == 201 and operation.path in ("/jobs", "/jobs/{job_id}/execute"):
+    if operation.status == 201 and operation.path in (
+        "/jobs",
+        "/jobs/{job_id}/execute",
+        "/bundles",
+    ):
         location = {"description": "Where it is.", "schema": {"type": "string"}}
         response["headers"] = {"Location": location}
     return response

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rota.api.auth import Access
+from rota.api.files import Files
 from rota.api.forward import Forwarder
 from rota.api.ids import IdMint
 from rota.api.limits import (
@@ -30,7 +31,7 @@ from rota.engine.assurance import Assurance
 from rota.engine.ports import Brain
 from rota.engine.presence import Presence
 from rota.store.hooks import Hooks
-from rota.store.protocol import Artifacts, Catalog, Logs
+from rota.store.protocol import Catalog, Logs
 from rota.wire.jobs import BulkAnswer
 
 
@@ -49,7 +50,7 @@ class Parts:
     brain: Brain
     catalog: Catalog
     logs: Logs
-    artifacts: Artifacts
+    files: Files
     hooks: Hooks
     feed: Feed
     access: Access

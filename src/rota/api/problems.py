@@ -18,11 +18,18 @@ from rota.core.errors import (
     TooMuch,
 )
 from rota.engine.ports import BusyError, UnavailableError
+from rota.store.blobs import BlobMissingError
 from rota.store.protocol import (
     ArtifactNameError,
     ArtifactTooLargeError,
     StoreError,
     StoreFullError,
+)
+from rota.store.spool import (
+    TooManyUploadsError,
+    UploadError,
+    UploadTooLargeError,
+    WrongOffsetError,
 )
 from rota.wire import problems as wire
 from rota.wire.problems import TITLES, TYPE_PREFIX, FieldError, Problem
@@ -116,11 +123,29 @@ def from_store(error: StoreError) -> ProblemError:
         return ProblemError(413, "too_large", str(error), headers={"Connection": "close"})
     if isinstance(error, ArtifactNameError):
         return invalid("name", str(error))
+    if isinstance(error, UploadError):
+        return _from_upload(error)
+    if isinstance(error, BlobMissingError):
+        detail = "the storage does not have it any more, though it was kept: it is lost"
+        return ProblemError(410, "lost", detail)
     if isinstance(error, StoreFullError):
         detail = "the data disk is full: nothing was changed; free some space and ask again"
         return ProblemError(507, "store_full", detail, headers=_retry(5))
     detail = "the store cannot be reached; what was asked may or may not have happened"
     return ProblemError(503, "store_unavailable", detail, headers=_retry(RETRY_AFTER_S))
+
+
+def _from_upload(error: UploadError) -> ProblemError:
+    match error:
+        case UploadTooLargeError():
+            return ProblemError(413, "too_large", str(error), headers={"Connection": "close"})
+        case TooManyUploadsError():
+            return ProblemError(429, "too_many_uploads", str(error), headers=_retry(30))
+        case WrongOffsetError():
+            headers = {"Upload-Offset": str(error.offset), "Connection": "close"}
+            return ProblemError(409, "wrong_offset", str(error), headers=headers)
+        case _:
+            return ProblemError(409, "taken_over", str(error), headers={"Connection": "close"})
 
 
 def from_exception(error: Exception) -> ProblemError | None:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from rota.api.bodies import check_depth
+from rota.api.bundles import check_bundles
 from rota.api.limits import INSTANT_MAX
 from rota.api.lookup import adopt, adopted, is_own
 from rota.api.paging import Cursor, Limit, any_of, cut, read_cursor, read_id_cursor
@@ -93,6 +94,7 @@ class OccurrencesQuery(msgspec.Struct, forbid_unknown_fields=True):
 async def create_schedule(call: Call[ScheduleSpec, NoQuery]) -> Reply:
     """A new schedule."""
     adopt(call, [call.body.job])
+    await check_bundles(call, [call.body.job], "job.")
     schedule_id = ScheduleId(call.desk.ids.mint(call.parts.brain.clock.now()))
     new = NewSchedule(id=schedule_id, plan=plan_of(call.body), paused=call.body.paused)
 
@@ -234,7 +236,9 @@ async def trigger_schedule(call: Call[None, NoQuery]) -> Reply:
 
 async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
     """A program's schedules become just these."""
-    adopt(call, [spec.job for spec in call.body.schedules])
+    specs = [spec.job for spec in call.body.schedules]
+    adopt(call, specs)
+    await check_bundles(call, specs, "schedules[{}].job.")
     now, owner = call.parts.brain.clock.now(), call.body.owner
     new = tuple(
         NewSchedule(

@@ -53,13 +53,14 @@ class Stream(Response):
         more = () if self._end_when is None else (self._end_when(),)
         with self._seats.taken() if self._seats is not None else nullcontext():
             ended = await first_of(self._run(send), gone(receive), self._closing.wait(), *more)
-            if ended is None and self._closing.is_set():
+            if ended is None and self._closing.is_set() and "content-length" not in self.headers:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(STREAM_LAST_WORD_S):
                         await send(_END)
 
     async def _run(self, send: Send) -> bool:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        start = {"type": "http.response.start", "status": self.status_code}
+        await send({**start, "headers": self.raw_headers})
         try:
             async with aclosing(self._pieces) as pieces:
                 async for piece in pieces:

@@ -47,7 +47,7 @@ from rota.wire.limits import (
     TASK_BYTES_MAX,
 )
 from rota.wire.queues import LimitsSpec, QueueSpec
-from rota.wire.tasks import FUNCTION_CAPABILITY, HttpCall, PythonCall
+from rota.wire.tasks import FUNCTION_CAPABILITY, HttpCall, PythonCall, implied_capabilities
 from rota.wire.units import ByteSize, Duration, encode, milli, to_instant
 from rota.wire.workers import ResourcesSpec, RunningReport
 
@@ -101,6 +101,12 @@ def terms_of(job: JobSpec) -> Terms:
     )
 
 
+def _implied(job: JobSpec) -> tuple[str, ...]:
+    if job.task is None:
+        return (function_capability(job.name),)
+    return implied_capabilities(job.task)
+
+
 def _ms(duration: Duration | None) -> Millis | None:
     return None if duration is None else duration.ms
 
@@ -112,7 +118,7 @@ def function_capability(name: str) -> str:
 
 def needs_of(job: JobSpec) -> Needs:
     """What it asks of its worker, and where that is to be."""
-    needs = _needs(job.requirements, () if job.task else (function_capability(job.name),))
+    needs = _needs(job.requirements, _implied(job))
     return needs if job.affinity is None and job.gang is None else placed(needs, job)
 
 

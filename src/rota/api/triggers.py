@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from rota.api.bodies import check_depth
+from rota.api.bundles import check_bundles
 from rota.api.cloudevents import read_structured
 from rota.api.events import of_caller
 from rota.api.lookup import adopt, adopted, is_own
@@ -78,6 +79,7 @@ class ArrivalsQuery(msgspec.Struct, forbid_unknown_fields=True):
 async def create_trigger(call: Call[TriggerSpec, NoQuery]) -> Reply:
     """A new trigger."""
     adopt(call, [call.body.job])
+    await check_bundles(call, [call.body.job], "job.")
     trigger_id = TriggerId(call.desk.ids.mint(call.parts.brain.clock.now()))
     new = NewTrigger(id=trigger_id, rule=rule_of(call.body), paused=call.body.paused)
 
@@ -208,7 +210,9 @@ async def _pause(call: Call[None, NoQuery], *, paused: bool) -> TriggerView:
 
 async def deploy_triggers(call: Call[DeployTriggersSpec, NoQuery]) -> DeployAnswer:
     """A program's triggers become just these."""
-    adopt(call, [spec.job for spec in call.body.triggers])
+    specs = [spec.job for spec in call.body.triggers]
+    adopt(call, specs)
+    await check_bundles(call, specs, "triggers[{}].job.")
     now, owner = call.parts.brain.clock.now(), call.body.owner
     new = tuple(
         NewTrigger(

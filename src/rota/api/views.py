@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from rota.api.banding import add_band, place_view, rank_view, submitted_band
 from rota.api.deadlines import ended_deadline
@@ -28,8 +29,8 @@ from rota.core.model import (
 from rota.core.outcome import (
     Order,
 )
-from rota.store.protocol import Artifact
-from rota.wire.executions import ExecutionView
+from rota.store.outputs import Output
+from rota.wire.executions import ArtifactView, ExecutionView
 from rota.wire.jobs import (
     ConcurrencyView,
     DependencyView,
@@ -38,9 +39,11 @@ from rota.wire.jobs import (
     RetryView,
 )
 from rota.wire.queues import DepthView, LimitsView, QueueView, RateLimitView
+from rota.wire.tasks import Task, implied_capabilities
 from rota.wire.units import from_instant, number
 from rota.wire.workers import AmountView, OrderView, WorkerResources, WorkerView
 
+_read_task = msgspec.json.Decoder(Task).decode
 _EMPTY = msgspec.Raw(b"{}")
 
 
@@ -129,7 +132,12 @@ def _retry_view(policy: RetryPolicy) -> RetryView:
     )
 
 
-def execution_view(execution: Execution, artifacts: Sequence[Artifact] = ()) -> ExecutionView:
+def artifact_view(output: Output) -> ArtifactView:
+    """An output file."""
+    return ArtifactView(output.name, output.size, output.sha256)
+
+
+def execution_view(execution: Execution, artifacts: Sequence[Output] = ()) -> ExecutionView:
     """One try of a job."""
     return ExecutionView(
         execution_id=execution.id,
@@ -146,7 +154,7 @@ def execution_view(execution: Execution, artifacts: Sequence[Artifact] = ()) -> 
         error=_json(execution.error),
         exit_code=execution.exit_code,
         usage=_json(execution.usage),
-        artifacts=[{"name": one.name, "size": one.size} for one in artifacts],
+        artifacts=[structs.asdict(artifact_view(one)) for one in artifacts],
         memory=execution.memory,
     )
 
@@ -285,9 +293,11 @@ def submitted_form(job: JobRecord) -> dict[str, Any]:
 
 
 def _submitted_requirements(spec: Spec) -> Any:
-    """Without what the function's name implied: a patch may change the name."""
+    """Without what the function's name or the kind of task implied: a patch may change those."""
     view = requirements_view(spec.terms.needs)
     if spec.task == b"null":
-        implied = function_capability(spec.terms.name)
-        view.capabilities = [one for one in view.capabilities if one != implied]
+        implied: tuple[str, ...] = (function_capability(spec.terms.name),)
+    else:
+        implied = implied_capabilities(_read_task(spec.task))
+    view.capabilities = [one for one in view.capabilities if one not in implied]
     return msgspec.to_builtins(view)

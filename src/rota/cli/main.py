@@ -47,6 +47,8 @@ SECTIONS: dict[str, dict[str, Word]] = {
         "bulk": Word("bulk", "bulk", "Act on all jobs that match."),
         "dead-letters": Word("jobs", "dead_letters", "List jobs that used up their attempts."),
         "executions": Word("executions", "executions", "List tries of jobs."),
+        "artifacts": Word("artifacts", "artifacts", "List and fetch the files of a job."),
+        "bundles": Word("bundles", "bundles", "Upload, list and remove code for jobs."),
     },
     "Time": {
         "schedules": Word("schedules", "schedules", "List, make, run and backfill schedules."),

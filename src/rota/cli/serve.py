@@ -16,6 +16,7 @@ import click
 
 from rota import __version__
 from rota.api.app import Parts, create_app
+from rota.api.files import Files
 from rota.api.metrics import Histogram
 from rota.api.submitted import SubmittedSpecs
 from rota.cli.admission import Admission, open_admission
@@ -24,6 +25,7 @@ from rota.cli.crew import Crew
 from rota.cli.hosting import EmbeddedServer, next_signal, on_signal, run_loop, until_signal
 from rota.cli.identity import announce, withdraw
 from rota.cli.listening import listen, refuse_open_door, url_of
+from rota.cli.storage import open_files
 from rota.cli.stores import member_of, open_store, refuse_nowhere, timing_of
 from rota.cli.up import ServerOptions, UpOptions
 from rota.engine.assurance import Assurance
@@ -32,6 +34,7 @@ from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.retention import Retention
+from rota.engine.sweeping import Sweeping
 from rota.store.postgres_connect import parse_address
 from rota.store.protocol import Store
 
@@ -49,7 +52,8 @@ class Service:
     closing: asyncio.Event
     serving: asyncio.Task[None]
     pulse: asyncio.Task[None]
-    retention: Retention
+    upkeep: tuple[Retention, Sweeping]
+    files: Files
 
     async def stop(self) -> None:
         """Lets streams end, answers what waits, and closes the store last.
@@ -57,7 +61,8 @@ class Service:
         Another server that can lead does so at once, and gets what still comes in here.
         """
         self.closing.set()
-        await self.retention.stop()
+        for task in self.upkeep:
+            await task.stop()
         if self.engine.has_others:
             await self.engine.stop()
         self.server.should_exit = True
@@ -66,6 +71,8 @@ class Service:
         self.pulse.cancel()
         await self.company.stop()
         await self.admission.stop()
+        await self.files.spool.close()
+        await self.files.blobs.close()
         await self.store.close()
 
 
@@ -126,6 +133,7 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     url = url_of(options, listening)
     member = member_of(options, url)
     store = await open_store(options)
+    files = await open_files(options, store)
     cell = await store.name_cell(options.cell)
     clock = SystemClock()
     counts = Counts()
@@ -135,7 +143,8 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     await admission.start()
     closing = asyncio.Event()
     figures = Figures(counts, engine)
-    alone = _parts(figures, store, admission, await open_assurance(options, store), closing)
+    assurance = await open_assurance(options, store)
+    alone = replace(_parts(figures, store, admission, assurance, files), closing=closing)
     disk_free = partial(_disk_free, options.data)
     parts, company = await join(
         replace(alone, cell=cell, disk_free=disk_free), store, member, await trust_of(options)
@@ -144,12 +153,30 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     server = EmbeddedServer(app, options)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
     announce(url, admission.token, options.data)
-    pulse = asyncio.create_task(_pulse(engine), name="rota-pulse")
-    retention = Retention(store, engine, options.retention_ms)
-    retention.start()
     return Service(
-        url, admission, company, server, engine, store, closing, serving, pulse, retention
+        url=url,
+        admission=admission,
+        company=company,
+        server=server,
+        engine=engine,
+        store=store,
+        closing=closing,
+        serving=serving,
+        pulse=asyncio.create_task(_pulse(engine), name="rota-pulse"),
+        upkeep=_upkeep(options, store, engine, files),
+        files=files,
     )
+
+
+def _upkeep(
+    options: UpOptions | ServerOptions, store: Store, engine: Engine, files: Files
+) -> tuple[Retention, Sweeping]:
+    retention = Retention(store, engine, options.retention_ms)
+    age_ms = options.bundle_retention_ms
+    sweeping = Sweeping(files.book, files.blobs, files.spool, engine, age_ms)
+    retention.start()
+    sweeping.start()
+    return retention, sweeping
 
 
 async def _pulse(engine: Engine) -> None:
@@ -186,14 +213,14 @@ def _parts(
     store: Store,
     admission: Admission,
     assurance: Assurance,
-    closing: asyncio.Event,
+    files: Files,
 ) -> Parts:
     engine = figures.engine
     return Parts(
         brain=engine,
         catalog=store.catalog,
         logs=store.logs,
-        artifacts=store.artifacts,
+        files=files,
         hooks=store.hooks,
         feed=engine.feed,
         access=admission.access,
@@ -203,7 +230,6 @@ def _parts(
         assurance=assurance,
         version=__version__,
         started_at=engine.clock.now(),
-        closing=closing,
     )
 
 
@@ -218,6 +244,10 @@ def _greet(options: UpOptions | ServerOptions, service: Service) -> None:
     else:
         click.echo(f"  store    {parse_address(options.store).shown}")
         click.echo(f"  node     {service.engine.node}, {_part(service.engine)}")
+    if options.objects is not None:
+        click.echo(f"  objects  {service.files.blobs.where}")
+    for warning in service.files.warnings:
+        click.echo(f"note: {warning}", err=True)
     if isinstance(options, UpOptions):
         click.echo("  try      rota submit --wait -- echo hello")
         click.echo("Ctrl-C drains and stops.")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import islice
 from typing import Any
 
 import click
 
 from rota.cli import names, offers
+from rota.cli.bundles import uploaded
 from rota.cli.connect import connected
 from rota.cli.jobs import LogWriter
 from rota.cli.many import copies, jobs_in, submit_many
@@ -92,6 +93,12 @@ KEY_VALUE = "KEY=VALUE"
 @click.option("--method", metavar="METHOD", help="Of the request; else GET, or POST with a body.")
 @click.option("--header", "-H", multiple=True, type=pair, metavar=KEY_VALUE, help="A header of it.")
 @click.option("--body", metavar="TEXT|@FILE", help="The body of it; JSON goes out as JSON.")
+@click.option("--bundle", metavar="FILE|ID", help="Upload this and run it, or the command in it.")
+@click.option("--container", metavar="IMAGE", help="Run this image, or the command in it.")
+@click.option(
+    "--input", multiple=True, type=pair, metavar="NAME=FILE|ID",
+    help="Upload this, and let the job find it in $ROTA_INPUTS/NAME.",
+)  # fmt: skip
 @click.option("--noop", is_flag=True, help="Run nothing: the worker just acknowledges it.")
 @click.option("--key", metavar="KEY", help="The same key again is the same job, for a day.")
 @click.option("--wait", "-w", is_flag=True, help="Wait until it has ended; exit 1 if it failed.")
@@ -123,6 +130,8 @@ def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
       rota submit --function invoice --args '[42]' --wait
       rota submit --http https://shop.example/hooks --body '{"paid": 42}'
       rota submit --count 1000 --max-parallel 20 --wait -- ./render.sh
+      rota submit --bundle app.tar.gz -- ./run.sh 42
+      rota submit --container alpine:3.20 -- echo hello
       rota submit --from jobs.jsonl --wait
     """
     many, source = given.pop("copies"), given.pop("source")
@@ -133,6 +142,7 @@ def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
     options = SubmitOptions(**{field.name: given[field.name] for field in fields(SubmitOptions)})
     _check(options, many, source, follow=follow, as_json=as_json)
     with connected() as client:
+        options = _with_bundles(client, options)
         terms = terms_of(options, _dependencies(client, options), now())
         if dry_run:
             if source is not None:
@@ -159,6 +169,13 @@ def _check(
         raise click.UsageError("--from takes the jobs from the file: no command, name or copies")
     if follow and (source is not None or many is not None or as_json):
         raise click.UsageError("--follow is for one job, without --json")
+
+
+def _with_bundles(client: Client, options: SubmitOptions) -> SubmitOptions:
+    """Files become bundles; what the server has already is not sent again."""
+    bundle = options.bundle and uploaded(client, options.bundle, options.tenant)
+    given = tuple((name, uploaded(client, one, options.tenant)) for name, one in options.input)
+    return replace(options, bundle=bundle, input=given)
 
 
 def _dependencies(client: Client, options: SubmitOptions) -> list[dict[str, str]]:

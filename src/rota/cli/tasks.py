@@ -12,15 +12,16 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-KINDS = ("command", "function", "python", "http", "noop")
+KINDS = ("command", "function", "python", "http", "bundle", "container", "noop")
 BELONGS = {
     "args": ("function", "python"),
     "kwargs": ("function", "python"),
     "method": ("http",),
     "header": ("http",),
     "body": ("http",),
-    "env": ("command",),
+    "env": ("command", "bundle", "container"),
     "cwd": ("command",),
+    "input": ("command", "bundle", "container"),
 }
 """Options that make sense with some kinds of task only."""
 
@@ -41,6 +42,10 @@ class TaskOptions:
     header: tuple[tuple[str, str], ...] = ()
     body: str | None = None
     noop: bool = False
+    bundle: str | None = None
+    container: str | None = None
+    input: tuple[tuple[str, str], ...] = ()
+    """Names, and the bundles that are found under them."""
 
 
 def run_of(options: TaskOptions) -> dict[str, Any]:
@@ -58,14 +63,44 @@ def run_of(options: TaskOptions) -> dict[str, Any]:
     if kind == "http":
         assert options.http is not None
         return {"name": urlsplit(options.http).hostname or "http", "task": _request(options)}
+    if kind in ("bundle", "container"):
+        return {"name": _program_name(options), "task": _packed(kind, options)}
     return {"name": "noop", "task": {"kind": "noop"}}
+
+
+def _program_name(options: TaskOptions) -> str:
+    """As the program is called; a container may run its own."""
+    if options.command:
+        return os.path.basename(options.command[0]) or "job"
+    image = (options.container or "bundle").rpartition("/")[2]
+    return image.partition("@")[0].partition(":")[0] or "job"
+
+
+def _packed(kind: str, options: TaskOptions) -> dict[str, Any]:
+    what = {"bundle_id": options.bundle} if kind == "bundle" else {"image": options.container}
+    task: dict[str, Any] = {"kind": kind, **what}
+    if options.command:
+        task["argv"] = list(options.command)
+    return {**task, **_around(options)}
+
+
+def _around(options: TaskOptions) -> dict[str, Any]:
+    task: dict[str, Any] = {}
+    if options.env:
+        task["env"] = dict(options.env)
+    if options.input:
+        task["inputs"] = dict(options.input)
+    return task
 
 
 def _kind(options: TaskOptions) -> str:
     given = [kind for kind in KINDS if getattr(options, kind)]
+    if given[:1] == ["command"] and given[1:] in (["bundle"], ["container"]):
+        given = given[1:]  # the command is what runs in there
     if not given:
         raise click.UsageError(
-            "say what to run: rota submit -- COMMAND ARGS…, or --function, --python or --http"
+            "say what to run: rota submit -- COMMAND ARGS…, or --bundle, --container, --function,"
+            " --python or --http"
         )
     if len(given) > 1:
         named = " and ".join(_option(kind) for kind in given)
@@ -84,9 +119,7 @@ def _option(kind: str) -> str:
 
 
 def _command(options: TaskOptions) -> dict[str, Any]:
-    task: dict[str, Any] = {"kind": "command", "argv": list(options.command)}
-    if options.env:
-        task["env"] = dict(options.env)
+    task: dict[str, Any] = {"kind": "command", "argv": list(options.command), **_around(options)}
     if options.cwd is not None:
         task["cwd"] = os.path.abspath(options.cwd)
     return task

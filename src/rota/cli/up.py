@@ -53,6 +53,11 @@ class ListenOptions(DoorOptions):
     retention_ms: int | None = None
     """How long finished work is kept; None: for ever."""
     migrate: bool = True
+    objects: str | None = None
+    """Where large files go; None: into the data folder, or the database."""
+    adopt_storage: bool = False
+    bundle_retention_ms: int | None = None
+    """How long an unused bundle is kept; None: until somebody removes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +98,17 @@ def _retention_ms(_ctx: click.Context, _given: click.Parameter, age: str) -> int
         # As long as an idempotency key is honoured: what it answers should still be there.
         raise click.BadParameter("at least 1d; forever keeps everything")
     return length.ms
+
+
+def _objects_address(
+    _ctx: click.Context, _given: click.Parameter, address: str | None
+) -> str | None:
+    scheme = urlsplit(address).scheme if address else ""
+    if scheme not in ("", "file", "s3", "gs", "az"):
+        raise click.BadParameter(
+            "object storage is s3://, gs:// or az:// BUCKET/PREFIX, or a folder"
+        )
+    return address
 
 
 def _leader_ms(_ctx: click.Context, _given: click.Parameter, ttl: Duration) -> int:
@@ -177,9 +193,26 @@ _MIGRATE = click.option(
 )  # fmt: skip
 
 
+_OBJECTS = click.option(
+    "--objects", metavar="URL|DIR", callback=_objects_address, envvar="ROTA_OBJECTS",
+    help="Where large files and bundles go: s3://, gs:// or az:// BUCKET/PREFIX, or a folder.",
+)  # fmt: skip
+_ADOPT = click.option(
+    "--adopt-storage", is_flag=True,
+    help="This storage is the cell's from now on: all objects were moved to it.",
+)  # fmt: skip
+_BUNDLES = click.option(
+    "--bundle-retention", "bundle_retention_ms", default="forever", show_default=True,
+    metavar="DURATION|forever", callback=_retention_ms,
+    help="How long a bundle is kept that no job uses.",
+)  # fmt: skip
+
+
 def _keeping_options(command: F) -> F:
     """What the store keeps, and how."""
-    return _STORE(_RETENTION(_MIGRATE(command)))
+    for option in (_BUNDLES, _ADOPT, _OBJECTS, _MIGRATE, _RETENTION, _STORE):
+        command = option(command)
+    return command
 
 
 def _access_options(command: F) -> F:

@@ -233,6 +233,10 @@ def task_line(name: str, task: bytes) -> str:
             return f"{read['entry']}({', '.join(args)})"
         case "http":
             return f"{read['method']} {read['url']}"
+        case "bundle":
+            return f"bundle {read['bundle_id']}: {shlex.join(read['argv'])}".removesuffix(": ")
+        case "container":
+            return f"container {read['image']}: {shlex.join(read['argv'])}".removesuffix(": ")
         case kind:
             return str(kind)
 

@@ -74,6 +74,18 @@ SILENCE_MS_MIN = 1_000
     "--env", "-e", multiple=True, type=name_only, metavar="NAME",
     help="Let jobs see this variable of the worker.",
 )  # fmt: skip
+@click.option(
+    "--bundle-cache", type=size, metavar="SIZE", default="10GiB", show_default=True,
+    help="Disk for bundles that were fetched.",
+)  # fmt: skip
+@click.option(
+    "--containers", type=click.Choice(["auto", "podman", "docker", "none"]), default="auto",
+    show_default=True, help="What runs containers.",
+)  # fmt: skip
+@click.option(
+    "--container-option", multiple=True, metavar="OPTION",
+    help="Add this to every container's command line: --container-option=--network=none.",
+)  # fmt: skip
 @click.option("--with-parent", is_flag=True, hidden=True, help="Drain when the parent has died.")
 @click.pass_context
 def worker(ctx: click.Context, /, **given: Any) -> None:
@@ -111,6 +123,9 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
         app=given["app"],
         http_allow=given["http_allow"],
         isolation=given["isolation"],
+        bundle_cache=given["bundle_cache"].bytes,
+        containers=given["containers"],
+        container_options=given["container_option"],
         **named,
     )
     ctx.exit(asyncio.run(_run(config, with_parent=given["with_parent"])))

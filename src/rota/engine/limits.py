@@ -72,3 +72,5 @@ REASONS_EACH = 8
 """Of each so many: the newest."""
 TRIED_STATE_MAX = 500
 """Workers and executions of which several copies are made to try what would help."""
+SWEEP_EVERY_S = 60.0
+"""How often storage and uploads are looked over: nobody waits for what goes then."""

@@ -60,11 +60,25 @@ EXECUTIONS = (
     Route("GET", "/executions/{execution_id}/logs", by_id),
     Route("GET", "/executions/{execution_id}/artifacts", by_id),
     Route("GET", "/executions/{execution_id}/artifacts/{name}", by_id),
+    Route("GET", "/executions/{execution_id}/artifacts/{name}/link", by_id),
+    Route("GET", "/executions/{execution_id}/artifacts/{name}/upload", not_here),
+    Route("GET", "/executions/{execution_id}/bundles/{bundle_id}", not_here),
+    Route("GET", "/executions/{execution_id}/bundles/{bundle_id}/content", not_here),
     Route("POST", "/executions/{execution_id}/complete", not_here),
     Route("POST", "/executions/{execution_id}/progress", not_here),
     Route("POST", "/executions/{execution_id}/logs", not_here),
     Route("PUT", "/executions/{execution_id}/artifacts/{name}", not_here),
 )
+
+BUNDLES = (
+    Route("POST", "/bundles", not_here),
+    Route("GET", "/bundles", not_here),
+    Route("GET", "/bundles/uploads/{sha256}", not_here),
+    Route("GET", "/bundles/{bundle_id}", by_id),
+    Route("DELETE", "/bundles/{bundle_id}", by_id),
+    Route("GET", "/bundles/{bundle_id}/content", by_id),
+)
+"""They are uploaded to the cell that runs the jobs: a gateway carries no large bodies."""
 
 QUEUES = (
     Route("GET", "/queues", lists.list_queues),
@@ -163,6 +177,7 @@ ROUTES: Sequence[Route] = (
     *JOBS,
     *WORKERS,
     *EXECUTIONS,
+    *BUNDLES,
     *QUEUES,
     *SCHEDULES,
     *TRIGGERS,

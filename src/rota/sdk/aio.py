@@ -14,6 +14,7 @@ from rota.sdk.discover import Endpoint, discover
 from rota.sdk.errors import ApiError, UnreachableError
 from rota.sdk.event_methods import AsyncEventMethods
 from rota.sdk.events import Event
+from rota.sdk.file_methods import AsyncFileMethods
 from rota.sdk.flows import Course, Emit, Flow, Patience, Terms
 from rota.sdk.schedule_methods import AsyncScheduleMethods
 from rota.sdk.servers import Servers
@@ -101,7 +102,7 @@ class AsyncCarrier:
                     course.take(came)
 
 
-class AsyncClient(AsyncCarrier, AsyncScheduleMethods, AsyncEventMethods):
+class AsyncClient(AsyncCarrier, AsyncScheduleMethods, AsyncEventMethods, AsyncFileMethods):
     """A Rota server, as asyncio sees it.
 
         async with AsyncClient() as rota:

@@ -15,6 +15,7 @@ from rota.sdk.clock import Clock
 from rota.sdk.discover import Endpoint, discover
 from rota.sdk.event_methods import EventMethods
 from rota.sdk.events import Event
+from rota.sdk.file_methods import FileMethods
 from rota.sdk.flows import Patience
 from rota.sdk.schedule_methods import ScheduleMethods
 from rota.sdk.transactions import refuse_key, submit_in
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     import httpx2
 
 
-class Client(Carrier, ScheduleMethods, EventMethods):
+class Client(Carrier, ScheduleMethods, EventMethods, FileMethods):
     """A Rota server, as Python sees it.
 
         with Client() as rota:

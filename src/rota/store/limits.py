@@ -137,3 +137,29 @@ INBOX_PUT_TRIES = 5
 """How often a submission with a key is put again because the one before it just left the inbox."""
 CHECKUP_S = 10.0
 """How long `rota doctor` and `rota migrate --check` wait for one answer of the database."""
+OBJECT_BYTES_MAX = 16 * 1024 * 1024 * 1024
+"""One file in object storage: what a training run leaves behind fits."""
+DATABASE_FILE_BYTES_MAX = 1024 * 1024 * 1024
+"""One file that is kept in the database, for want of a storage."""
+OBJECT_BYTES_MIN = 1024 * 1024
+"""Output files larger than this go to object storage; smaller ones are not worth the journey."""
+SPOOL_PIECE_BYTES = 1024 * 1024
+"""One read of an upload that is hashed again."""
+SPOOL_UPLOADS_MAX = 512
+"""Uploads on one server's disk, under way or left behind: each may be large."""
+CLOUD_PART_BYTES = 8 * 1024 * 1024
+"""One part of an upload to a cloud: 10,000 of them, the most that S3 takes, are 80 GiB."""
+CLOUD_PARTS_AT_ONCE = 4
+"""Parts of one upload that are in memory and on their way."""
+CLOUD_REQUEST_S = 60
+"""One request to object storage: a part over a slow line."""
+CLOUD_RETRY_S = 60
+"""How long a request to object storage is tried again before its caller hears of it."""
+DOOMED_AT_ONCE = 200
+"""Objects removed from storage at a time."""
+BLOB_PIECE_BYTES = 1024 * 1024
+"""One row of an object that is kept in the database."""
+INTENT_MS = 24 * 3600 * 1000
+"""How long an object that was put and never taken up stays: longer than any upload takes."""
+UPLOAD_KEPT_S = 24 * 3600.0
+"""How long a broken upload can be gone on with."""

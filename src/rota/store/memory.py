@@ -34,6 +34,7 @@ from rota.store.memory_access import MemoryAccess
 from rota.store.memory_bulk import MemoryArtifacts, MemoryLogs
 from rota.store.memory_events import MemoryHistories, OccasionTables
 from rota.store.memory_inbox import MemoryInbox
+from rota.store.memory_objects import MemoryObjects
 from rota.store.nodes import MemoryNodes
 from rota.store.protocol import (
     Change,
@@ -65,7 +66,8 @@ class MemoryStore:
     def __init__(self, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION) -> None:
         self.logs = MemoryLogs(log_bytes_max)
         self.artifacts = MemoryArtifacts()
-        self._tables = _Tables(self.logs, self.artifacts)
+        self.objects = MemoryObjects()
+        self._tables = _Tables(self.logs, self.artifacts, self.objects)
         self.ledger = MemoryLedger(self._tables)
         self.catalog = MemoryCatalog(self._tables)
         self._cell = ""
@@ -93,7 +95,9 @@ class MemoryStore:
 class _Tables:
     """The journal as bytes, and the tables that follow it."""
 
-    def __init__(self, logs: MemoryLogs, artifacts: MemoryArtifacts) -> None:
+    def __init__(
+        self, logs: MemoryLogs, artifacts: MemoryArtifacts, objects: MemoryObjects
+    ) -> None:
         self.journal: list[tuple[Epoch, Instant, bytes]] = []
         self.folded = 0
         self.jobs: dict[JobId, JobRecord] = {}
@@ -109,6 +113,7 @@ class _Tables:
         self.occasions = OccasionTables()
         self._logs = logs
         self._artifacts = artifacts
+        self._objects = objects
 
     def catch_up(self) -> None:
         """All that was appended since the last time is one window."""
@@ -179,6 +184,7 @@ class _Tables:
             self.executions.pop(execution_id, None)
         self._logs.forget_now(gone)
         self._artifacts.forget_now(gone)
+        self._objects.forget_now(gone)
 
 
 class MemoryLedger(MemoryInbox):

@@ -34,6 +34,7 @@ from rota.store.postgres_connect import Address, Connection, Line
 from rota.store.postgres_fold import PLANNED, Window, WindowFold, read_window
 from rota.store.postgres_load import read_snapshot
 from rota.store.postgres_migrate import Schema
+from rota.store.postgres_objects import doom_outputs
 from rota.store.postgres_partitions import drop_old, drop_old_journal, make_partitions
 from rota.store.protocol import Seq, Snapshot, StoreError, StoreFullError
 from rota.store.watermark import Watermark
@@ -279,11 +280,15 @@ class PostgresFolder:
         )
         self._to_sweep = len(found) == SWEEP_EXECUTIONS
         if found:
-            await self._line.write(lambda c: _forget(c, [row[0] for row in found]))
+            ids = [row[0] for row in found]
+            has_objects = self._schema.has("bundles")
+            await self._line.write(lambda c: _forget(c, ids, has_objects=has_objects))
 
 
-async def _forget(connection: Connection, execution_ids: list[str]) -> None:
+async def _forget(connection: Connection, execution_ids: list[str], *, has_objects: bool) -> None:
     async with connection.transaction():
+        if has_objects:
+            await doom_outputs(connection, "execution_id = ANY ($1)", execution_ids)
         for table in ("log_pieces", "logs", "artifact_pieces", "artifacts", "leftovers"):
             await connection.execute(
                 f"DELETE FROM rota.{table} WHERE execution_id = ANY ($1)", execution_ids

@@ -29,6 +29,7 @@ from rota.store.limits import (
     REST_ROWS_PER_DROP,
 )
 from rota.store.postgres_connect import Connection
+from rota.store.postgres_objects import doom_outputs
 from rota.store.protocol import Seq
 
 Make: TypeAlias = Callable[[Connection], Awaitable[None]]
@@ -205,6 +206,11 @@ async def _drop_day(
         f" UNION ALL SELECT id FROM rota.{EXECUTIONS_DONE.partition(day)}"
         f" WHERE job_id {_OF_KEPT_JOB}"
     )
+    if await connection.fetchval("SELECT to_regclass('rota.objects') IS NOT NULL"):
+        # Whatever is older, too: a program that knows nothing of them may have dropped those days.
+        await doom_outputs(
+            connection, f"execution_id < {end} AND NOT execution_id {_OF_KEPT_EXECUTION}"
+        )
     for daily in DAILY:
         part = daily.partition(day)
         # Some have an age of their own; a table that came later has no days from before.

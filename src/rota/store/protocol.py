@@ -31,6 +31,7 @@ from rota.store.histories import Histories
 from rota.store.hooks import Hooks
 from rota.store.inbox import Inbox
 from rota.store.nodes import Nodes
+from rota.store.objects import ObjectBook
 from rota.store.queries import ExecutionQuery as ExecutionQuery
 from rota.store.queries import JobQuery as JobQuery
 from rota.store.queries import OccurrenceQuery as OccurrenceQuery
@@ -363,6 +364,11 @@ class Store(Protocol):
     @property
     def has_schedules(self) -> bool:
         """Whether it has tables for schedules, triggers and events; an older schema has none."""
+        ...
+
+    @property
+    def objects(self) -> ObjectBook | None:
+        """For what is in object storage; None: an older schema has no tables for it."""
         ...
 
     @property

@@ -40,6 +40,7 @@ from rota.store.rows import Row
 from rota.store.sqlite_connect import fetch, open_writer, run_in_bulk, told
 from rota.store.sqlite_fold import fold_window, read_window
 from rota.store.sqlite_load import read_shelves, read_snapshot
+from rota.store.sqlite_outputs import doom_outputs
 from rota.store.sqlite_reader import ReaderPool
 from rota.store.watermark import Watermark
 
@@ -198,9 +199,15 @@ class SqliteWriter:
 
     def forget_leftovers(self, execution_ids: Sequence[ExecutionId]) -> Future[None]:
         """Their logs and files are gone."""
+        return self.submit(lambda: self._forget_leftovers(execution_ids))
+
+    def _forget_leftovers(self, execution_ids: Sequence[ExecutionId]) -> None:
         gone = [(execution_id,) for execution_id in execution_ids]
         delete = "DELETE FROM leftovers WHERE execution_id IN (VALUES"
-        return self.submit(lambda: run_in_bulk(self._connection, delete, gone, ")"))
+        # Both or neither: what an execution had in object storage must be known until it is gone.
+        with self._connection:
+            doom_outputs(self._connection, execution_ids)
+            run_in_bulk(self._connection, delete, gone, ")")
 
     def _run(self) -> None:
         while True:

@@ -83,3 +83,5 @@ class ArtifactView(msgspec.Struct):
 
     name: str
     size: int
+    sha256: str | None = None
+    """Null: it is small, and told when the file is fetched."""

@@ -128,3 +128,7 @@ ARRAY_COUNT_MAX = 1_000_000
 """Members of one array: they wait in one row, which also says which of them are to run again."""
 GANG_SIZE_MAX = 1_000
 """Members of one gang: all of them start in one step, and are told of each other."""
+INPUTS_MAX = 16
+"""Bundles that one job is given beside what it runs."""
+BUNDLE_BYTES_MAX = 4 * 1024 * 1024 * 1024
+"""One bundle: code with all its libraries, or data for a job to begin with."""

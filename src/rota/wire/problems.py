@@ -38,6 +38,7 @@ TITLES: Mapping[int, str] = {
     410: "Gone",
     413: "Too large",
     415: "Not JSON",
+    416: "No such part",
     421: "Wrong host",
     422: "The request makes no sense",
     429: "Too much at once",

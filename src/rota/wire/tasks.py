@@ -6,12 +6,22 @@ from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
-from rota.wire.limits import HEADER_CHARS_MAX, HEADERS_MAX, NAME_CHARS_MAX, URL_CHARS_MAX
+from rota.wire.limits import (
+    HEADER_CHARS_MAX,
+    HEADERS_MAX,
+    INPUTS_MAX,
+    NAME_CHARS_MAX,
+    URL_CHARS_MAX,
+)
 
 FUNCTION_CAPABILITY = "fn:"
 """A worker that has the function `invoice` has the capability `fn:invoice`."""
+BUNDLE_CAPABILITY = "bundle"
+"""A worker that can fetch bundles."""
+CONTAINER_CAPABILITY = "container"
+"""A worker that has podman or docker."""
 _IDENTIFIERS = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _OUR_HEADERS = ("connection", "content-length", "host", "transfer-encoding")
 
@@ -33,6 +43,27 @@ HeaderValue: TypeAlias = Annotated[
 ]
 Method: TypeAlias = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
+BundleId: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?!\n)$",
+        description="a bundle's id, from POST /bundles",
+        examples=["019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"],
+    ),
+]
+InputName: TypeAlias = Annotated[
+    str, Meta(max_length=NAME_CHARS_MAX, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(?!\n)$")
+]
+Inputs: TypeAlias = Annotated[
+    dict[InputName, BundleId],
+    Meta(
+        max_length=INPUTS_MAX,
+        description="Bundles that the job finds in the folder ROTA_INPUTS, each under its name.",
+    ),
+]
+Env: TypeAlias = dict[Annotated[str, Meta(min_length=1, pattern=r"^[^\x00=]+$")], EnvText]
+Argument: TypeAlias = Annotated[list[EnvText], Meta(max_length=10_000)]
+
 PROGRAM = {"type": "string", "pattern": r"^[^\x00]+$"}
 
 
@@ -48,8 +79,9 @@ class Command(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag=
             extra_json_schema={"prefixItems": [PROGRAM]},
         ),
     ]
-    env: dict[Annotated[str, Meta(min_length=1, pattern=r"^[^\x00=]+$")], EnvText] = {}
+    env: Env = {}
     cwd: EnvText | None = None
+    inputs: Inputs | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if not self.argv[0]:
@@ -98,8 +130,65 @@ class HttpCall(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag
                 raise ValueError(f"the header {name} is set by the worker")
 
 
+class BundleRun(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="bundle"):
+    """A program that was uploaded: a bundle, and what to run in it.
+
+    The job's folder is the unpacked archive, or has the one file. `argv` left out runs that file.
+    """
+
+    bundle_id: BundleId
+    argv: Annotated[Argument, Meta(examples=[["./run.sh", "42"]])] = []
+    env: Env = {}
+    inputs: Inputs | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if self.argv and not self.argv[0]:
+            raise ValueError("argv[0] must name a program")
+
+
+class Container(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="container"):
+    """A program in a container image, run by the worker's podman or docker.
+
+    `argv` left out runs what the image says. The job's folder is at /rota in the container.
+    """
+
+    image: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=NAME_CHARS_MAX,
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/@-]*(?!\n)$",
+            examples=["docker.io/library/alpine:3.20"],
+        ),
+    ]
+    argv: Argument = []
+    env: dict[
+        Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$")],
+        Annotated[str, Meta(pattern=r"^[^\x00\r\n]*(?!\n)$")],
+    ] = {}
+    inputs: Inputs | UnsetType = UNSET
+
+
 class Noop(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="noop"):
     """Nothing: the worker acknowledges it."""
 
 
-Task: TypeAlias = Command | PythonCall | HttpCall | Noop
+Task: TypeAlias = Command | PythonCall | HttpCall | BundleRun | Container | Noop
+
+
+def bundles_of(task: Task | None) -> dict[str, str]:
+    """The bundles that a task needs, by the field that names each; ids in small letters."""
+    if task is None or isinstance(task, PythonCall | HttpCall | Noop):
+        return {}
+    named = {"task.bundle_id": task.bundle_id.lower()} if isinstance(task, BundleRun) else {}
+    if not isinstance(task.inputs, UnsetType):
+        named |= {f"task.inputs.{name}": one.lower() for name, one in task.inputs.items()}
+    return named
+
+
+def implied_capabilities(task: Task | None) -> tuple[str, ...]:
+    """What a worker must be able to do for this kind of task, said or not."""
+    found = [BUNDLE_CAPABILITY] if bundles_of(task) else []
+    if isinstance(task, Container):
+        found.append(CONTAINER_CAPABILITY)
+    return tuple(found)

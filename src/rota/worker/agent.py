@@ -14,10 +14,12 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from rota.sdk.servers import Servers
-from rota.wire.tasks import FUNCTION_CAPABILITY
+from rota.wire.tasks import BUNDLE_CAPABILITY, CONTAINER_CAPABILITY, FUNCTION_CAPABILITY
 from rota.wire.units import ByteSize
 from rota.wire.workers import RegisterSpec, ResourcesSpec
+from rota.worker.bundles import CACHE_BYTES, BundleCache
 from rota.worker.clock import BootClock
+from rota.worker.containers import KNOWN, Choice, find_engine
 from rota.worker.crew import Crew, Workshop
 from rota.worker.devices import Devices
 from rota.worker.diary import open_diary
@@ -25,6 +27,7 @@ from rota.worker.guard.client import Guard, GuardError, Isolation
 from rota.worker.link import Link, Uplink
 from rota.worker.machine import Machine, detect, gpu_indices
 from rota.worker.polling import SILENCE_S, Conversation, FatalError
+from rota.worker.runners.equipment import Equipment
 from rota.worker.runners.folder import Shelf, UnusableError, Workplace, default_work_dir, passed_on
 from rota.worker.runners.http_gate import Gate, Sessions
 from rota.worker.runners.process import Site
@@ -92,6 +95,12 @@ class WorkerConfig:
     """Variables whose values no log may show, beside those of jobs whose names look secret."""
     env: Sequence[str] = ()
     """Names of the agent's own variables that its jobs get to see, too."""
+    bundle_cache: int = CACHE_BYTES
+    """Bytes of bundles kept on this machine."""
+    containers: Choice = "auto"
+    """What runs containers: `auto` takes podman or docker, whichever is found first."""
+    container_options: Sequence[str] = ()
+    """Added to the command line of every container."""
     isolation: Isolation = "auto"
     """`auto`: each job in a PID namespace where the kernel permits it."""
 
@@ -123,24 +132,30 @@ class Agent:
         self._diary = diary
         self._clock = BootClock()
         self._session = Session(config.concurrency)
-        self._workplace = Workplace(config.work_dir or default_work_dir())
+        work_dir = config.work_dir or default_work_dir()
+        self._workplace = Workplace(work_dir)
         servers = Servers(config.servers, follow=config.follow_leader)
         self._link = Link(servers, config.token, self._clock)
         self._talk = Conversation(
             self._session, self._link, self._clock, diary, silence_s=config.silence_s
         )
         self._guard = Guard(config.isolation)
+        self._engine = find_engine(config.containers, config.container_options)
+        uplink = Uplink(self._link)
+        cache = BundleCache(work_dir / "bundles", uplink, config.bundle_cache)
         site = Site(
             workplace=self._workplace.path,
             shelf=Shelf(self._workplace.path, FOLDERS_KEPT),
             worker=config.name,
             mask=config.mask,
             grace_s=config.grace_s,
-            sink=Uplink(self._link),
+            sink=uplink,
             guard=self._guard,
             devices=Devices(gpu_indices()),
             progressed=self._session.progressed,
             deadline=self._session.deadline,
+            equipment=Equipment(cache, self._guard),
+            engine=self._engine,
             env=passed_on(config.env),
         )
         self._pool = Pool(_nursery(config, site))
@@ -167,6 +182,8 @@ class Agent:
         for name in self._config.env:
             if name not in os.environ:
                 self._diary.warning("a variable for jobs is not set", variable=name)
+        if self._engine is None and self._config.containers in KNOWN:
+            self._diary.warning("runs no containers", why=f"{self._config.containers} info fails")
         try:
             # A background task that breaks takes the agent down: without them no lease is watched.
             async with asyncio.TaskGroup() as group:
@@ -202,6 +219,7 @@ class Agent:
         spec = registration(self._config, detect(self._workplace.path))
         functions = await self._pool.open()
         spec.capabilities += [FUNCTION_CAPABILITY + name for name in functions]
+        spec.capabilities += [BUNDLE_CAPABILITY] + [CONTAINER_CAPABILITY] * bool(self._engine)
         while await self._talk.register(spec):
             if await self._talk.talk(self._crew):
                 await self._crew.logs_sent(LOGS_S)

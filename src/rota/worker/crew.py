@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import Protocol, TypeAlias, assert_never
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from rota.wire.executions import CompletedReport
-from rota.wire.tasks import Command, HttpCall, Noop, PythonCall, Task
+from rota.wire.tasks import BundleRun, Command, Container, HttpCall, Noop, PythonCall, Task
 from rota.wire.workers import OrderView
 from rota.worker.instructions import Abandon, Instruction, Start, Stop, StopReason
 from rota.worker.reports import report_failed, report_noop
@@ -24,6 +24,9 @@ from rota.worker.session import Session
 
 RENEW_SHARE = 0.05
 """Share of a lease after which its renewal is passed on to the guard."""
+
+RunTask: TypeAlias = Command | BundleRun | Container | PythonCall | HttpCall
+"""What takes time; the rest is over at once."""
 
 _task: msgspec.json.Decoder[Task | None] = msgspec.json.Decoder(Task | None)
 
@@ -61,10 +64,10 @@ class Workshop:
     pool: Pool
     sessions: Sessions
 
-    def run_of(self, order: OrderView, task: Command | PythonCall | HttpCall | None) -> Run:
+    def run_of(self, order: OrderView, task: RunTask | None) -> Run:
         """An execution that is yet to run; no task: the registered function of the job's name."""
         match task:
-            case Command():
+            case Command() | BundleRun() | Container():
                 return ProcessRun(order, task, self.site)
             case PythonCall() | None:
                 return PythonRun(order, task, self.site, self.pool)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -11,6 +13,7 @@ import aiohttp
 import msgspec
 
 from rota.sdk.servers import Servers
+from rota.wire.bundles import BundleView, UploadView
 from rota.wire.executions import ProgressSpec
 from rota.wire.problems import Problem
 from rota.wire.units import encode
@@ -28,6 +31,11 @@ UPLINKS_MAX = 32
 RETRY_AFTER_MAX_S = 30.0
 """No answer may send a worker to sleep for longer."""
 TOO_MANY = 429
+PARTIAL = 206
+CHUNK_BYTES = 256 * 1024
+RESUMED_BYTES_MIN = 8 * 1024 * 1024
+"""A file that took so long to send is worth asking how much of it has come."""
+OCTETS = {"Content-Type": "application/octet-stream"}
 
 
 class AwayError(Exception):
@@ -126,6 +134,29 @@ class Link:
         """What answers there is of no use."""
         self._servers.passed(self.server)
 
+    @asynccontextmanager
+    async def open(self, ask: Ask) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A good answer that is read as it comes: there is no limit to how long that takes, only to
+        how long nothing comes."""
+        server = self.server
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_S, sock_read=SHORT_S)
+        try:
+            async with self._http.request(
+                ask.method,
+                server + ask.path,
+                headers=ask.headers,
+                timeout=timeout,
+                allow_redirects=False,
+            ) as response:
+                if response.status >= 300:
+                    after = response.headers.get("Retry-After")
+                    raise _problem(server, response.status, after, await response.read())
+                yield response
+        except TimeoutError:
+            raise AwayError(f"{server} sent nothing for {SHORT_S:g} s") from None
+        except aiohttp.ClientError as error:
+            raise AwayError(f"{server} broke off: {error}") from None
+
     async def _send(self, server: str, ask: Ask) -> tuple[aiohttp.ClientResponse, bytes]:
         timeout = aiohttp.ClientTimeout(total=ask.timeout_s, sock_connect=CONNECT_S)
         try:
@@ -178,14 +209,42 @@ class Uplink:
         async with self._lanes:
             await self._link.ask(upload(post(f"/executions/{execution_id}/progress", record)))
 
-    async def send_artifact(self, execution_id: str, file: Path) -> None:
-        """An output file, read from disk as it goes."""
-        name = quote(file.name, safe="")
-        path = f"/executions/{execution_id}/artifacts/{name}"
-        headers = {"Content-Type": "application/octet-stream"}
+    async def send_artifact(self, execution_id: str, file: Path, sha256: str) -> None:
+        """An output file, read from disk as it goes; one that broke off goes on where it was."""
+        path = f"/executions/{execution_id}/artifacts/{quote(file.name, safe='')}"
         stream = await asyncio.to_thread(file.open, "rb")
         try:
             async with self._lanes:
-                await self._link.ask(upload(Ask("PUT", path, stream, UPLOAD_S, headers)))
+                offset = await self._sent_before(path, file, sha256)
+                await asyncio.to_thread(stream.seek, offset)
+                path = f"{path}?sha256={sha256}" + (f"&offset={offset}" if offset else "")
+                await self._link.ask(upload(Ask("PUT", path, stream, UPLOAD_S, OCTETS)))
         finally:
             await asyncio.to_thread(stream.close)
+
+    async def _sent_before(self, path: str, file: Path, sha256: str) -> int:
+        """Worth a question only for what takes long."""
+        size = (await asyncio.to_thread(file.stat)).st_size
+        if size < RESUMED_BYTES_MIN:
+            return 0
+        ask = upload(Ask("GET", f"{path}/upload?sha256={sha256}"))
+        offset = msgspec.json.decode(await self._link.ask(ask), type=UploadView).offset
+        return min(offset, size)
+
+    async def show_bundle(self, execution_id: str, bundle_id: str) -> BundleView:
+        """What a job's bundle is."""
+        path = f"/executions/{execution_id}/bundles/{bundle_id}"
+        async with self._lanes:
+            return msgspec.json.decode(await self._link.ask(Ask("GET", path)), type=BundleView)
+
+    @asynccontextmanager
+    async def open_bundle(
+        self, execution_id: str, bundle_id: str, offset: int
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Its content from `offset` on."""
+        path = f"/executions/{execution_id}/bundles/{bundle_id}/content"
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
+        async with self._link.open(Ask("GET", path, headers=headers)) as response:
+            if offset and response.status != PARTIAL:
+                raise AwayError("the server sent the whole where a part was asked for")
+            yield response.content.iter_chunked(CHUNK_BYTES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rota.api.operations.access import ACCESS
 from rota.api.operations.events import EVENTS, HOOKS, TRIGGERS
+from rota.api.operations.files import ARTIFACTS, BUNDLES
 from rota.api.operations.jobs import JOBS
 from rota.api.operations.planning import PLANNING
 from rota.api.operations.policy import POLICY
@@ -15,6 +16,8 @@ OPERATIONS = (
     *JOBS,
     *WORKERS,
     *EXECUTIONS,
+    *ARTIFACTS,
+    *BUNDLES,
     *QUEUES,
     *SCHEDULES,
     *TRIGGERS,

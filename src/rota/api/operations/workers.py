@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.api import examples, executions, logs, workers
+from rota.api.downloads import OCTETS
 from rota.api.roles import Rule
 from rota.api.routes import Operation
 from rota.wire.executions import (
-    ArtifactView,
     CompletionSpec,
     ExecutionPage,
     ExecutionView,
@@ -198,54 +198,12 @@ EXECUTIONS: Sequence[Operation] = (
         traffic=True,
         query=logs.SendLogsQuery,
         body=bytes,
-        takes=executions.OCTETS,
+        takes=OCTETS,
         streams_in=True,
         answer=logs.LogSize,
         errors=(404, 409),
         description="Raw bytes, up to 1 MiB at a time. Send on from the `size` that is answered. "
         "Of one execution 64 MiB are kept; what comes after is counted, and left out.",
         examples={"body": "page 3\n", "answer": {"size": 21}},
-    ),
-    Operation(
-        method="GET",
-        path="/executions/{execution_id}/artifacts",
-        summary="List an execution's output files",
-        handle=executions.list_artifacts,
-        tag="Executions",
-        rule=Rule.READ,
-        anywhere=True,
-        answer=executions.ArtifactPage,
-        errors=(404,),
-        examples={"answer": {"items": [examples.ARTIFACT], "next_cursor": None}},
-    ),
-    Operation(
-        method="GET",
-        path="/executions/{execution_id}/artifacts/{name}",
-        summary="Fetch an output file",
-        handle=executions.get_artifact,
-        tag="Executions",
-        rule=Rule.READ,
-        anywhere=True,
-        gives=executions.OCTETS,
-        endless=True,
-        errors=(404, 422),
-        examples={"answer": "%PDF-1.7"},
-    ),
-    Operation(
-        method="PUT",
-        path="/executions/{execution_id}/artifacts/{name}",
-        summary="Keep an output file",
-        handle=executions.put_artifact,
-        tag="Executions",
-        rule=Rule.WORK,
-        repeatable=True,
-        traffic=True,
-        body=bytes,
-        takes=executions.OCTETS,
-        streams_in=True,
-        answer=ArtifactView,
-        errors=(404,),
-        description="Raw bytes, up to 1 GiB. One of the same name is replaced.",
-        examples={"body": "%PDF-1.7", "answer": examples.ARTIFACT},
     ),
 )

@@ -8,6 +8,8 @@ from rota.worker.guard.pool import Shim
 
 STRAY_GRACE_S = 1.0
 """For what a job leaves behind after its own end."""
+AFTER_S = 30.0
+"""For what is run after a job."""
 LOOK_S = 0.02
 """Between two looks at whether killed processes have gone."""
 
@@ -16,6 +18,7 @@ class Charge:
     """A job from its start until nothing of it is left."""
 
     __slots__ = (
+        "after",
         "began",
         "cause",
         "deadline",
@@ -35,6 +38,8 @@ class Charge:
 
     def __init__(self, said: dict[str, Any], shim: Shim, now: float) -> None:
         self.key: int = said["key"]
+        self.after = _farewell(said)
+        """What to start when nothing of it is left; None: nothing."""
         self.shim = shim
         self.began = now
         self.grace_s: float = said["grace"]
@@ -101,3 +106,20 @@ class Charge:
             return 0
         self.shim.forks_refused = group.forks_refused()
         return self.shim.forks_refused - before
+
+
+def _farewell(said: dict[str, Any]) -> dict[str, Any] | None:
+    """As if the agent had asked for it; the key is that of the job, below 0."""
+    if not said.get("after"):
+        return None
+    return {
+        "key": -said["key"],
+        "argv": said["after"],
+        "env": said["env"],
+        "cwd": "/",
+        "fds": [],
+        "limits": {"may_gain": said["limits"].get("may_gain")},
+        "timeout": AFTER_S,
+        "grace": 0.0,
+        "deadline": None,
+    }

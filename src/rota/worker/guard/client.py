@@ -59,6 +59,11 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
     grace_s: float = 5.0
     """Between SIGTERM and SIGKILL."""
+    after: Sequence[str] = ()
+    """Run when nothing of it is left, however it ended and even if the agent is gone by then: ends
+    what the program has others run for it. Its end is told after this."""
+    may_gain: bool = False
+    """Whether programs with the set-user-id bit work in it."""
 
 
 class Deed(msgspec.Struct, frozen=True, array_like=True):
@@ -84,6 +89,8 @@ class Ended(msgspec.Struct, frozen=True, tag_field="say", tag="ended"):
     cpu: float = 0.0
     peak: int = 0
     forks_refused: int = 0
+    after: int | None = None
+    """How the launch's `after` ended, as wait() says it; None: there was none, or it broke."""
 
     @property
     def returncode(self) -> int | None:
@@ -173,7 +180,8 @@ class Guard:
                 "env": launch.env,
                 "cwd": launch.cwd,
                 "fds": list(launch.fds),
-                "limits": launch.limits,
+                "limits": {**launch.limits, "may_gain": int(launch.may_gain)},
+                "after": launch.after,
                 "timeout": launch.timeout_s,
                 "grace": launch.grace_s,
                 "deadline": deadline,

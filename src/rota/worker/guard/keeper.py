@@ -24,9 +24,17 @@ STEP_S = 0.5
 class Keeper:
     """All jobs of one agent. Every method is told the time, on the clock that runs on."""
 
-    def __init__(self, pool: Pool, tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        tell: Callable[[dict[str, Any]], None],
+        watch: Callable[[Shim], None],
+    ) -> None:
         self._pool = pool
         self._tell = tell
+        self._watch = watch
+        self._untold: dict[int, dict[str, Any]] = {}
+        """What the agent is to be told when a job's farewell is over, by the farewell's key."""
         self._charges: dict[int, Charge] = {}
         self._watched: dict[int, Charge] = {}
         self._watch_at = 0.0
@@ -54,16 +62,16 @@ class Keeper:
 
     # What the agent says.
 
-    def spawn(self, said: dict[str, Any], body: bytes, fds: list[int], now: float) -> Shim | None:
-        """Starts a job; the shim it was given, unless it was over before it began."""
+    def spawn(self, said: dict[str, Any], body: bytes, fds: list[int], now: float) -> None:
+        """Starts a job."""
         try:
             shim = self._pool.take(Bounds(said["limits"]))
         except OSError as error:
             for fd in fds:
                 os.close(fd)
             problem = ["worker", error.errno, str(error)]
-            self._tell({"say": "ended", "key": said["key"], "cause": "exit", "problem": problem})
-            return None
+            self._say({"say": "ended", "key": said["key"], "cause": "exit", "problem": problem})
+            return
         shim.key = said["key"]
         charge = self._charges[shim.key] = Charge(said, shim, now)
         try:
@@ -74,7 +82,7 @@ class Keeper:
             self._watch_at = now + WATCH_S if not self._watched else self._watch_at
             self._watched[charge.key] = charge
         self._schedule(charge)
-        return shim
+        self._watch(shim)
 
     def stop(self, key: int, now: float) -> None:
         """Ends a job with grace."""
@@ -99,9 +107,10 @@ class Keeper:
             self._schedule(charge)
 
     def kill_everything(self, now: float) -> None:
-        """The agent is gone: jobs and shims end."""
+        """The agent is gone: jobs and shims end; farewells have their time."""
         for charge in list(self._charges.values()):
-            self._kill(charge, "kill", now)
+            if charge.key > 0:
+                self._kill(charge, "kill", now)
         for shim in self._pool.idle():
             self.dismiss(shim)
 
@@ -119,7 +128,7 @@ class Keeper:
             for charge in list(self._watched.values()):
                 self._look(charge, now)
         if self._dying:
-            self._bury()
+            self._bury(now)
 
     def _act(self, charge: Charge, now: float) -> bool:
         """Whether anything was due."""
@@ -222,7 +231,7 @@ class Keeper:
         charge.word = word
         if word.get("gone"):
             charge.shim.spent(word.get("cpu", 0.0), word.get("peak", 0))
-            self._finish(charge)
+            self._finish(charge, now)
             if charge.look_at is not None or not self._pool.give_back(charge.shim):
                 self.dismiss(charge.shim)
         elif not charge.ending:
@@ -234,7 +243,7 @@ class Keeper:
         self._pool.forget(shim)
         self._dying.append(shim)
 
-    def _bury(self) -> None:
+    def _bury(self, now: float) -> None:
         """Collects shims that have ended, and with them the jobs that ended by their death."""
         orphans = [] if self._pool.in_namespaces else self._pool.orphans()
         for pid in orphans:
@@ -250,19 +259,29 @@ class Keeper:
             self._pool.living.pop(shim.pid, None)
             charge = self._charges.get(shim.key)
             if charge is not None and charge.shim is shim:
-                self._died(charge)
+                self._died(charge, now)
         self._dying = left
 
-    def _died(self, charge: Charge) -> None:
+    def _died(self, charge: Charge, now: float) -> None:
         """A job whose shim was killed, by us or by somebody else."""
         word = {"status": int(signal.SIGKILL), **charge.word}
         word["cpu"], peak = charge.shim.last_spent()
         charge.word = {"peak": peak, **word}
         if not charge.ending and charge.cause == "exit" and "problem" not in charge.word:
             charge.cause = "shim"
-        self._finish(charge)
+        self._finish(charge, now)
 
-    def _finish(self, charge: Charge) -> None:
+    def _finish(self, charge: Charge, now: float) -> None:
         del self._charges[charge.key]
         self._watched.pop(charge.key, None)
-        self._tell(charge.account())
+        account = charge.account()
+        if charge.after is None:
+            self._say(account)
+            return
+        self._untold[charge.after["key"]] = account
+        self.spawn(charge.after, json.dumps(charge.after).encode(), [], now)
+
+    def _say(self, account: dict[str, Any]) -> None:
+        """Of a farewell the agent only hears how it ended, with the job it was for."""
+        untold = self._untold.pop(account["key"], None)
+        self._tell(account if untold is None else {**untold, "after": account.get("status")})

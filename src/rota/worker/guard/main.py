@@ -30,7 +30,7 @@ class Guard:
         self._leaving = False
         self._groups = groups
         self._pool = Pool(agent, groups, isolation)
-        self._keeper = Keeper(self._pool, self._tell)
+        self._keeper = Keeper(self._pool, self._tell, self._watch)
         self._poll.register(agent.fileno(), select.EPOLLIN)
 
     def run(self) -> None:
@@ -88,9 +88,7 @@ class Guard:
         keeper, now = self._keeper, self._clock.now()
         match said["do"]:
             case "spawn":
-                shim = keeper.spawn(said, body, self._agent.take_fds(len(said["fds"])), now)
-                if shim is not None:
-                    self._watch(shim)
+                keeper.spawn(said, body, self._agent.take_fds(len(said["fds"])), now)
             case "stop":
                 keeper.stop(said["key"], now)
             case "kill":

@@ -35,17 +35,18 @@ RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.S
 class Bounds:
     """What a shim and all that it starts are held to."""
 
-    __slots__ = ("file_size", "memory", "open_files", "processes")
+    __slots__ = ("file_size", "may_gain", "memory", "open_files", "processes")
 
     def __init__(self, said: dict[str, int | None]) -> None:
         self.processes = said.get("processes")
         self.open_files = said.get("open_files")
         self.file_size = said.get("file_size")
         self.memory = said.get("memory")
+        self.may_gain = bool(said.get("may_gain"))
 
     def key(self) -> tuple[int | None, ...]:
         """Shims with equal keys can stand in for each other."""
-        return (self.processes, self.open_files, self.file_size, self.memory)
+        return (self.processes, self.open_files, self.file_size, self.memory, self.may_gain)
 
 
 class Nest:
@@ -120,7 +121,8 @@ def _prepare(bounds: Bounds, group: Group | None, *, in_namespace: bool) -> None
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     if group is not None:
         group.enter()
-    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    if not bounds.may_gain:
+        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     os.umask(UMASK)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _bound(resource.RLIMIT_NOFILE, bounds.open_files)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import stat
@@ -85,6 +86,8 @@ class Folder:
         self.cwd = self.path / "work"
         self.tmp = self.path / "tmp"
         self.artifacts = self.path / "artifacts"
+        self.inputs = self.path / "inputs"
+        """Made for those jobs that have some."""
         for folder in (self.cwd, self.tmp, self.artifacts):
             folder.mkdir(mode=0o700)
         self.payload = self.path / "payload.json"
@@ -188,6 +191,12 @@ class Shelf:
             return False
         self._kept.append(folder)
         return True
+
+
+def sha256_of(file: Path) -> str:
+    """Of an output file, for whoever gets it to compare."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _is(path: Path, mode: int) -> bool:

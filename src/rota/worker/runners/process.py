@@ -1,4 +1,5 @@
-"""Runs a `command`: any program, with everything it starts, from its first breath to its last."""
+"""Runs a program, with everything it starts, from its first breath to its last: a `command`, what
+a `bundle` brings, or the one that runs a `container`."""
 
 from __future__ import annotations
 
@@ -10,11 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import UnsetType
+
 from rota.wire.executions import CompletedReport
 from rota.wire.queues import LimitsView
-from rota.wire.tasks import Command
+from rota.wire.tasks import BundleRun, bundles_of
 from rota.wire.workers import OrderView
 from rota.worker.backoff import delay_s
+from rota.worker.containers import Engine
 from rota.worker.devices import Devices
 from rota.worker.guard.client import Ended, Guard, Launch, Ward
 from rota.worker.instructions import StopReason
@@ -23,8 +27,10 @@ from rota.worker.logs import LogPump, LogSink
 from rota.worker.masking import secrets_of
 from rota.worker.reports import report_failed, report_stopped
 from rota.worker.runners.child import StartError, deeds_text, must_have_started
-from rota.worker.runners.folder import Folder, Shelf, UnusableError, environment, passed_on
+from rota.worker.runners.equipment import Equipment, Outfit
+from rota.worker.runners.folder import Folder, Shelf, UnusableError, passed_on, sha256_of
 from rota.worker.runners.pipes import OutputPipe, ProgressPipe
+from rota.worker.runners.programs import ProgramTask, Surroundings, program_of
 from rota.worker.runners.progress import ProgressSink, ProgressTeller
 from rota.worker.runners.verdict import Verdict
 
@@ -40,7 +46,7 @@ UPLOAD_RETRY_CAP_S = 3.0
 class JobSink(LogSink, ProgressSink, Protocol):
     """Where everything beside the report goes."""
 
-    async def send_artifact(self, execution_id: str, file: Path) -> None:
+    async def send_artifact(self, execution_id: str, file: Path, sha256: str) -> None:
         """Raises AwayError to be asked again, RefusedError if it cannot be kept."""
         ...
 
@@ -61,22 +67,31 @@ class Site:
     progressed: Callable[[str, float, str | None], None]
     deadline: Callable[[str], float | None]
     """When an execution's lease runs out, as of now."""
+    equipment: Equipment
+    engine: Engine | None = None
+    """What runs containers here."""
     env: Mapping[str, str] = field(default_factory=passed_on)
     """Of the agent's own environment what jobs may see."""
 
 
-class ProcessRun:
-    """One execution of a command."""
+class LeftError(Exception):
+    """Somebody wanted it ended before it began."""
 
-    def __init__(self, order: OrderView, command: Command, site: Site) -> None:
+
+class ProcessRun:
+    """One execution of a program."""
+
+    def __init__(self, order: OrderView, task: ProgramTask, site: Site) -> None:
         self._order = order
-        self._command = command
+        self._task = task
         self._site = site
         self._limits = order.limits or LimitsView()
         self._ward: Ward | None = None
         self._told: StopReason | None = None
         self._at_once = asyncio.Event()
-        self._secrets = secrets_of({**site.env, **command.env}, site.mask, os.environ)
+        self._leaving = asyncio.Event()
+        self._outfit: Outfit | None = None
+        self._secrets = secrets_of({**site.env, **task.env}, site.mask, os.environ)
         self._log = LogPump(
             order.execution_id,
             order.fence,
@@ -93,12 +108,14 @@ class ProcessRun:
     def stop(self, reason: StopReason) -> None:
         """Ends it with grace."""
         self._told = self._told or reason
+        self._leaving.set()
         if self._ward is not None:
             self._ward.stop()
 
     def abandon(self) -> None:
         """Ends it at once; nobody wants its report."""
         self._at_once.set()
+        self._leaving.set()
         if self._ward is not None:
             self._ward.kill()
 
@@ -106,6 +123,8 @@ class ProcessRun:
         """Its lease was renewed."""
         if self._ward is not None:
             self._ward.hold_until(deadline)
+        elif self._outfit is not None:
+            self._outfit.hold_until(deadline)
 
     async def run(self) -> CompletedReport:
         """Returns when every process of it is gone and its files are sent."""
@@ -118,7 +137,10 @@ class ProcessRun:
         try:
             return await self._run_in(folder)
         except StartError as error:
+            self.lapsed = self._outfit is not None and self._outfit.lapsed
             return report_failed(order.execution_id, order.fence, str(error))
+        except LeftError:
+            return report_stopped(order.execution_id, order.fence, self._told or "shutdown")
         finally:
             self._site.devices.give_back(order.execution_id)
             if not self._site.shelf.put_back(folder):
@@ -131,7 +153,8 @@ class ProcessRun:
         progress = ProgressPipe(folder.progress, self._progressed)
         tasks = [asyncio.create_task(self._log.run()), asyncio.create_task(self._teller.run())]
         try:
-            ended = await self._guarded(self._launch(folder, output.write_end), output)
+            file = await self._equipped(folder)
+            ended = await self._guarded(self._launch(folder, file, output.write_end), output)
             await output.drained(DRAIN_S)
             progress.close()
             report = Verdict(self._order).of(ended, self._told, self._log.buffer.tail())
@@ -146,29 +169,59 @@ class ProcessRun:
                     task.cancel()
         return report
 
-    def _launch(self, folder: Folder, output: int) -> Launch:
-        order, limits = self._order, self._limits
-        plain = {**self._site.env, **self._command.env}
-        env = environment(order, plain, folder, self._site.worker)
+    async def _equipped(self, folder: Folder) -> str | None:
+        """Its bundles are in place; what it runs is called so, if that is one file."""
+        if not bundles_of(self._task):
+            return None
+        deadline = self._site.deadline(self._order.execution_id)
+        self._outfit = Outfit(self._site.equipment, self._order, deadline)
+        filling = asyncio.create_task(self._fill(folder, self._outfit))
+        leaving = asyncio.create_task(self._leaving.wait())
+        try:
+            await asyncio.wait((filling, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not filling.done():
+                raise LeftError
+            return filling.result()
+        finally:
+            filling.cancel()
+            leaving.cancel()
+            await asyncio.gather(filling, leaving, return_exceptions=True)
+
+    async def _fill(self, folder: Folder, outfit: Outfit) -> str | None:
+        task, file = self._task, None
+        if isinstance(task, BundleRun):
+            bundle = await outfit.put(task.bundle_id, folder.cwd)
+            file = bundle.name if bundle.format == "file" else None
+        if not isinstance(task.inputs, UnsetType):
+            folder.inputs.mkdir(mode=0o700)
+            for name, bundle_id in task.inputs.items():
+                place = folder.inputs / name
+                place.mkdir(mode=0o700)
+                await outfit.put(bundle_id, place)
+        return file
+
+    def _launch(self, folder: Folder, file: str | None, output: int) -> Launch:
+        order, site = self._order, self._site
         wanted = order.requirements.gpu
-        devices = self._site.devices.take(order.execution_id, wanted) if wanted else []
-        if devices:
-            env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
-        bounds = {
-            "processes": limits.processes,
-            "open_files": limits.open_files,
-            "file_size": limits.file_size,
-        }
-        if order.requirements.memory:
-            bounds["memory"] = order.requirements.memory
+        around = Surroundings(
+            folder=folder,
+            worker=site.worker,
+            plain=site.env,
+            devices=site.devices.take(order.execution_id, wanted) if wanted else (),
+            file=file,
+            engine=site.engine,
+        )
+        program = program_of(order, self._task, around)
         return Launch(
-            argv=self._command.argv,
-            env=env,
-            cwd=self._command.cwd or os.fspath(folder.cwd),
+            argv=program.argv,
+            env=program.env,
+            cwd=program.cwd,
             fds={1: output, 2: output},
-            limits=bounds,
+            limits=program.limits,
             timeout_s=order.timeout,
-            grace_s=self._site.grace_s,
+            grace_s=site.grace_s,
+            after=program.after,
+            may_gain=program.may_gain,
         )
 
     async def _guarded(self, launch: Launch, output: OutputPipe) -> Ended:
@@ -187,6 +240,8 @@ class ProcessRun:
                 self._ward.kill()  # this run broke off
         must_have_started(ended, launch)
         self.lapsed = ended.cause == "lease"
+        if launch.after and ended.after != 0:
+            self._note("the container may be left: it could not be removed")
         if ended.cause == "exit" and ended.deeds:
             self._note(f"ended what the job left running: {deeds_text(ended)}")
         return ended
@@ -224,9 +279,10 @@ class ProcessRun:
     async def _upload_one(self, file: Path) -> None:
         attempt = 0
         order = self._order
+        digest = await asyncio.to_thread(sha256_of, file)
         while not self._at_once.is_set():
             try:
-                await self._site.sink.send_artifact(order.execution_id, file)
+                await self._site.sink.send_artifact(order.execution_id, file, digest)
             except AwayError as away:
                 pause = delay_s(order.execution_id, attempt, UPLOAD_RETRY_CAP_S)
                 attempt += 1

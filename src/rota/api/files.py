@@ -1,0 +1,24 @@
+"""Where files come in and where they are kept, as the api is given it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rota.store.blobs import Blobs
+from rota.store.objects import ObjectBook
+from rota.store.outputs import Outputs
+from rota.store.spool import Spool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Where files come in, and where they are kept."""
+
+    spool: Spool
+    outputs: Outputs
+    book: ObjectBook | None
+    """What is kept of bundles; None: an older schema has no tables for them."""
+    blobs: Blobs
+    """Where bundles are."""
+    warnings: tuple[str, ...] = ()
+    """What an operator should know of where they are."""

@@ -1,0 +1,351 @@
+"""Bundles over HTTP: uploaded whole or in pieces, named by jobs, fetched by workers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx2
+import pytest
+
+from rota.engine.sweeping import Sweeping
+from rota.store.access import Role
+from rota.store.limits import OBJECT_BYTES_MIN
+from rota.store.memory_objects import MemoryBlobs
+from rota.store.protocol import StoreError
+from tests.api.house import HOST, House
+from tests.api.keys import ACME, OTHER, key
+from tests.archives import zip_of
+
+SCRIPT = b"#!/bin/sh\necho hello\n"
+LARGE = os.urandom(OBJECT_BYTES_MIN + 1000)
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+async def push(house: House, content: bytes, **query: Any) -> httpx2.Response:
+    params = {"name": "run.sh", **query}
+    return await house.http.post("/bundles", params=params, content=content)
+
+
+async def pushed(house: House, content: bytes = SCRIPT, **query: Any) -> dict[str, Any]:
+    answer = await push(house, content, **query)
+    assert answer.status_code in (200, 201), answer.text
+    bundle: dict[str, Any] = answer.json()
+    return bundle
+
+
+def running(bundle: dict[str, Any], **task: Any) -> dict[str, Any]:
+    return {"name": "a", "task": {"kind": "bundle", "bundle_id": bundle["bundle_id"], **task}}
+
+
+async def cut_off(house: House, method: str, path: str, content: bytes, **query: str) -> None:
+    """A request whose sender is gone in the middle of its body."""
+    messages = [
+        {"type": "http.request", "body": content, "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Any:
+        return messages.pop(0) if len(messages) > 1 else messages[0]
+
+    async def send(message: Any) -> None:
+        raise AssertionError("nobody is there to be told")
+
+    headers = {**house.http.headers, "host": HOST, "content-length": "99999999"}
+    scope = {
+        "type": "http", "method": method, "path": path, "raw_path": path.encode(),
+        "query_string": urlencode(query).encode(), "http_version": "1.1", "scheme": "http",
+        "headers": [(k.lower().encode(), v.encode()) for k, v in headers.items()],
+        "server": ("127.0.0.1", 7070), "client": ("127.0.0.1", 5),
+    }  # fmt: skip
+    await house.app(scope, receive, send)
+
+
+async def test_a_bundle_is_uploaded_shown_listed_fetched_and_removed(house: House) -> None:
+    answer = await push(house, SCRIPT, sha256=sha256(SCRIPT))
+    bundle = answer.json()
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"/bundles/{bundle['bundle_id']}"
+    assert (bundle["name"], bundle["size"], bundle["format"]) == ("run.sh", len(SCRIPT), "file")
+    assert (await house.ask("GET", "/bundles"))["items"] == [bundle]
+    path = f"/bundles/{bundle['bundle_id']}"
+    assert await house.ask("GET", path) == bundle
+    fetched = await house.http.get(f"{path}/content")
+    assert fetched.content == SCRIPT
+    assert fetched.headers["etag"] == f'"{sha256(SCRIPT)}"'
+    assert fetched.headers["content-length"] == str(len(SCRIPT))
+    part = await house.http.get(f"{path}/content", headers={"Range": "bytes=2-5"})
+    assert (part.status_code, part.content) == (206, SCRIPT[2:6])
+    assert part.headers["content-range"] == f"bytes 2-5/{len(SCRIPT)}"
+    beyond = await house.http.get(f"{path}/content", headers={"Range": "bytes=99-"})
+    assert (beyond.status_code, beyond.headers["content-range"]) == (416, f"bytes */{len(SCRIPT)}")
+    await house.ask("DELETE", path, expect=204)
+    await house.ask("GET", path, expect=404)
+
+
+async def test_the_same_content_again_is_the_same_bundle(house: House) -> None:
+    first = await push(house, SCRIPT)
+    again = await push(house, SCRIPT, name="other.sh")
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json() == first.json()
+    shown = await house.ask("GET", f"/bundles/uploads/{sha256(SCRIPT)}")
+    assert shown["bundle"] == first.json()
+
+
+async def test_many_that_upload_the_same_at_once_get_one_bundle(house: House) -> None:
+    answers = await asyncio.gather(*(push(house, LARGE, sha256=sha256(LARGE)) for _ in range(6)))
+    assert {answer.status_code for answer in answers} <= {200, 201}
+    assert len({answer.json()["bundle_id"] for answer in answers}) == 1
+    assert len((await house.ask("GET", "/bundles"))["items"]) == 1
+
+
+async def test_a_bundle_may_come_in_pieces(house: House) -> None:
+    whole = {"sha256": sha256(LARGE), "size": len(LARGE)}
+    first = await push(house, LARGE[:1000], **whole)
+    assert (first.status_code, first.json()) == (202, {"offset": 1000})
+    wrong = await push(house, LARGE[999:], **whole, offset=999)
+    assert (wrong.status_code, wrong.headers["upload-offset"]) == (409, "1000")
+    upload = await house.ask("GET", f"/bundles/uploads/{whole['sha256']}")
+    assert upload == {"offset": 1000, "bundle": None}
+    last = await push(house, LARGE[1000:], **whole, offset=1000)
+    assert last.status_code == 201
+    assert (await house.http.get(f"{last.headers['location']}/content")).content == LARGE
+
+
+async def test_an_upload_that_is_cut_off_goes_on_where_it_was(house: House) -> None:
+    query = {"name": "a", "sha256": sha256(LARGE)}
+    await cut_off(house, "POST", "/bundles", LARGE[:5000], **query)
+    upload = await house.ask("GET", f"/bundles/uploads/{sha256(LARGE)}")
+    assert upload["offset"] == 5000
+    answer = await push(house, LARGE[5000:], **query, offset=5000)
+    assert (answer.status_code, answer.json()["sha256"]) == (201, sha256(LARGE))
+
+
+async def test_what_is_not_what_it_should_be_is_refused_and_forgotten(house: House) -> None:
+    whole = {"sha256": sha256(LARGE), "size": len(LARGE)}
+    await push(house, b"X" + LARGE[1:1000], **whole)
+    answer = await push(house, LARGE[1000:], **whole, offset=1000)
+    assert answer.status_code == 422
+    assert "another than was said" in answer.json()["detail"]
+    assert (await house.ask("GET", f"/bundles/uploads/{sha256(LARGE)}"))["offset"] == 0
+    assert (await house.ask("GET", "/bundles"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "content"),
+    [
+        ({"name": "../x"}, b"x"),
+        ({"name": "a/b"}, b"x"),
+        ({"name": ".hidden"}, b"x"),
+        ({"size": 5}, b"x"),
+        ({"offset": 5}, b"x"),
+        ({"sha256": "abc"}, b"x"),
+        ({"size": 1 << 50, "sha256": "0" * 64}, b"x"),
+        ({"format": "rar"}, b"x"),
+        ({"tenant": "a b"}, b"x"),
+        ({}, b""),
+    ],
+)
+async def test_uploads_that_make_no_sense_are_refused(
+    house: House, query: dict[str, Any], content: bytes
+) -> None:
+    answer = await push(house, content, **query)
+    assert answer.status_code == 422, answer.text
+    assert (await house.ask("GET", "/bundles"))["items"] == []
+
+
+async def test_more_than_was_said_is_not_taken(house: House) -> None:
+    answer = await push(house, b"123456", sha256=sha256(b"12345"), size=5)
+    assert answer.status_code == 413
+
+
+async def test_a_job_may_name_only_what_its_tenant_has(house: House) -> None:
+    acme, other = [await key(house, Role.SUBMITTER, tenant=name) for name in (ACME, OTHER)]
+    theirs = await house.http.post("/bundles", params={"name": "a"}, content=b"x", headers=acme)
+    bundle = theirs.json()
+    assert bundle["tenant"] == ACME
+    await house.ask("POST", "/jobs", running(bundle), headers=acme, expect=201)
+    unknown = {"bundle_id": "019a85c2-0000-7000-8000-000000000000"}
+    for headers in (other, None):
+        problem = await house.ask("POST", "/jobs", running(bundle), headers=headers, expect=422)
+        assert problem["errors"][0]["field"] == "task.bundle_id"
+        same = await house.ask("POST", "/jobs", running(unknown), headers=headers, expect=422)
+        assert same["detail"] == problem["detail"]
+    inputs = {"kind": "command", "argv": ["x"], "inputs": {"data": bundle["bundle_id"]}}
+    jobs = {"jobs": [{"name": "a", "task": {"kind": "noop"}}, {"name": "a", "task": inputs}]}
+    problem = await house.ask("POST", "/jobs/batch", jobs, headers=other, expect=422)
+    assert problem["errors"][0]["field"] == "jobs[1].task.inputs.data"
+    schedule = {"name": "s", "cron": "0 0 * * *", "job": running(bundle)}
+    problem = await house.ask("POST", "/schedules", schedule, headers=other, expect=422)
+    assert problem["errors"][0]["field"] == "job.task.bundle_id"
+
+
+async def test_a_worker_gets_the_bundles_of_its_jobs_tenant_and_no_others(house: House) -> None:
+    mine, theirs = await pushed(house), await pushed(house, b"theirs", tenant=ACME)
+    worker = await house.register(capabilities=["bundle"])
+    order = await house.start(worker, **running(mine))
+    assert order["task"]["bundle_id"] == mine["bundle_id"]
+    role = await key(house, Role.WORKER)
+    path = f"/executions/{order['execution_id']}/bundles"
+    own = await house.http.get(f"{path}/{mine['bundle_id']}", headers=role)
+    assert (own.status_code, own.json()) == (200, mine)
+    content = await house.http.get(f"{path}/{mine['bundle_id']}/content", headers=role)
+    assert content.content == SCRIPT
+    for more in ("", "/content"):
+        foreign = await house.http.get(f"{path}/{theirs['bundle_id']}{more}", headers=role)
+        assert foreign.status_code == 404
+
+
+async def test_jobs_that_need_bundles_or_containers_wait_for_workers_that_can(
+    house: House,
+) -> None:
+    bundle = await pushed(house)
+    made = await house.ask("POST", "/jobs", running(bundle), expect=201)
+    assert made["requirements"]["capabilities"] == ["bundle"]
+    image = {"kind": "container", "image": "alpine", "inputs": {"d": bundle["bundle_id"]}}
+    body = {"name": "c", "task": image, "requirements": {"capabilities": ["arm64"]}}
+    made = await house.ask("POST", "/jobs", body, expect=201)
+    assert made["requirements"]["capabilities"] == ["arm64", "bundle", "container"]
+    path = f"/jobs/{made['job_id']}"
+    changed = await house.ask("PATCH", path, {"task": {"kind": "noop"}})
+    assert changed["requirements"]["capabilities"] == ["arm64"]
+
+
+async def test_a_repeated_submission_is_answered_though_its_bundle_is_gone(house: House) -> None:
+    bundle, again = await pushed(house), {"Idempotency-Key": "one"}
+    first = await house.ask("POST", "/jobs", running(bundle), headers=again, expect=201)
+    await house.ask("DELETE", f"/bundles/{bundle['bundle_id']}", expect=204)
+    await house.ask("POST", "/jobs", running(bundle), expect=422)
+    repeated = await house.ask("POST", "/jobs", running(bundle), headers=again, expect=201)
+    assert repeated["job_id"] == first["job_id"]
+
+
+async def test_what_the_storage_did_not_take_need_not_be_sent_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise StoreError("the bucket is away")
+
+    monkeypatch.setattr(house.parts.files.blobs, "put", refuse)
+    whole = {"sha256": sha256(LARGE), "size": len(LARGE)}
+    assert (await push(house, LARGE, **whole)).status_code == 503
+    monkeypatch.undo()
+    upload = await house.ask("GET", f"/bundles/uploads/{sha256(LARGE)}")
+    assert upload["offset"] == len(LARGE)
+    assert (await push(house, b"", **whole, offset=len(LARGE))).status_code == 201
+
+
+async def test_an_archive_needs_a_word_on_what_to_run_in_it(house: House) -> None:
+    archive = await pushed(house, zip_of({"run.sh": SCRIPT}), name="a.zip")
+    assert archive["format"] == "zip"
+    problem = await house.ask("POST", "/jobs", running(archive), expect=422)
+    assert "task.argv" in problem["detail"]
+    await house.ask("POST", "/jobs", running(archive, argv=["./run.sh"]), expect=201)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"kind": "container", "image": "--privileged"},
+        {"kind": "container", "image": "a b"},
+        {"kind": "container", "image": "alpine", "env": {"A": "x\ny"}},
+        {"kind": "container", "image": "alpine", "env": {"A=B": "x"}},
+        {"kind": "bundle", "bundle_id": "../../etc"},
+        {"kind": "command", "argv": ["x"], "inputs": {"../x": "0" * 8}},
+        {"kind": "http", "url": "http://a.example", "inputs": {}},
+    ],
+)
+async def test_tasks_that_could_lead_elsewhere_are_refused(
+    house: House, task: dict[str, Any]
+) -> None:
+    await house.ask("POST", "/jobs", {"name": "a", "task": task}, expect=422)
+
+
+async def test_a_large_output_file_is_kept_outside_the_store_and_fetched_in_parts(
+    house: House,
+) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/artifacts/model.bin"
+    kept = await house.http.put(path, params={"sha256": sha256(LARGE)}, content=LARGE)
+    assert kept.json() == {"name": "model.bin", "size": len(LARGE), "sha256": sha256(LARGE)}
+    (listed,) = (await house.ask("GET", path.rpartition("/")[0]))["items"]
+    assert listed == kept.json()
+    storage = house.parts.files.blobs
+    assert isinstance(storage, MemoryBlobs)
+    assert list(storage.objects.values()) == [LARGE]
+    whole = await house.http.get(path)
+    assert whole.content == LARGE
+    assert whole.headers["accept-ranges"] == "bytes"
+    half = len(LARGE) // 2
+    tag = {"Range": f"bytes={half}-", "If-Range": f'"{sha256(LARGE)}"'}
+    rest = await house.http.get(path, headers=tag)
+    assert (rest.status_code, rest.content) == (206, LARGE[half:])
+    stale = await house.http.get(path, headers={**tag, "If-Range": '"another"'})
+    assert (stale.status_code, stale.content) == (200, LARGE)
+    link = await house.ask("GET", f"{path}/link")
+    assert link == {"url": path, "signed": False, "expires_in": None}
+
+
+async def test_an_output_file_that_was_damaged_on_its_way_is_refused(house: House) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/artifacts/out"
+    for content in (b"small", LARGE):
+        answer = await house.http.put(path, params={"sha256": "0" * 64}, content=content)
+        assert answer.status_code == 422
+    assert (await house.ask("GET", path.rpartition("/")[0]))["items"] == []
+
+
+async def test_an_output_file_goes_on_after_a_break(house: House) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/artifacts/out"
+
+    digest = {"sha256": sha256(LARGE)}
+    await cut_off(house, "PUT", path, LARGE[:7000], **digest)
+    assert (await house.http.get(f"{path}/upload", params=digest)).json() == {"offset": 7000}
+    rest = {**digest, "offset": 7000}
+    assert (await house.http.put(path, params=rest, content=LARGE[7000:])).status_code == 200
+    assert (await house.http.get(path)).content == LARGE
+
+
+async def test_what_nobody_needs_any_more_leaves_the_storage(house: House) -> None:
+    files = house.parts.files
+    assert isinstance(files.blobs, MemoryBlobs)
+    sweeping = Sweeping(files.book, files.blobs, files.spool, house.engine, None)
+    bundle = await pushed(house, LARGE)
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/artifacts/out"
+    await house.http.put(path, content=LARGE)
+    now = house.engine.clock.now()
+    assert (await sweeping.sweep(now), len(files.blobs.objects)) == (0, 2)
+    await house.ask("DELETE", f"/bundles/{bundle['bundle_id']}", expect=204)
+    await house.finish(order)
+    await house.ask("DELETE", f"/jobs/{order['job_id']}", expect=204)
+    await house.ask("GET", f"/jobs/{order['job_id']}", expect=404)
+    assert (await sweeping.sweep(now), len(files.blobs.objects)) == (2, 0)
+
+
+async def test_unused_bundles_go_when_the_operator_said_so(house: House) -> None:
+    files = house.parts.files
+    bundle = await pushed(house)
+    day = 24 * 3600 * 1000
+    sweeping = Sweeping(files.book, files.blobs, files.spool, house.engine, day)
+    now = house.engine.clock.now()
+    await sweeping.sweep(now + day - 1000)
+    await house.ask("GET", f"/bundles/{bundle['bundle_id']}")
+    await sweeping.sweep(now + day + 60_000)
+    await house.ask("GET", f"/bundles/{bundle['bundle_id']}", expect=404)
+
+
+async def test_a_file_that_the_storage_lost_is_said_to_be_lost(house: House) -> None:
+    bundle = await pushed(house)
+    storage = house.parts.files.blobs
+    assert isinstance(storage, MemoryBlobs)
+    storage.objects.clear()
+    answer = await house.http.get(f"/bundles/{bundle['bundle_id']}/content")
+    assert (answer.status_code, answer.json()["type"]) == (410, "urn:rota:problem:lost")

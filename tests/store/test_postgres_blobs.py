@@ -1,0 +1,23 @@
+"""Objects in PostgreSQL, where no storage was named for them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rota.store.blobs import Blobs
+from tests.postgres.cell import Cell
+from tests.store.conformance_blobs import BlobsConformance
+
+pytestmark = pytest.mark.postgres
+
+
+class TestPostgres(BlobsConformance):
+    @pytest.fixture
+    async def blobs(self) -> AsyncIterator[Blobs]:
+        async with Cell().opened() as store:
+            yield store.blobs
+
+    async def test_of_those_that_mark_it_at_once_one_wins(self, blobs: Blobs) -> None:
+        assert await blobs.mark("any") == "any", "a database is itself: nothing is marked"

@@ -1,0 +1,98 @@
+"""Stands in for docker or podman: a service that runs containers, and the program that talks to it.
+
+As with the real ones, what runs in a container is no child of the program, so ending the program
+does not end it. A container is a plain process of this machine, kept in a file until it is removed.
+Run as `fake_engine.py STATE serve` or, by the program on PATH, as `fake_engine.py STATE ARGS...`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+
+def serve(state: Path) -> None:
+    """Until it is killed."""
+    door = socket.socket(socket.AF_UNIX)
+    door.bind(str(state / "socket"))
+    door.listen()
+    (state / "service").touch()
+    boxes: dict[str, subprocess.Popen[bytes]] = {}
+    while True:
+        line, _ = door.accept()
+        threading.Thread(target=_answer, args=(line, state, boxes), daemon=True).start()
+
+
+def _answer(line: socket.socket, state: Path, boxes: dict[str, subprocess.Popen[bytes]]) -> None:
+    with line, line.makefile("rb") as asked:
+        wanted = json.loads(asked.readline())
+        box = state / wanted["name"]
+        if wanted["do"] == "rm":
+            if box.exists():
+                boxes[box.name].kill()
+                boxes[box.name].wait()
+                box.unlink()
+            line.sendall(b"0")
+            return
+        child = subprocess.Popen(
+            wanted["command"],
+            env=wanted["env"],
+            cwd=wanted["cwd"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        boxes[box.name] = child
+        box.write_text(str(child.pid))
+        assert child.stdout is not None
+        try:
+            for said in child.stdout:
+                line.sendall(b"> " + said)
+            line.sendall(f"{child.wait()}\n".encode())
+        except OSError:
+            child.stdout.read()  # the program was ended; the container goes on
+
+
+def ask(state: Path, wanted: dict[str, Any]) -> int:
+    """The program's side; its exit code."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(str(state / "socket"))
+        line.sendall(json.dumps(wanted).encode() + b"\n")
+        for said in line.makefile("rb"):
+            if not said.startswith(b"> "):
+                return int(said)
+            sys.stdout.buffer.write(said[2:])
+            sys.stdout.flush()
+    return 125
+
+
+def main(state: Path, args: list[str]) -> int:
+    """As podman reads its command line."""
+    if args == ["serve"]:
+        serve(state)
+    with (state / "calls").open("a") as calls:
+        calls.write(json.dumps([args, dict(os.environ)]) + "\n")
+    if args[0] == "info":
+        return 0 if (state / "service").exists() else 1
+    if args[0] == "rm":
+        return ask(state, {"do": "rm", "name": args[-1]})
+    given = dict(itertools.pairwise(args))
+    folder = given["--volume"].partition(":")[0]
+    lines = Path(given["--env-file"]).read_text().splitlines()
+    pairs = [line.split("=", 1) for line in lines]
+    env = {name: value.replace("/rota/", f"{folder}/", 1) for name, value in pairs}
+    command, name = args[args.index("image") + 1 :], given["--name"]
+    run = {"do": "run", "name": name, "command": command, "env": env, "cwd": f"{folder}/work"}
+    return ask(state, run)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,165 @@
+"""Containers, with a program on PATH that stands in for podman (`fake_engine.py`).
+
+No engine runs where these tests do; what podman and docker themselves make of the command line is
+not tried here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rota.wire.jobs import RequirementsView
+from rota.wire.tasks import Container
+from rota.worker.containers import find_engine
+from rota.worker.runners.process import ProcessRun
+from tests.worker import fake_engine
+from tests.worker.orders import order
+from tests.worker.site import Sink, alive, guard_here, site, until
+
+
+@pytest.fixture
+async def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
+    """A machine with such a program on its PATH, and its service; where that writes things down."""
+    folder, programs = tmp_path / "engine", tmp_path / "bin"
+    folder.mkdir()
+    programs.mkdir()
+    fake = programs / "podman"
+    fake.write_text(f'#!/bin/sh\nexec {sys.executable} {fake_engine.__file__} {folder} "$@"\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    args = [sys.executable, fake_engine.__file__, str(folder), "serve"]
+    service = await asyncio.create_subprocess_exec(*args)
+    await until((folder / "service").exists)
+    yield folder
+    service.kill()
+    await service.wait()
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+def calls(state: Path) -> list[tuple[list[str], dict[str, str]]]:
+    lines = (state / "calls").read_text().splitlines()
+    found = [msgspec.json.decode(line) for line in lines]
+    return [(args, env) for args, env in found if args[0] != "info"]
+
+
+def run_of(argv: list[str], where: Path, sink: Sink, **changes: object) -> ProcessRun:
+    task = Container(image="image", argv=argv, env={"GREETING": "hello"})
+    return ProcessRun(order("e1", **changes), task, site(where, sink, 0.5))
+
+
+def boxes(state: Path) -> list[str]:
+    return sorted(one for one in os.listdir(state) if one.startswith("rota-"))
+
+
+async def test_a_container_is_run_with_its_limits_and_removed(state: Path, where: Path) -> None:
+    sink = Sink()
+    script = "echo $GREETING; echo '\"done\"' > $ROTA_RESULT; echo x > $ROTA_ARTIFACTS/out"
+    needs = RequirementsView(1.5, 256 << 20, 0, 0, {}, [])
+    report = await run_of(["sh", "-c", script], where, sink, requirements=needs).run()
+    assert (report.status, bytes(report.result)) == ("succeeded", b'"done"\n')
+    assert bytes(sink.log) == b"hello\n"
+    assert sink.files == {"out": b"x\n"}
+    (ran, _), (removed, _) = calls(state)
+    line = " ".join(ran)
+    for wanted in (
+        "run --name rota-e1",
+        "--workdir /rota/work",
+        "--security-opt no-new-privileges",
+        "--pids-limit",
+        "--ulimit nofile=",
+        "--cpus 1.5",
+        f"--memory {256 << 20}b",
+        "image sh -c",
+    ):
+        assert wanted in line
+    assert "hello" not in line, "variables are not on a line that everybody sees"
+    assert removed == ["rm", "--force", "--volumes", "rota-e1"]
+    assert (boxes(state), os.listdir(where)) == ([], [])
+
+
+async def test_a_jobs_variables_never_reach_the_engine(
+    state: Path, where: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_SECRET", "hidden")
+    task = Container(image="image", argv=["env"], env={"DOCKER_HOST": "evil", "LD_PRELOAD": "x.so"})
+    sink = Sink()
+    await ProcessRun(order("e1"), task, site(where, sink)).run()
+    for _, env in calls(state):
+        assert {"DOCKER_HOST", "LD_PRELOAD", "GREETING", "AGENT_SECRET"}.isdisjoint(env)
+    assert b"DOCKER_HOST=evil" in sink.log
+    assert b"AGENT_SECRET" not in sink.log
+
+
+async def test_the_exit_code_is_the_containers(state: Path, where: Path) -> None:
+    report = await run_of(["sh", "-c", "exit 7"], where, Sink()).run()
+    assert (report.status, report.exit_code) == ("failed", 7)
+    assert boxes(state) == []
+
+
+@pytest.mark.parametrize("how", ["cancelled", "abandoned", "timeout"])
+async def test_a_container_that_is_ended_does_not_live_on(
+    state: Path, where: Path, how: str
+) -> None:
+    """It is no process of the job: only the engine can end it."""
+    timeout = 1.0 if how == "timeout" else None
+    run = run_of(["sleep", "60"], where, Sink(), timeout=timeout)
+    running = asyncio.create_task(run.run())
+    pid = await started(state)
+    if how == "cancelled":
+        run.stop("cancelled")
+    elif how == "abandoned":
+        run.abandon()
+    async with asyncio.timeout(20):
+        report = await running
+    if how != "abandoned":
+        assert report.status == {"cancelled": "cancelled", "timeout": "timed_out"}[how]
+    assert calls(state)[-1][0][0] == "rm"
+    assert (boxes(state), alive(pid)) == ([], False)
+
+
+async def started(state: Path) -> int:
+    """The number of what runs in the container."""
+    await until(lambda: any((state / one).read_text() for one in boxes(state)))
+    return int((state / boxes(state)[0]).read_text())
+
+
+async def test_a_container_ends_with_the_lease_though_the_agent_is_gone(
+    state: Path, where: Path
+) -> None:
+    run = run_of(["sleep", "60"], where, Sink())
+    running = asyncio.create_task(run.run())
+    pid = await started(state)
+    await guard_here().dismiss()  # its socket closes, as when the agent dies
+    await running
+    await until(lambda: not boxes(state))
+    assert not alive(pid)
+
+
+async def test_a_program_without_its_service_is_not_taken_for_an_engine(state: Path) -> None:
+    assert find_engine("auto") is not None
+    assert find_engine("docker") is None
+    assert find_engine("none") is None
+    (state / "service").unlink()
+    assert find_engine("podman") is None
+
+
+async def test_without_an_engine_the_job_fails_and_says_so(
+    where: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    report = await run_of(["x"], where, Sink()).run()
+    assert report.status == "failed"
+    assert "neither podman nor docker" in bytes(report.error).decode()
