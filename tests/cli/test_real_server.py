@@ -146,3 +146,12 @@ def test_a_worker_can_be_written_with_the_sdk_alone(home: Path) -> None:
         (kept,) = client.execution(order.execution_id).artifacts
         assert kept["name"] == "out.txt"
         client.remove_worker(me)
+
+
+def test_an_installation_is_checked_and_left_as_it_was(rota: Rota) -> None:
+    before = rota("jobs", "--json").json
+    url = str(discover(environ=os.environ).url)
+    ran = rota("verify", "--live", url)
+    assert ran.status == 0, ran.out
+    assert "every promise that was tried was kept" in ran.out
+    assert rota("jobs", "--json").json == before

@@ -9,23 +9,19 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 
-from rota.api.mailbox import Mailbox
-from rota.core import attendance, dispatch, executions, restore
-from rota.core.errors import Refusal
-from rota.core.model import Semantics
+from rota.core import attendance, control, dispatch, executions, restore
 from rota.core.outcome import MoveSchedule
 from rota.core.recent import Recent
 from rota.core.scheduler import Scheduler
 from rota.engine.callers import Callers
 from rota.engine.loop import Engine
 from rota.engine.seat import Seat
-from rota.engine.standby import Standby
 from rota.store.journal import encode_record
 from rota.store.memory import MemoryCatalog, MemoryLedger
+from rota.store.memory_inbox import MemoryInbox
 from rota.store.protocol import UnknownFateError
 from rota.worker import session as worker_session
 from rota.worker.session import Session
@@ -49,7 +45,8 @@ class Mutant:
         """For as long as this lasts the product has the bug."""
         with ExitStack() as stack:
             for owner, name, changed in self.patches():
-                stack.enter_context(patch.object(owner, name, changed))
+                stack.callback(setattr, owner, name, owner.__dict__[name])
+                setattr(owner, name, changed)
             yield
 
 
@@ -181,19 +178,6 @@ def _watermark_unwritten() -> list[Patch]:
     return [(Scheduler, "turn", forgetful)]
 
 
-def _journal_unread() -> list[Patch]:
-    open_reign = Standby.open_reign
-
-    async def blindly(self: Standby, seat: Any, now: Any) -> Any:
-        if self._mirror is not None:
-            old = self._mirror.snapshot()
-            snapshot = await open_reign(self, seat, now)
-            return msgspec.structs.replace(old, seq=snapshot.seq)
-        return await open_reign(self, seat, now)
-
-    return [(Standby, "open_reign", blindly)]
-
-
 def _memory_kept() -> list[Patch]:
     stumble = Engine._stumble
 
@@ -208,27 +192,15 @@ def _memory_kept() -> list[Patch]:
     return [(Engine, "_stumble", stubbornly)]
 
 
-def _inbox_unkeyed() -> list[Patch]:
-    async def nothing(self: Mailbox, key: Any) -> None:
-        return None
+def _inbox_emptied_early() -> list[Patch]:
+    take_inbox = MemoryInbox.take_inbox
 
-    async def unknown(self: MemoryLedger, key: str) -> None:
-        return None
+    async def take(self: MemoryInbox, limit: int) -> Any:
+        entries = await take_inbox(self, limit)
+        await self.drop_inbox([entry.id for entry in entries])
+        return entries
 
-    return [
-        (Mailbox, "_answered", nothing),
-        (Mailbox, "promised", nothing),
-        (MemoryLedger, "inbox_key", unknown),
-    ]
-
-
-def _inbox_dropped_first() -> list[Patch]:
-    async def append(self: MemoryLedger, *record: Any) -> None:
-        await self.drop_inbox(*record[4:] or [()])
-        await kept(self, *record[:4])
-
-    kept = MemoryLedger.append
-    return [(MemoryLedger, "append", append)]
+    return [(MemoryInbox, "take_inbox", take)]
 
 
 def _cancel_presumed() -> list[Patch]:
@@ -239,55 +211,34 @@ def _cancel_presumed() -> list[Patch]:
         if kind == "cancel":
             executions.lose(t, cell, now, "presumed to have stopped")
 
-    from rota.core import control
-
     return [(control, "ask_to_stop", presume)]
-
-
-def _overbooked() -> list[Patch]:
-    from rota.core import tables
-
-    del tables
-    hand_over = dispatch.hand_over
-
-    def twice(t: Any, worker: Any, cell: Any) -> None:
-        hand_over(t, worker, cell)
-        worker.free = worker.worker.capacity
-
-    return [(dispatch, "hand_over", twice)]
-
-
-def _refusals_swallowed() -> list[Patch]:
-    def take_reports(t: Any, reports: Any, now: Any) -> list[Any]:
-        for report in reports:
-            try:
-                executions.complete(t, report, now)
-            except Refusal:
-                continue
-        return []
-
-    return [(attendance, "_take_reports", take_reports)]
 
 
 MUTANTS = {
     "anybody appends": Mutant(
-        "a record at a taken place, or of an epoch that is over, is refused", _anybody_appends, 20
+        "a record at a taken place, or of an epoch that is over, is refused",
+        _anybody_appends,
+        20,
+        "leader",
     ),
     "stale reports count": Mutant(
-        "a report under an old fence is refused", _stale_reports_count, 20
+        "a report under an old fence is refused", _stale_reports_count, 20, "leases"
     ),
     "keys forgotten": Mutant(
         "a key that was used is answered with the first answer", _keys_forgotten, 20
     ),
     "released early": Mutant("effects leave after the commit", _released_early, 20),
     "no margins": Mutant(
-        "a worker stops a share of the lease early, the server waits longer", _no_margins, 50, "leases"
+        "a worker stops a share of the lease early, the server waits longer",
+        _no_margins,
+        50,
+        "leases",
     ),
     "lease from receipt": Mutant(
         "a lease is counted from the sending of the call", _lease_from_receipt, 50, "leases"
     ),
     "trusts for ever": Mutant(
-        "a leader stops answering before another may lead", _trusts_for_ever, 50, "leases"
+        "a leader stops answering before another may lead", _trusts_for_ever, 50, "quiet"
     ),
     "doubt ignored": Mutant(
         "an append of unknown fate is never taken for done", _doubt_ignored, 20
@@ -301,17 +252,13 @@ MUTANTS = {
     "watermark unwritten": Mutant(
         "how far a schedule has come is written with what it made", _watermark_unwritten, 20
     ),
-    "journal unread": Mutant("a new leader has read the journal to its end", _journal_unread, 20),
-    "inbox unkeyed": Mutant(
-        "a server without a leader looks for a key before and after", _inbox_unkeyed, 50
-    ),
-    "inbox dropped first": Mutant(
+    "inbox emptied early": Mutant(
         "an inbox entry goes in the same moment as the record that accepts it",
-        _inbox_dropped_first,
+        _inbox_emptied_early,
         50,
+        "leader",
     ),
     "cancel presumed": Mutant(
         "a running job is cancelled when its worker says that it stopped", _cancel_presumed, 20
     ),
 }
-assert Semantics.AT_MOST_ONCE

@@ -48,6 +48,7 @@ OF_JOURNALS = (
     "at_most_once",
     "leased_before_run",
     "within_capacity",
+    "within_limits",
     "tables_equal_journal",
 )
 TOLD = {"a": "succeeded", "b": "running"}

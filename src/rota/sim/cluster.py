@@ -21,6 +21,7 @@ from rota.store.protocol import Seq
 from rota.store.queries import ExecutionQuery, JobQuery
 
 EVERYTHING = 10**9
+FAST, SLOW = 1.01, 0.99
 SKEW_MS = 300
 """How far the wall clocks of two servers are apart to begin with."""
 
@@ -51,11 +52,19 @@ class Cluster:
         ]
         self.user = User(seed, self.network, self.history, addresses)
         self._nemesis = Nemesis(self)
+        if options.clocks_apart:
+            self._set_clocks_apart()
+
+    def _set_clocks_apart(self) -> None:
+        for server in self.servers:
+            server.machine.rate = FAST
+        for worker in self.workers:
+            worker.machine.rate = worker.guard.rate = SLOW
 
     def _server(self, number: int) -> ServerSite:
         options = self.plan.options
         dice = dice_for(self.plan.seed, "server", number)
-        machine = Machine(f"server-{number}", dice.uniform(0.99, 1.01))
+        machine = Machine(f"server-{number}", dice.clock_rate())
         machine.set_by_ms = dice.randint(-SKEW_MS, SKEW_MS)
         site = ServerSite(machine, self.network, self.database, number)
         site.ttl_ms = round(options.leader_ttl_s * 1000)
@@ -82,7 +91,7 @@ class Cluster:
             server.start()
         for worker in self.workers:
             worker.start()
-        self.user.take_up(self.plan.acts)
+        self.user.take_up(self.plan)
         for fault in self.plan.faults:
             self._nemesis.strike_at(fault)
 

@@ -16,6 +16,10 @@ class Dice(random.Random):
         """Whether it happens."""
         return probability > 0 and self.random() < probability
 
+    def clock_rate(self) -> float:
+        """How fast a clock runs: within a hundredth of right, often just at the edge."""
+        return self.choice((0.99, 0.99, 1.01, 1.01, self.uniform(0.99, 1.01)))
+
     def about(self, middle: float) -> float:
         """Mostly near it, sometimes a good deal more: as delays are."""
         return middle * (0.5 + self.expovariate(2.0))

@@ -42,7 +42,8 @@ class Nemesis:
             "worker frozen": lambda d, s: self._freeze_site(self._worker(d), whole=True),
             "worker drained": self._drain,
             "cut between server and worker": self._cut_worker,
-            "one-way cut between server and worker": self._cut_worker_one_way,
+            "worker not heard": self._not_heard,
+            "worker hears nothing": self._hears_nothing,
             "worker hears late, then nothing": self._late_then_nothing,
             "cut between servers": self._cut_servers,
             "cut between client and server": self._cut_client,
@@ -168,13 +169,15 @@ class Nemesis:
         one, other = self._server(dice).machine.name, self._worker(dice).machine.name
         return self._cut((one, other), (other, one))
 
-    def _cut_worker_one_way(self, dice: Dice, for_s: float) -> Mend:
-        """A worker that no server hears, or that hears none."""
+    def _not_heard(self, dice: Dice, for_s: float) -> Mend:
+        """What is said to it arrives, what it says does not."""
         worker = self._worker(dice).machine.name
-        names = [site.machine.name for site in self._cluster.servers]
-        if dice.chance(0.5):
-            return self._cut(*((name, worker) for name in names))
-        return self._cut(*((worker, name) for name in names))
+        return self._cut(*((worker, site.machine.name) for site in self._cluster.servers))
+
+    def _hears_nothing(self, dice: Dice, for_s: float) -> Mend:
+        """The other way round."""
+        worker = self._worker(dice).machine.name
+        return self._cut(*((site.machine.name, worker) for site in self._cluster.servers))
 
     def _late_then_nothing(self, dice: Dice, for_s: float) -> Mend:
         """Answers to one worker come ever later, and then no more: the worst for a lease."""

@@ -19,7 +19,10 @@ FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the witness. Words: begin, tick, end; or cancelled, by a client."""
+    """One line of the witness.
+
+    Words: begin, tick and end, by the job itself; killed, by its guard; cancelled, by a client.
+    """
 
     key: str
     fence: int

@@ -17,6 +17,8 @@ from rota.sim.clock import Machine, VirtualLoop
 from rota.sim.dice import Dice
 from rota.sim.trace import Trace
 
+REQUESTS_PER_S_MAX = 250
+"""No machine of these small clusters has so much to ask."""
 CONNECT_S = 3.0
 """After this a connection that nobody accepts is given up."""
 NEWER = b'{"of_a_newer_version":{"all":["this"]},'
@@ -86,6 +88,8 @@ class Network:
     doors: dict[str, Door] = field(default_factory=dict)
     cuts: dict[tuple[str, str], int] = field(default_factory=dict)
     """(from, to) -> by how many faults."""
+    asked: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(machine, second) -> how many requests of it arrived then."""
     late_to: dict[str, float] = field(default_factory=dict)
     """Machines whom answers reach later, by so many seconds."""
 
@@ -104,6 +108,13 @@ class Network:
                 timer.cancel()
             exchange.leave()
             source.touch()
+
+    def count(self, source: str) -> None:
+        """One more request; who asks without a pause is broken, or brings others down."""
+        second = int(self.loop.true_s)
+        self.asked[source, second] = number = self.asked.get((source, second), 0) + 1
+        if number == REQUESTS_PER_S_MAX:
+            self.complain(f"{source} asks without a pause: {number} requests in second {second}")
 
     def cut(self, source: str, target: str) -> None:
         """Nothing comes through that way any more."""
@@ -176,6 +187,7 @@ class _Exchange:
             self._fail(net.delay_s(), UnsentError(f"{self._address}: connection refused"))
             return
         at = net.loop.true_s
+        net.count(self._source.name)
         net.trace.note(
             at, "ask", self._source.name, door.machine.name, request.method, request.path
         )

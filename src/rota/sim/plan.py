@@ -7,6 +7,7 @@ a fault or an act (to find the smallest run that still fails) moves nothing else
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -28,7 +29,8 @@ FAULTS: Mapping[str, tuple[float, float]] = {
     "worker frozen": (0.5, 20.0),
     "worker drained": (0.2, 2.0),
     "cut between server and worker": (0.5, 15.0),
-    "one-way cut between server and worker": (0.5, 15.0),
+    "worker not heard": (2.0, 20.0),
+    "worker hears nothing": (0.5, 15.0),
     "worker hears late, then nothing": (5.0, 25.0),
     "cut between servers": (0.5, 12.0),
     "cut between client and server": (0.5, 12.0),
@@ -47,7 +49,7 @@ FAULTS: Mapping[str, tuple[float, float]] = {
 
 ACTS: Mapping[str, int] = {
     "plain": 6,
-    "long": 3,
+    "long": 5,
     "hog": 2,
     "flaky": 2,
     "once": 3,
@@ -71,16 +73,43 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
     ),
     "leases": (
         "worker hears late, then nothing",
-        "one-way cut between server and worker",
+        "worker not heard",
         "agent frozen",
         "server without database",
         "server frozen",
     ),
+    "leader": (
+        "server without database",
+        "server frozen",
+        "server killed",
+        "server alone",
+        "database late",
+    ),
+    "quiet": ("server without database",),
     "network": tuple(k for k in FAULTS if "cut" in k or "network" in k or "requests" in k),
     "store": tuple(k for k in FAULTS if "database" in k or "disk" in k),
     "calm": (),
 }
 """Which kinds a run draws from."""
+
+QUIET_ACTS_PER_S = 0.2
+"""So little that only long jobs are submitted."""
+FIXED: Mapping[str, Mapping[str, Any]] = {
+    "leases": {"workers": 6, "delay_s": 0.001, "clocks_apart": True},
+    "leader": {"servers": 3, "leader_bias": 0.9},
+    # A leader that has nothing to write does not find out by itself that it is one no more.
+    "quiet": {
+        "servers": 3,
+        "lease_s": 3.0,
+        "leader_ttl_s": 1.5,
+        "leader_bias": 1.0,
+        "acts_per_s": QUIET_ACTS_PER_S,
+        "faults_per_min": 2.0,
+        "loss": 0.0,
+        "schedule": False,
+    },
+}
+"""What is not left to dice: some faults matter only in one situation."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +127,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How often a fault on a server is meant for the leader."""
     delay_s: float
     loss: float
+    clocks_apart: bool
+    """Workers' clocks as slow as may be, servers' as fast: the worst for a lease."""
+    schedule: bool
+    """Whether something is due every few seconds."""
     kinds: tuple[str, ...]
 
 
@@ -192,13 +225,16 @@ def draw(seed: int, *, profile: str = "all", storm_s: float | None = None) -> Pl
         lease_s=dice.choice((3.0, 5.0, 10.0)),
         leader_ttl_s=dice.choice((1.5, 3.0)),
         storm_s=storm_s or dice.choice((30.0, 45.0, 60.0)),
-        acts_per_s=dice.choice((0.7, 1.5, 3.0)),
+        acts_per_s=dice.choice((0.3, 0.7, 1.5, 3.0)),
         faults_per_min=dice.choice((6.0, 15.0, 30.0)),
         leader_bias=dice.choice((0.0, 0.5, 0.9)),
         delay_s=dice.choice((0.001, 0.005, 0.03)),
         loss=dice.choice((0.0, 0.0, 0.01, 0.05)) if kinds else 0.0,
+        clocks_apart=dice.chance(0.2),
+        schedule=dice.chance(0.7),
         kinds=kinds,
     )
+    options = msgspec.structs.replace(options, **FIXED.get(profile, {}))
     return Plan(seed, options, _acts(seed, options), _faults(seed, options))
 
 
@@ -213,9 +249,10 @@ def _moments(dice: Dice, per_s: float, end_s: float) -> list[float]:
 
 def _acts(seed: int, options: Options) -> tuple[Act, ...]:
     moments = _moments(dice_for(seed, "when to act"), options.acts_per_s, options.storm_s)
-    kinds = dice_for(seed, "how to act")
+    dice = dice_for(seed, "how to act")
+    every = {"long": 1} if options.acts_per_s == QUIET_ACTS_PER_S else ACTS
     return tuple(
-        Act(number, kinds.choices(list(ACTS), list(ACTS.values()))[0], at)
+        Act(number, dice.choices(list(every), list(every.values()))[0], at)
         for number, at in enumerate(moments)
     )
 

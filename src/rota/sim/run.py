@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,8 +46,11 @@ class Result:
         return not self.verdicts
 
 
-def run(plan: Plan) -> Result:
-    """The whole run; equal plans give equal results, to the last message."""
+def run(plan: Plan, prepare: Callable[[Cluster], None] | None = None) -> Result:
+    """The whole run; equal plans give equal results, to the last message.
+
+    `prepare` may do more to the cluster than the plan says, before anything begins.
+    """
     loop = VirtualLoop(dice_for(plan.seed, "order").getrandbits(32))
     asyncio.set_event_loop(loop)
     try:
@@ -55,6 +58,8 @@ def run(plan: Plan) -> Result:
             cluster = loop.run_until_complete(_make(plan, loop))
             with _listening(cluster):
                 try:
+                    if prepare is not None:
+                        prepare(cluster)
                     return loop.run_until_complete(_live(cluster))
                 except StalledError as stalled:
                     broken = Verdict("time_passes", Broken(str(stalled)))

@@ -32,7 +32,7 @@ from rota.worker.reports import report_ended, report_exit
 from rota.worker.session import Session
 from rota.worker.shift import Shift
 
-CPUS = 4
+CPUS = 8
 SILENT = structlog.make_filtering_bound_logger(50)
 TALK_S = 0.001
 """Between an agent and its guard."""
@@ -73,7 +73,7 @@ class Deed:
 
     def ticks_under(self, fence: int) -> int:
         """How long this run is: each is different, by its fence."""
-        return self.ticks * (1 + fence * self.uneven % 5)
+        return self.ticks * (1 + fence * self.uneven % 3)
 
 
 class Process:
@@ -98,9 +98,10 @@ class Process:
         self._deadline = max(self._deadline, deadline)
 
     def kill(self, cause: str) -> None:
-        """Nothing of it is left."""
-        if self._task is not None:
+        """Nothing of it is left; its guard bears witness of the moment."""
+        if self._task is not None and not self._task.done():
             self._task.cancel()
+            self._say("killed")
         self._exit(cause)
 
     def _mind_lease(self) -> None:
@@ -194,7 +195,7 @@ class WorkerSite:
     def __init__(
         self, number: int, network: Network, history: History, addresses: Sequence[str], dice: Dice
     ) -> None:
-        rate = dice.uniform(0.99, 1.01)
+        rate = dice.clock_rate()
         self.machine = Machine(f"worker-{number}", rate)
         self.guard = Machine(f"guard-{number}", rate)
         self.guard.alive = False

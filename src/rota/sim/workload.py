@@ -17,11 +17,13 @@ from rota.sim.dice import Dice, dice_for
 from rota.sim.history import History, Line
 from rota.sim.network import Network
 from rota.sim.peer import ClientTransport
-from rota.sim.plan import Act
+from rota.sim.plan import Act, Plan
 from rota.sim.worker import CPUS, Deed
 
 PATIENCE = Patience(retry_for_s=20.0, read_s=15.0, switch_s=5.0)
 FLOCK = 20
+LONG = 12
+"""Ticks of a job that is not meant to be long."""
 SCHEDULE_S = 5
 LOOK_S = 0.5
 NOOP = "noop"
@@ -33,7 +35,7 @@ class User:
     def __init__(
         self, seed: int, network: Network, history: History, addresses: Sequence[str]
     ) -> None:
-        self.machine = Machine("client", dice_for(seed, "client").uniform(0.99, 1.01))
+        self.machine = Machine("client", dice_for(seed, "client").clock_rate())
         self.ids: dict[str, str] = {}
         """By key, in the order of their acceptance."""
         self.scheduled = False
@@ -54,11 +56,12 @@ class User:
             transport=ClientTransport(self._network, self.machine),
         )
 
-    def take_up(self, acts: Sequence[Act]) -> None:
+    def take_up(self, plan: Plan) -> None:
         """Begins; each act runs for itself."""
         self.machine.spawn(self._look_out())
-        self.machine.spawn(self._make_schedule())
-        for act in acts:
+        if plan.options.schedule:
+            self.machine.spawn(self._make_schedule())
+        for act in plan.acts:
             self._network.loop.after(act.at_s, self.machine, partial(self._begin, act))
 
     def _begin(self, act: Act) -> None:
@@ -76,9 +79,10 @@ class User:
     # What they submit
 
     def _job(self, key: str, dice: Dice, **more: Any) -> dict[str, Any]:
-        ticks = more.pop("ticks", dice.randint(0, 12))
-        fails_before, uneven = more.pop("fails_before", 0), more.pop("uneven", dice.randint(0, 4))
-        deed = Deed(key, ticks, dice.uniform(0.02, 0.4), fails_before, uneven)
+        ticks = more.pop("ticks", dice.randint(0, LONG))
+        tick_s = more.pop("tick_s", dice.uniform(0.02, 0.4))
+        uneven = 0 if ticks > LONG else dice.randint(0, 4)
+        deed = Deed(key, ticks, tick_s, more.pop("fails_before", 0), uneven)
         task = {"kind": "command", "argv": deed.argv()}
         return {"name": key.partition("-")[0], "task": task, "labels": {"key": key}, **more}
 
@@ -104,7 +108,7 @@ class User:
 
     async def _long(self, client: AsyncClient, key: str, dice: Dice) -> None:
         """Outlasts a lease or two."""
-        job = self._job(key, dice, ticks=dice.randint(20, 50), uneven=0)
+        job = self._job(key, dice, ticks=dice.randint(60, 150), tick_s=dice.uniform(0.05, 0.15))
         await self._submit(client, key, job)
 
     async def _hog(self, client: AsyncClient, key: str, dice: Dice) -> None:

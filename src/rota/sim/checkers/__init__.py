@@ -23,6 +23,7 @@ from rota.sim.checkers import (
     success_was_run,
     tables_equal_journal,
     within_capacity,
+    within_limits,
 )
 from rota.sim.checkers.evidence import Broken, Check, Evidence
 from rota.sim.history import History
@@ -40,6 +41,7 @@ PROMISES: Mapping[str, Check] = {
     "cancelled_stays": cancelled_stays.check,
     "children_wait": children_wait.check,
     "within_capacity": within_capacity.check,
+    "within_limits": within_limits.check,
     "one_leader": one_leader.check,
     "legal_moves": legal_moves.check,
     "one_lease": one_lease.check,
