@@ -9,12 +9,18 @@ PYTEST := $(BIN)/python -m pytest
 ARGS   ?=
 # More than cores: many tests wait for processes and for leases to run out.
 JOBS   ?= 3
+# What `make sim` runs, and how many of them twice, under two hash seeds: nothing may differ.
+SEEDS  ?= 1..200
+TWICE  ?= 1..50
+# How long `make soak` and `make soak-real` go on.
+TIME   ?= 10m
+SOAK_S ?= 600
 # What a storm leaves behind is in .chaos until the next one: logs, the journal, a merged timeline.
 STORM  := $(PYTEST) -rP --basetemp=.chaos tests/chaos
 
 # What the everyday suite leaves out has a door of its own below. PostgreSQL comes with the test tools.
-EVERYDAY := not slow and not chaos and not fuzz and not browser
-SLOW     := (slow or hypothesis) and not chaos and not fuzz and not browser
+EVERYDAY := not slow and not chaos and not soak and not fuzz and not browser
+SLOW     := (slow or hypothesis) and not chaos and not soak and not fuzz and not browser
 QUICK    := $(EVERYDAY) and not process and not sim and not postgres
 
 .DEFAULT_GOAL := help
@@ -117,6 +123,26 @@ chaos-ha: $(VENV)/.product $(VENV)/.test $(VENV)-ha/python.txt ## A database tha
 $(VENV)-ha/python.txt: tools/install_ha.py | $(VENV)/.pip
 	@$(BIN)/python tools/install_ha.py $(VENV)-ha
 
+.PHONY: sim
+sim: $(VENV)/.product ## Simulate clusters from seeds, break them, believe nobody (SEEDS=1..200)
+	@mkdir -p .sim
+	PYTHONHASHSEED=1 $(BIN)/rota verify --seeds $(SEEDS) -j $(JOBS) --hashes $(ARGS) > .sim/all
+	PYTHONHASHSEED=2 $(BIN)/rota verify --seeds $(TWICE) -j $(JOBS) --hashes $(ARGS) > .sim/again
+	@grep -Fxq -f .sim/all .sim/again && ! grep -Fxvq -f .sim/all .sim/again || { \
+	  echo "A seed was not the same run twice: compare .sim/all with .sim/again" >&2; exit 1; }
+
+.PHONY: mutants
+mutants: $(VENV)/.product $(VENV)/.test ## Plant bugs and see each found; die at every step of a run
+	$(PYTEST) -q -n $(JOBS) tests/sim -m "sim and slow" $(ARGS)
+
+.PHONY: soak
+soak: $(VENV)/.product ## As many new seeds as fit in a time (TIME=10m)
+	$(BIN)/rota verify --for $(TIME) -j $(JOBS) $(ARGS)
+
+.PHONY: soak-real
+soak-real: $(VENV)/.product $(VENV)/.test ## Real processes under faults; how much of the time they serve
+	ROTA_SOAK_S=$(SOAK_S) $(STORM) -m soak $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Throw generated requests at the API, by its OpenAPI document
 	$(PYTEST) -m fuzz $(ARGS)
@@ -137,5 +163,5 @@ docs: install ## Write the generated documents again
 
 .PHONY: clean
 clean: ## Remove .venv and every cache; data in .rota stays
-	rm -rf $(VENV) $(VENV)-ha .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .chaos dist build
+	rm -rf $(VENV) $(VENV)-ha .sim .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .chaos dist build
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

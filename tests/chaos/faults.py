@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import asyncpg
 
-from tests.chaos.checker import Freeze, History
+from rota.sim.history import Freeze, History
 from tests.chaos.cluster import Cluster, Node, halt, tree
 from tests.chaos.proxy import Mode, Proxy
 from tests.chaos.storm import Choice, Crew, MissedError, freeze

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rota.sdk import Client, ConflictError, JobSearch, UnavailableError
+from rota.sim.history import History, Line, Record, Run
 from rota.wire.jobs import JobView
-from tests.chaos.checker import History, Line, Record, Run
 from tests.process.cell import shell
 
 SAMPLE = 100

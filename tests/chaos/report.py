@@ -14,10 +14,11 @@ from statistics import median
 
 import asyncpg
 
+from rota.sim.checkers import broken_promises
+from rota.sim.history import History
 from rota.store.journal import decode_record
 from rota.store.protocol import Epoch, JournalRecord, Seq
-from tests.chaos.checker import History, broken_promises
-from tests.chaos.replay import Handover, broken_journal, handovers
+from tests.chaos.handovers import Handover, handovers
 from tests.chaos.storm import Deed
 
 NEAR_MS = 1_000
@@ -36,8 +37,8 @@ class Report:
 
     def broken(self) -> list[str]:
         """Every promise that was not kept."""
-        shown = {record.job_id: record.status for record in self.history.records}
-        return [*broken_promises(self.history), *broken_journal(self.journal, shown)]
+        self.history.journal = self.journal
+        return broken_promises(self.history)
 
     def text(self) -> str:
         """For people: what was done, what it was done to, and how long nobody led."""

@@ -222,3 +222,12 @@ def test_a_job_is_placed_by_the_labels_of_workers(rota: Rota) -> None:
     assert "none has the label zone=mars; without that 1 worker could" in rota("why", job_id).out
     assert rota("autoscale", "--json").json["stranded"] == 1
     assert rota("cancel", job_id).status == 0
+
+
+def test_an_installation_is_checked_and_left_as_it_was(rota: Rota) -> None:
+    before = rota("jobs", "--json").json
+    url = str(discover(environ=os.environ).url)
+    ran = rota("verify", "--live", url)
+    assert ran.status == 0, ran.out
+    assert "every promise that was tried was kept" in ran.out
+    assert rota("jobs", "--json").json == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -27,8 +28,7 @@ __all__ = ["Parts", "create_app"]
 def create_app(parts: Parts) -> Starlette:
     """The whole HTTP side of a server, as an ASGI application."""
     desk = Desk(ids=IdMint(parts.cell))
-    document = encode(build_document(OPERATIONS, parts.version))
-    pages = [*load_pages(), document_page(document)]
+    pages = [*load_pages(), document_page(_document(parts.version))]
     app = Starlette(
         routes=[
             *_call_routes(OPERATIONS, parts, desk),
@@ -40,6 +40,12 @@ def create_app(parts: Parts) -> Starlette:
     # A slash at the end is another path: a redirect would turn a POST into two.
     app.router.redirect_slashes = False
     return app
+
+
+@cache
+def _document(version: str) -> bytes:
+    """Made once: it depends on nothing that a server has of its own."""
+    return encode(build_document(OPERATIONS, version))
 
 
 def _call_routes(operations: Sequence[Operation], parts: Parts, desk: Desk) -> list[Route]:

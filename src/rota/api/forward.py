@@ -101,6 +101,18 @@ class _UnansweredError(Exception):
     """The leader may have heard of it."""
 
 
+def open_http(tls: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
+    """Connections to other servers; `tls` says by which authorities they are known."""
+    return aiohttp.ClientSession(
+        # Every held poll is a connection of its own, so their number is the callers' affair.
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=FORWARD_IDLE_S, ssl=tls or True),
+        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=FORWARD_CONNECT_S),
+    )
+
+
 class Forwarder:
     """The way to whoever leads."""
 
@@ -110,22 +122,13 @@ class Forwarder:
         roster: Roster,
         node: str,
         closing: asyncio.Event,
-        tls: ssl.SSLContext | None = None,
+        http: aiohttp.ClientSession,
     ) -> None:
         self._brain = brain
         self._roster = roster
         self._node = node
         self._closing = closing
-        self._http = aiohttp.ClientSession(
-            # Every held poll is a connection of its own, so their number is the callers' affair.
-            connector=aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=FORWARD_IDLE_S, ssl=tls or True
-            ),
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=FORWARD_CONNECT_S),
-        )
+        self._http = http
         self._noted: tuple[str, type[Exception]] | None = None
         self._changed = asyncio.Event()
         self._watching = asyncio.create_task(self._watch(), name="rota-forward")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import click
 
 from rota import __version__
-from rota.api.forward import Forwarder
+from rota.api.forward import Forwarder, open_http
 from rota.api.mailbox import Mailbox
 from rota.api.parts import Parts
 from rota.cli.up import ServerOptions, UpOptions
@@ -59,7 +59,8 @@ async def join(
     )
     presence = Presence(store, parts.brain, me)
     await presence.start()
-    forwarder = Forwarder(parts.brain, parts.access.roster, member.node, parts.closing, tls)
+    http = open_http(tls)
+    forwarder = Forwarder(parts.brain, parts.access.roster, member.node, parts.closing, http)
     mailbox = Mailbox(store, parts.brain.clock)
     joined = replace(parts, forwarder=forwarder, mailbox=mailbox, presence=presence)
     return joined, Company(parts.assurance, forwarder, presence)

@@ -82,6 +82,9 @@ SECTIONS: dict[str, dict[str, Word]] = {
         "stream": Word("service", "stream", "Print every state change as it happens."),
         "cluster": Word("cluster", "cluster", "Say who leads, and who is there."),
         "doctor": Word("doctor", "doctor", "Check this installation."),
+        "verify": Word(
+            "verify", "verify", "Doubt all this: on a simulated cluster, or a real one."
+        ),
         "migrate": Word("migrate", "migrate", "Bring a store's schema up to date."),
         "completion": Word("service", "completion", "Print the completion script of a shell."),
     },

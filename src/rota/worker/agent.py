@@ -24,7 +24,7 @@ from rota.worker.crew import Crew, Workshop
 from rota.worker.devices import Devices
 from rota.worker.diary import open_diary
 from rota.worker.guard.client import Guard, GuardError, Isolation
-from rota.worker.link import Link, Uplink
+from rota.worker.link import HttpWire, Link, Uplink
 from rota.worker.machine import Machine, detect, gpu_indices
 from rota.worker.polling import SILENCE_S, Conversation, FatalError
 from rota.worker.runners.equipment import Equipment
@@ -33,10 +33,9 @@ from rota.worker.runners.http_gate import Gate, Sessions
 from rota.worker.runners.process import Site
 from rota.worker.runners.python_pool import AppError, Nursery, Pool
 from rota.worker.session import Session
+from rota.worker.shift import Shift
 
 EXIT_FAILED = 1
-WATCH_S = 1.0
-"""Leases are looked at this often at least: a suspended machine's timers sleep."""
 FOLDERS_KEPT = 64
 """Clean folders that wait for the next job."""
 LOGS_S = 5.0
@@ -135,7 +134,7 @@ class Agent:
         work_dir = config.work_dir or default_work_dir()
         self._workplace = Workplace(work_dir)
         servers = Servers(config.servers, follow=config.follow_leader)
-        self._link = Link(servers, config.token, self._clock)
+        self._link = Link(servers, HttpWire(config.token), self._clock)
         self._talk = Conversation(
             self._session, self._link, self._clock, diary, silence_s=config.silence_s
         )
@@ -162,6 +161,7 @@ class Agent:
         self._sessions = Sessions(Gate(config.http_allow))
         workshop = Workshop(site, self._pool, self._sessions)
         self._crew = Crew(self._session, workshop, diary, self._talk.wake)
+        self._shift = Shift(self._session, self._talk, self._crew, self._clock, diary)
         self._notice: asyncio.Task[None] | None = None
 
     def told_to_stop(self) -> None:
@@ -196,7 +196,7 @@ class Agent:
             await self._close()
 
     def _background(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._watch(), self._guard.watch(), self._talk.beat(self._crew)]
+        return [self._shift.watch(), self._guard.watch(), self._talk.beat(self._crew)]
 
     async def _work_or_say_why(self) -> int:
         try:
@@ -220,30 +220,19 @@ class Agent:
         functions = await self._pool.open()
         spec.capabilities += [FUNCTION_CAPABILITY + name for name in functions]
         spec.capabilities += [BUNDLE_CAPABILITY] + [CONTAINER_CAPABILITY] * bool(self._engine)
-        while await self._talk.register(spec):
-            if await self._talk.talk(self._crew):
-                await self._crew.logs_sent(LOGS_S)
-                if self._notice is not None:
-                    await self._notice  # a goodbye must not overtake it
-                await self._talk.leave()
-                self._say_farewell()
-                return
-            self._diary.warning("the server does not know this worker any more; registers anew")
-            self._crew.obey(self._session.forgotten("the server does not know this worker"))
+        if await self._shift.work(spec, self._finish_up):
+            self._say_farewell()
+
+    async def _finish_up(self) -> None:
+        await self._crew.logs_sent(LOGS_S)
+        if self._notice is not None:
+            await self._notice  # a goodbye must not overtake it
 
     def _say_farewell(self) -> None:
         if self._session.owed:
             self._diary.error("leaves with reports that nobody heard", reports=self._session.owed)
         else:
             self._diary.info("drained")
-
-    async def _watch(self) -> None:
-        """Ends what has lost its lease; on the clock that runs through suspend."""
-        while True:
-            deadline = self._session.next_deadline()
-            left_s = WATCH_S if deadline is None else deadline - self._clock.now()
-            await asyncio.sleep(max(0.01, min(WATCH_S, left_s)))
-            self._crew.obey(self._session.expire(self._clock.now()))
 
     async def _close(self) -> None:
         self._crew.obey(self._session.forgotten("the worker leaves"))

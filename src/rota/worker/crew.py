@@ -56,6 +56,14 @@ class Run(Protocol):
         ...
 
 
+class Runners(Protocol):
+    """Makes a run of an order."""
+
+    def run_of(self, order: OrderView, task: RunTask | None) -> Run:
+        """An execution that is yet to run; no task: the registered function of the job's name."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Workshop:
     """What each kind of task runs with."""
@@ -83,7 +91,7 @@ class Crew:
     def __init__(
         self,
         session: Session,
-        workshop: Workshop,
+        workshop: Runners,
         diary: FilteringBoundLogger,
         wake: Callable[[], None],
     ) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 from urllib.parse import quote
 
 import aiohttp
@@ -86,17 +86,91 @@ def upload(ask: Ask) -> Ask:
     return msgspec.structs.replace(ask, tells=False)
 
 
-class Link:
-    """Connections to the servers of one cell."""
+class Reply(msgspec.Struct, frozen=True):
+    """What a server answered, whatever it says."""
 
-    def __init__(self, servers: Servers, token: str | None, clock: Clock) -> None:
-        self._servers = servers
-        self._clock = clock
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Wire(Protocol):
+    """Carries requests to servers."""
+
+    async def send(self, server: str, ask: Ask) -> Reply:
+        """The answer; raises AwayError where none came."""
+        ...
+
+    def open(self, server: str, ask: Ask) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """A good answer that is read as it comes; raises AwayError and RefusedError."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of all connections."""
+        ...
+
+
+class HttpWire:
+    """HTTP on real connections."""
+
+    def __init__(self, token: str | None) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._http = aiohttp.ClientSession(
             headers=headers,
             connector=aiohttp.TCPConnector(limit=0),
         )
+
+    async def close(self) -> None:
+        """Lets go of all connections."""
+        await self._http.close()
+
+    async def send(self, server: str, ask: Ask) -> Reply:
+        """One request."""
+        timeout = aiohttp.ClientTimeout(total=ask.timeout_s, sock_connect=CONNECT_S)
+        try:
+            async with self._http.request(
+                ask.method,
+                server + ask.path,
+                data=ask.body or None,
+                headers=ask.headers,
+                timeout=timeout,
+                allow_redirects=False,  # the token goes to the server that was named, no further
+            ) as response:
+                return Reply(response.status, response.headers, await response.read())
+        except TimeoutError:
+            raise AwayError(f"{server} did not answer within {ask.timeout_s:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise AwayError(f"{server} cannot be reached: {error}") from None
+
+    @asynccontextmanager
+    async def open(self, server: str, ask: Ask) -> AsyncIterator[aiohttp.ClientResponse]:
+        """There is no limit to how long it takes, only to how long nothing comes."""
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_S, sock_read=SHORT_S)
+        try:
+            async with self._http.request(
+                ask.method,
+                server + ask.path,
+                headers=ask.headers,
+                timeout=timeout,
+                allow_redirects=False,
+            ) as response:
+                if response.status >= 300:
+                    body = await response.read()
+                    raise _problem(server, Reply(response.status, response.headers, body))
+                yield response
+        except TimeoutError:
+            raise AwayError(f"{server} sent nothing for {SHORT_S:g} s") from None
+        except aiohttp.ClientError as error:
+            raise AwayError(f"{server} broke off: {error}") from None
+
+
+class Link:
+    """The way to the servers of one cell."""
+
+    def __init__(self, servers: Servers, wire: Wire, clock: Clock) -> None:
+        self._servers = servers
+        self._wire = wire
+        self._clock = clock
 
     @property
     def server(self) -> str:
@@ -110,21 +184,21 @@ class Link:
 
     async def close(self) -> None:
         """Lets go of all connections."""
-        await self._http.close()
+        await self._wire.close()
 
     async def ask(self, ask: Ask) -> bytes:
         """The body of a good answer; after an AwayError the next call goes to another server."""
         server = self.server
         try:
-            response, body = await self._send(server, ask)
+            reply = await self._wire.send(server, ask)
         except AwayError:
             if ask.tells:
                 self._servers.silent(server, self._clock.now())
             raise
-        self._servers.heard(server, response.headers.get(LEADER_HEADER), self._clock.now())
-        if response.status < 300:
-            return body
-        problem = _problem(server, response.status, response.headers.get("Retry-After"), body)
+        self._servers.heard(server, reply.headers.get(LEADER_HEADER), self._clock.now())
+        if reply.status < 300:
+            return reply.body
+        problem = _problem(server, reply)
         # Who asks too much of one server would ask too much of the next.
         if ask.tells and isinstance(problem, AwayError) and problem.status != TOO_MANY:
             self._servers.passed(server)
@@ -134,55 +208,20 @@ class Link:
         """What answers there is of no use."""
         self._servers.passed(self.server)
 
-    @asynccontextmanager
-    async def open(self, ask: Ask) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A good answer that is read as it comes: there is no limit to how long that takes, only to
-        how long nothing comes."""
-        server = self.server
-        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_S, sock_read=SHORT_S)
-        try:
-            async with self._http.request(
-                ask.method,
-                server + ask.path,
-                headers=ask.headers,
-                timeout=timeout,
-                allow_redirects=False,
-            ) as response:
-                if response.status >= 300:
-                    after = response.headers.get("Retry-After")
-                    raise _problem(server, response.status, after, await response.read())
-                yield response
-        except TimeoutError:
-            raise AwayError(f"{server} sent nothing for {SHORT_S:g} s") from None
-        except aiohttp.ClientError as error:
-            raise AwayError(f"{server} broke off: {error}") from None
-
-    async def _send(self, server: str, ask: Ask) -> tuple[aiohttp.ClientResponse, bytes]:
-        timeout = aiohttp.ClientTimeout(total=ask.timeout_s, sock_connect=CONNECT_S)
-        try:
-            async with self._http.request(
-                ask.method,
-                server + ask.path,
-                data=ask.body or None,
-                headers=ask.headers,
-                timeout=timeout,
-                allow_redirects=False,  # the token goes to the server that was named, no further
-            ) as response:
-                return response, await response.read()
-        except TimeoutError:
-            raise AwayError(f"{server} did not answer within {ask.timeout_s:g} s") from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise AwayError(f"{server} cannot be reached: {error}") from None
+    def open(self, ask: Ask) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """A good answer that is read as it comes."""
+        return self._wire.open(self.server, ask)
 
 
-def _problem(server: str, status: int, retry_after: str | None, body: bytes) -> Exception:
+def _problem(server: str, reply: Reply) -> Exception:
+    status = reply.status
     try:
-        detail = msgspec.json.decode(body, type=Problem).detail
+        detail = msgspec.json.decode(reply.body, type=Problem).detail
     except msgspec.MsgspecError:
-        detail = body[:200].decode("utf-8", "replace") or f"answered {status}"
+        detail = reply.body[:200].decode("utf-8", "replace") or f"answered {status}"
     if status == TOO_MANY or status >= 500:
         said = f"{server}: {detail} (HTTP {status})"
-        return AwayError(said, _seconds(retry_after), status=status)
+        return AwayError(said, _seconds(reply.headers.get("Retry-After")), status=status)
     return RefusedError(status, detail)
 
 

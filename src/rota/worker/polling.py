@@ -31,7 +31,7 @@ SILENCE_S_MIN = 1.0
 NOT_NOW_S = 0.2
 """Before another server is asked because one said that nobody leads: the election takes a while."""
 EARLY_S = 0.05
-"""An empty answer quicker than this was not waited for."""
+"""An answer quicker than this was not waited for."""
 EARLY_PAUSE_S = 0.2
 """Then the next question waits, or both sides would do nothing but ask and answer."""
 
@@ -220,18 +220,22 @@ class Conversation:
         else:
             self._well()
             now = self._clock.now()
-            crew.obey(self._session.answered(call, answer, now))
+            instructions = self._session.answered(call, answer, now)
+            crew.obey(instructions)
             crew.renew(now)
-            if self._came_early(call, answer, now):
+            if not instructions and self._came_early(call, now):
                 self._not_before = now + EARLY_PAUSE_S
         return True
 
-    def _came_early(self, call: Call, answer: LeaseAnswer, now: float) -> bool:
-        """The server did not wait though it had nothing to say, and no newer call cut it short."""
+    def _came_early(self, call: Call, now: float) -> bool:
+        """The server did not wait, and no newer call cut it short.
+
+        Where nothing came of its answer, it either had nothing to say, or says again what this
+        worker is done with: an order, say, whose lease ran out here before the server heard of it.
+        """
         if call.carried or call.number != self._newest:
             return False
-        empty = not (answer.executions or answer.cancel or answer.lost)
-        return empty and now - call.sent_at < min(EARLY_S, call.spec.wait.seconds)
+        return now - call.sent_at < min(EARLY_S, call.spec.wait.seconds)
 
     def _refused(self, call: Call, refusal: RefusedError) -> bool:
         if refusal.status in (404, 410):

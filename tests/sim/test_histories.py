@@ -1,4 +1,4 @@
-"""The checker is shown histories that must fail, each broken in one place; and one that is good."""
+"""The checkers are shown histories that must fail, each broken in one place; and a good one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.chaos.checker import THAW_S, Freeze, History, Line, Record, Run, broken_promises
+from rota.sim.checkers import broken_promises
+from rota.sim.checkers.no_overlap import THAW_S
+from rota.sim.history import Freeze, History, Line, Record, Run
 
 Change: TypeAlias = Callable[[History], None]
 

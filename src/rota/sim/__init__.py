@@ -1,0 +1,1 @@
+"""Doubts: runs servers, workers and clients under virtual time and faults, all from one seed."""

@@ -1,0 +1,237 @@
+"""The database, as each server reaches it: slow, away, full, or silent about what it has done.
+
+Behind it is the forgetful store, which keeps the promises of the real ones (they pass the same
+tests). A call travels there, is carried out, and its answer travels back; each way can fail. What
+was sent is carried out though the sender may be dead by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from rota.sim.clock import Machine, VirtualLoop
+from rota.sim.dice import Dice
+from rota.sim.trace import Trace
+from rota.store.memory import MemoryStore
+from rota.store.protocol import (
+    Catalog,
+    Ledger,
+    NewerRecordError,
+    Seq,
+    Store,
+    StoreError,
+    StoreFullError,
+    UnknownFateError,
+)
+
+WRITES = ("append", "claim", "renew", "resign", "put_inbox", "drop_inbox")
+GROWS = ("append", "put_inbox")
+"""What a full disk refuses."""
+DEADLINES_S = {"append": 10.0, "claim": 1.5, "renew": 1.5, "observe": 1.5, "resign": 1.5}
+DEADLINE_S = 5.0
+"""Of everything else."""
+UNFOLDED_S = 2.0
+"""For so long an older program cannot pass a record of a newer one: then it is in the tables."""
+
+
+@dataclass(slots=True)
+class Mood:
+    """How well the database does just now."""
+
+    delay_s: float = 0.001
+    failing: float = 0.0
+    """How often a call fails, and nothing was done."""
+    forgetting: float = 0.0
+    """How often a call is carried out and its answer lost."""
+    late: float = 0.0
+    """How often one is carried out long after its sender gave it up."""
+    full: bool = False
+
+
+@dataclass(slots=True)
+class Database:
+    """What all servers share."""
+
+    loop: VirtualLoop
+    dice: Dice
+    trace: Trace
+    store: MemoryStore = field(default_factory=MemoryStore)
+    machine: Machine = field(default_factory=lambda: Machine("database"))
+    mood: Mood = field(default_factory=Mood)
+    away_from: dict[str, int] = field(default_factory=dict)
+    """Machines that cannot reach it -> by how many faults."""
+    newer: dict[int, float] = field(default_factory=dict)
+    """Journal records that only newer programs understand -> when they were written."""
+
+    def cut(self, machine: str) -> None:
+        """It cannot be reached from there."""
+        self.away_from[machine] = self.away_from.get(machine, 0) + 1
+
+    def mend(self, machine: str) -> None:
+        """It can again."""
+        self.away_from[machine] -= 1
+        if not self.away_from[machine]:
+            del self.away_from[machine]
+
+    def seen_by(self, machine: Machine, *, newer: bool = False) -> Store:
+        """The store as one server has it."""
+        return cast(Store, _View(self, machine, newer=newer))
+
+    def unreadable_after(self, seq: int) -> bool:
+        """Whether an older program that has read up to there cannot go on."""
+        fresh = self.loop.true_s - UNFOLDED_S
+        return any(place > seq and at > fresh for place, at in self.newer.items())
+
+
+class _View:
+    """The store behind trips."""
+
+    has_schedules = True
+
+    def __init__(self, database: Database, machine: Machine, *, newer: bool) -> None:
+        store = database.store
+        self.ledger = cast(Ledger, _Side(database, machine, store.ledger, newer=newer))
+        self.catalog = cast(Catalog, _Side(database, machine, store.catalog, newer=newer))
+        self.access = store.access
+        self.hooks = store.hooks
+        self.logs = store.logs
+        self.artifacts = store.artifacts
+        self.nodes = store.nodes
+        self.durability = store.durability
+
+
+class _Side:
+    """One side of the store: every call on it is a trip."""
+
+    def __init__(self, database: Database, machine: Machine, real: Any, *, newer: bool) -> None:
+        self._database = database
+        self._machine = machine
+        self._real = real
+        self._newer = newer
+
+    @property
+    def folded(self) -> Seq:
+        """A number that every server keeps for itself."""
+        return cast(Seq, self._real.folded)
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        method = getattr(self._real, name)
+
+        async def trip(*args: Any, **named: Any) -> Any:
+            def work() -> Any:
+                if not self._newer:
+                    self._refuse_newer(name, args)
+                return _at_once(method(*args, **named))
+
+            return await _Trip(self._database, self._machine, name).go(self._noting(name, work))
+
+        setattr(self, name, trip)
+        return trip
+
+    def _noting(self, name: str, work: Callable[[], Any]) -> Callable[[], Any]:
+        """A newer program's records are not for everybody."""
+        if name != "append" or not self._newer:
+            return work
+
+        def append() -> Any:
+            done = work()
+            self._database.newer[self._database.store.ledger.folded] = self._database.loop.true_s
+            return done
+
+        return append
+
+    def _refuse_newer(self, name: str, args: tuple[Any, ...]) -> None:
+        seq = args[0] if name == "records_after" else 0
+        if name in ("records_after", "load") and self._database.unreadable_after(seq):
+            raise NewerRecordError("a newer program wrote it")
+
+
+class _Trip:
+    """One call to the database and back."""
+
+    def __init__(self, database: Database, machine: Machine, name: str) -> None:
+        self._database = database
+        self._machine = machine
+        self._name = name
+        self._answer: asyncio.Future[Any] = database.loop.create_future()
+
+    async def go(self, work: Callable[[], Any]) -> Any:
+        """What came of it, as the caller gets to know."""
+        self._machine.touch()
+        self._send(work)
+        deadline_s = DEADLINES_S.get(self._name, DEADLINE_S)
+        timer = self._database.loop.call_later(deadline_s, self._give_up)
+        try:
+            return await self._answer
+        finally:
+            timer.cancel()
+            self._answer.cancel()
+            self._machine.touch()
+
+    def _give_up(self) -> None:
+        if not self._answer.done():
+            self._answer.set_exception(self._doubt("no answer in time"))
+
+    def _send(self, work: Callable[[], Any]) -> None:
+        database, dice = self._database, self._database.dice
+        mood = database.mood
+        if self._machine.name in database.away_from:
+            if dice.chance(0.5):
+                self._come_back(None, self._doubt("the connection is gone"))
+            return
+        if dice.chance(mood.failing):
+            self._come_back(None, self._doubt("the connection broke on the way there"))
+            return
+        delay_s = dice.about(mood.delay_s)
+        if self._name in WRITES and dice.chance(mood.late):
+            delay_s += dice.uniform(0.0, 8.0)
+            if dice.chance(0.5):
+                self._come_back(None, self._doubt("the connection broke, the call did not"))
+        database.loop.after(delay_s, database.machine, lambda: self._carry_out(work))
+
+    def _carry_out(self, work: Callable[[], Any]) -> None:
+        database = self._database
+        result, error = None, None
+        try:
+            if database.mood.full and self._name in GROWS:
+                raise StoreFullError("no space left")
+            result = work()
+        except StoreError as refusal:
+            error = refusal
+        said = "done" if error is None else type(error).__name__
+        if self._name in WRITES:
+            database.trace.note(database.loop.true_s, "store", self._machine.name, self._name, said)
+        if self._machine.name in database.away_from:
+            return
+        if database.dice.chance(database.mood.forgetting):
+            result, error = None, self._doubt("the connection broke on the way back")
+        self._come_back(result, error)
+
+    def _come_back(self, result: Any, error: Exception | None) -> None:
+        def arrive() -> None:
+            if self._answer.done():
+                return
+            if error is None:
+                self._answer.set_result(result)
+            else:
+                self._answer.set_exception(error)
+
+        database = self._database
+        database.loop.after(database.dice.about(database.mood.delay_s), self._machine, arrive)
+
+    def _doubt(self, why: str) -> StoreError:
+        """Of an append nothing is known; everything else can simply be asked again."""
+        kind = UnknownFateError if self._name == "append" else StoreError
+        return kind(f"{self._name}: {why}")
+
+
+def _at_once(work: Coroutine[Any, Any, Any]) -> Any:
+    """The forgetful store never waits, so its answer is there with the first step."""
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("the forgetful store waited")

@@ -1,0 +1,167 @@
+"""A simulated machine with a server on it: the real engine behind the real application."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import aiohttp
+
+from rota.api.app import Parts, create_app
+from rota.api.auth import Access
+from rota.api.files import Files
+from rota.api.forward import Forwarder
+from rota.api.mailbox import Mailbox
+from rota.api.roster import Roster
+from rota.api.submitted import SubmittedSpecs
+from rota.api.throttle import Throttle
+from rota.api.trail import AuditTrail
+from rota.core.inputs import Timing
+from rota.core.model import Millis
+from rota.core.outcome import Outcome
+from rota.engine.assurance import Assurance
+from rota.engine.limits import PULSE_S
+from rota.engine.loop import Engine
+from rota.engine.observe import Counts
+from rota.engine.seat import Member
+from rota.sim.clock import NOWHERE, Machine, MachineClock
+from rota.sim.disk import Database
+from rota.sim.network import Door, Network
+from rota.sim.peer import PeerSession
+from rota.store.memory_objects import MemoryBlobs
+from rota.store.outputs import Outputs
+from rota.store.protocol import Store, StoreError
+from rota.store.spool import Spool
+
+RESTART_S = 0.5
+"""A server that could not start is started again after so long."""
+
+
+class Figures(Counts):
+    """What an engine counts. After each turn, memory must be as it always must be."""
+
+    def __init__(self, site: ServerSite) -> None:
+        super().__init__()
+        self._site = site
+
+    def estimates(self) -> Mapping[str, int]:
+        """Nobody asks when a job will start."""
+        return {}
+
+    def fold_lag_seconds(self) -> float:
+        """The forgetful store's tables never lag."""
+        return 0.0
+
+    def turned(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
+        """A turn is over."""
+        super().turned(outcome, append_s, turn_s)
+        self._site.look_at_memory()
+
+
+class ServerSite:
+    """One server's place; servers come and go there."""
+
+    def __init__(self, machine: Machine, network: Network, database: Database, number: int) -> None:
+        self.machine = machine
+        self.address = f"http://127.0.0.1:{7000 + number}"
+        self.newer = False
+        """Whether the program there is of the next version."""
+        self.engine: Engine | None = None
+        self.ttl_ms: Millis = 3_000
+        self.timing = Timing()
+        self._network = network
+        self._database = database
+        self._closing = asyncio.Event()
+        network.doors[self.address] = Door(machine, None)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it decides just now."""
+        return self.machine.alive and self.engine is not None and self.engine.ready
+
+    def start(self) -> None:
+        """Switches it on."""
+        self.machine.boot()
+        self.machine.spawn(self._live())
+
+    def _start_again(self) -> None:
+        if not self.machine.alive:
+            self.start()
+
+    def die(self) -> None:
+        """Its process is killed: whatever it was doing stays half done."""
+        self.machine.alive = False
+        self.engine = None
+        self._network.doors[self.address].app = None
+        self.machine.end_tasks()
+
+    async def stop(self) -> None:
+        """Stops in good order, as on SIGTERM."""
+        engine = self.engine
+        self._closing.set()
+        if engine is not None:
+            await engine.stop()
+
+    def look_at_memory(self) -> None:
+        """What memory says must always hold of it."""
+        engine = self.engine
+        scheduler = None if engine is None else engine._scheduler  # noqa: SLF001
+        if scheduler is None:
+            return
+        try:
+            scheduler.check()
+        except AssertionError as broken:
+            self._network.complain(f"the memory of {self.machine.name} is wrong: {broken}")
+
+    async def _live(self) -> None:
+        clock = MachineClock(self.machine, self._network.loop)
+        store = self._database.seen_by(self.machine, newer=self.newer)
+        member = Member(node=self.machine.name, address=self.address, ttl_ms=self.ttl_ms)
+        figures = Figures(self)
+        self.engine = engine = Engine(store, clock, self.timing, figures, member)
+        try:
+            await engine.start(SubmittedSpecs(clock))
+        except StoreError:
+            # The process ends; whoever keeps it running starts another.
+            self._network.loop.after(RESTART_S, NOWHERE, self._start_again)
+            self.die()
+            return
+        self._closing = asyncio.Event()
+        roster = Roster(store.access, clock)
+        await roster.refresh()
+        parts = Parts(
+            brain=engine,
+            catalog=store.catalog,
+            logs=store.logs,
+            files=_files(store),
+            hooks=store.hooks,
+            feed=engine.feed,
+            access=Access(roster=roster, no_auth=True, throttle=Throttle()),
+            audit=AuditTrail(store.access, clock),
+            figures=figures,
+            node=self.machine.name,
+            assurance=Assurance(store),
+            version="0.0.0",
+            started_at=clock.now(),
+            closing=self._closing,
+        )
+        http = cast(aiohttp.ClientSession, PeerSession(self._network, self.machine))
+        forwarder = Forwarder(engine, roster, member.node, self._closing, http)
+        mailbox = Mailbox(store, clock)
+        app = create_app(replace(parts, forwarder=forwarder, mailbox=mailbox))
+        door = self._network.doors[self.address]
+        door.app, door.newer = app, self.newer
+        while True:
+            await asyncio.sleep(PULSE_S)
+            engine.pulse()
+
+
+def _files(store: Store) -> Files:
+    """No job of the simulation has files: there is a place for them, and nothing comes to it."""
+    blobs = MemoryBlobs()
+    outputs = Outputs(store.artifacts, None, blobs)
+    return Files(spool=Spool(Path(os.devnull)), outputs=outputs, book=None, blobs=blobs)

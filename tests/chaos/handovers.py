@@ -1,0 +1,44 @@
+"""The changes of leader that a journal has seen, and how long they took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from rota.core.outcome import AnyWrite, PutExecution, PutJob
+from rota.sim.replay import HOLDS
+from rota.store.protocol import JournalRecord
+
+
+class Handover(NamedTuple):
+    """One leader after another, by their own records; on one machine their clocks are one."""
+
+    epoch: int
+    silent_from: int
+    """When the old one's last record was made, in milliseconds."""
+    opened: int
+    """When the new one's first was."""
+    working: int | None
+    """When the new one first took a job or gave one out."""
+
+
+def handovers(records: Sequence[JournalRecord]) -> list[Handover]:
+    """Every change of leader that the journal has seen."""
+    found = []
+    for place, (before, after) in enumerate(pairwise(records), start=1):
+        if after.epoch == before.epoch:
+            continue
+        works = (
+            record.at
+            for record in records[place:]
+            if record.epoch == after.epoch and any(map(_is_work, record.writes))
+        )
+        found.append(Handover(after.epoch, before.at, after.at, next(works, None)))
+    return found
+
+
+def _is_work(write: AnyWrite) -> bool:
+    if isinstance(write, PutExecution):
+        return write.execution.state in HOLDS
+    return isinstance(write, PutJob)

@@ -1,0 +1,30 @@
+"""A change of leader is measured from the old one's last word to the new one's first work."""
+
+from __future__ import annotations
+
+from rota.core.model import Execution, ExecutionId, ExecutionState, JobId, WorkerId
+from rota.core.outcome import AnyWrite, PutExecution
+from rota.store.protocol import Epoch, JournalRecord, Seq
+from tests.chaos.handovers import handovers
+
+GIVEN_OUT = PutExecution(
+    Execution(
+        ExecutionId("a1"), JobId("a"), WorkerId("w"), 1, 1, ExecutionState.CLAIMED, claimed_at=0
+    )
+)
+
+
+def test_a_handover_lasts_from_the_last_word_to_the_first_work() -> None:
+    bodies: list[tuple[int, list[AnyWrite]]] = [
+        (1, [GIVEN_OUT]),
+        (1, []),
+        (2, []),
+        (2, []),
+        (2, [GIVEN_OUT]),
+    ]
+    journal = [
+        JournalRecord(Seq(place), Epoch(epoch), 1_000 * place, writes)
+        for place, (epoch, writes) in enumerate(bodies, start=1)
+    ]
+    (found,) = handovers(journal)
+    assert (found.epoch, found.silent_from, found.opened, found.working) == (2, 2_000, 3_000, 5_000)
