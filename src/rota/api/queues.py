@@ -11,9 +11,9 @@ import msgspec
 from rota.api.limits import PURGE_PAGE, PURGE_PIECE
 from rota.api.paging import PageQuery, page_of
 from rota.api.problems import invalid, not_found
+from rota.api.queue_terms import settings_of
 from rota.api.recall import expect, post, post_recalling
 from rota.api.routes import Call, NoQuery
-from rota.api.translate import settings_of
 from rota.api.views import queue_view
 from rota.core.glance import QueueGlance
 from rota.core.inputs import AnyInput, Purge, PutQueueSettings, Recall, Tick

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from rota.api.banding import band_of, placed
 from rota.api.bodies import check_depth, read_json
@@ -19,7 +19,7 @@ from rota.api.limits import FUNCTIONS_REMEMBERED_MAX, INSTANT_MAX
 from rota.api.placing import used_of
 from rota.api.problems import ProblemError, invalid
 from rota.core.errors import DependencyCycle, Invalid, UnknownDependency
-from rota.core.inputs import Completion, Key, NewJob, PutQueueSettings, Recall, Running
+from rota.core.inputs import Completion, NewJob, Running
 from rota.core.model import (
     Backoff,
     Concurrency,
@@ -30,7 +30,6 @@ from rota.core.model import (
     JobId,
     Millis,
     Needs,
-    RateLimit,
     Resources,
     RetryPolicy,
     Semantics,
@@ -46,7 +45,6 @@ from rota.wire.limits import (
     RESULT_BYTES_MAX,
     TASK_BYTES_MAX,
 )
-from rota.wire.queues import LimitsSpec, QueueSpec
 from rota.wire.tasks import FUNCTION_CAPABILITY, HttpCall, PythonCall, implied_capabilities
 from rota.wire.units import ByteSize, Duration, encode, milli, to_instant
 from rota.wire.workers import ResourcesSpec, RunningReport
@@ -368,37 +366,6 @@ def clean_message(message: str | None) -> str | None:
     if message is None:
         return None
     return "".join(c if c.isprintable() else " " for c in message)[:MESSAGE_CHARS_MAX]
-
-
-def settings_of(
-    name: str, spec: QueueSpec, *, replace: bool, key: Key | None, recall: Recall | None
-) -> PutQueueSettings:
-    """PUT puts back what is left out; PATCH only what is null."""
-    cleared = [one for one in spec.__struct_fields__ if getattr(spec, one) is None]
-    rate = given(spec.rate_limit)
-    return PutQueueSettings(
-        name=name,
-        replace=replace,
-        priority=given(spec.priority),
-        weight=given(spec.weight),
-        max_workers=given(spec.max_workers),
-        rate_limit=RateLimit(rate.count, rate.per.ms) if rate is not None else None,
-        paused=given(spec.paused),
-        limits=_limits(given(spec.limits)),
-        cleared=tuple(cleared),
-        key=key,
-        recall=recall,
-    )
-
-
-def _limits(spec: LimitsSpec | None) -> tuple[tuple[str, int | None], ...]:
-    """Those that were named; null means the default."""
-    changes = []
-    for name in LimitsSpec.__struct_fields__:
-        value = getattr(spec, name, UNSET)
-        if value is not UNSET:
-            changes.append((name, value.bytes if isinstance(value, ByteSize) else value))
-    return tuple(changes)
 
 
 def given(value: T | UnsetType | None) -> T | None:

@@ -6,9 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
+import msgspec
+
 from rota.core.model import Instant, KeyRecord
 from rota.store.limits import KEYS_PER_LOOK
-from rota.store.protocol import KeyLook
+
+
+class KeyLook(msgspec.Struct, frozen=True):
+    """What the tables say of an idempotency key, and up to when they say everything."""
+
+    record: KeyRecord | None
+    behind_since: Instant | None
+    """The time of the oldest record that is not in the tables yet; None: all of them are."""
+
 
 Found: TypeAlias = tuple[Instant | None, dict[str, KeyRecord]]
 """At one moment: the time of the oldest record not folded yet, and those of the keys it finds."""

@@ -34,6 +34,7 @@ from rota.store.memory_access import MemoryAccess
 from rota.store.memory_bulk import MemoryArtifacts, MemoryLogs
 from rota.store.memory_events import MemoryHistories, OccasionTables
 from rota.store.memory_inbox import MemoryInbox
+from rota.store.memory_match import matches
 from rota.store.memory_objects import MemoryObjects
 from rota.store.nodes import MemoryNodes
 from rota.store.protocol import (
@@ -322,7 +323,7 @@ class MemoryCatalog(MemoryHistories):
 
     async def find_jobs(self, query: JobQuery) -> list[JobRecord]:
         """A page, newest first."""
-        found = [job for job in self._tables.jobs.values() if _matches(job, query)]
+        found = [job for job in self._tables.jobs.values() if matches(job, query)]
         return sorted(found, key=lambda job: job.id, reverse=True)[: query.limit]
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
@@ -385,19 +386,3 @@ class MemoryCatalog(MemoryHistories):
 
     def _occasions(self) -> OccasionTables:
         return self._tables.occasions
-
-
-def _matches(job: JobRecord, query: JobQuery) -> bool:
-    terms, created_at = job.spec.terms, job.spec.created_at
-    return (
-        (query.before is None or job.id < query.before)
-        and (query.after is None or job.id > query.after)
-        and (not query.states or job.life.state in query.states)
-        and query.priority in (None, terms.priority)
-        and query.queue in (None, terms.queue)
-        and query.tenant in (None, terms.tenant)
-        and query.name in (None, terms.name)
-        and all(label in job.spec.labels for label in query.labels)
-        and (query.created_after is None or created_at > query.created_after)
-        and (query.created_before is None or created_at < query.created_before)
-    )

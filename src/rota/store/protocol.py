@@ -30,6 +30,7 @@ from rota.store.durability import Durability
 from rota.store.histories import Histories
 from rota.store.hooks import Hooks
 from rota.store.inbox import Inbox
+from rota.store.key_desk import KeyLook as KeyLook
 from rota.store.nodes import Nodes
 from rota.store.objects import ObjectBook
 from rota.store.queries import ExecutionQuery as ExecutionQuery
@@ -101,14 +102,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     """In order of creation."""
     held: Sequence[Held] = ()
     """In order of arrival."""
-
-
-class KeyLook(msgspec.Struct, frozen=True):
-    """What the tables say of an idempotency key, and up to when they say everything."""
-
-    record: KeyRecord | None
-    behind_since: Instant | None
-    """The time of the oldest record that is not in the tables yet; None: all of them are."""
 
 
 class LeaderRow(msgspec.Struct, frozen=True):
