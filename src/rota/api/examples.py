@@ -95,7 +95,7 @@ BULK_SPEC: dict[str, Any] = {
     "action": "cancel",
     "filter": {"queue": "default", "labels": {"team": "billing"}},
 }
-BULK: dict[str, Any] = {"count": 12, "refused": 0, "dry_run": False}
+BULK: dict[str, Any] = {"count": 12, "refused": 0, "dry_run": False, "more": False}
 
 WHY: dict[str, Any] = {
     "job_id": JOB_ID,
@@ -321,6 +321,8 @@ PARAMETERS: dict[str, Any] = {
     "outcome": "late,skipped",
     "owner": "shop.jobs:app",
     "count": 10,
+    "window": "hour",
+    "digest": True,
     "after": AT,
     "before": AT,
     "name": "default",

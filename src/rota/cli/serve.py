@@ -15,6 +15,7 @@ import click
 
 from rota import __version__
 from rota.api.app import Parts, create_app
+from rota.api.history import Recorder
 from rota.api.submitted import SubmittedSpecs
 from rota.cli.admission import Admission, open_admission
 from rota.cli.company import Company, join, open_assurance, trust_of
@@ -48,6 +49,7 @@ class Service:
     serving: asyncio.Task[None]
     pulse: asyncio.Task[None]
     retention: Retention
+    recorder: Recorder
 
     async def stop(self) -> None:
         """Lets streams end, answers what waits, and closes the store last.
@@ -56,6 +58,7 @@ class Service:
         """
         self.closing.set()
         await self.retention.stop()
+        await self.recorder.stop()
         if self.engine.has_others:
             await self.engine.stop()
         self.server.should_exit = True
@@ -135,8 +138,12 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     figures = Figures(counts, engine)
     alone = _parts(figures, store, admission, await open_assurance(options, store), closing)
     disk_free = partial(_disk_free, options.data)
+    recorder = Recorder(engine, figures)
     parts, company = await join(
-        replace(alone, cell=cell, disk_free=disk_free), store, member, await trust_of(options)
+        replace(alone, cell=cell, disk_free=disk_free, recorder=recorder),
+        store,
+        member,
+        await trust_of(options),
     )
     app = create_app(parts)
     server = EmbeddedServer(app, options)
@@ -145,8 +152,9 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     pulse = asyncio.create_task(_pulse(engine), name="rota-pulse")
     retention = Retention(store, engine, options.retention_ms)
     retention.start()
+    recorder.start()
     return Service(
-        url, admission, company, server, engine, store, closing, serving, pulse, retention
+        url, admission, company, server, engine, store, closing, serving, pulse, retention, recorder
     )
 
 
