@@ -73,8 +73,7 @@ $(VENV)/.fuzz: pyproject.toml | $(VENV)/.pip $(VENV)/.product
 	@touch $@
 
 # Chromium is the distribution's: what Playwright would fetch is not in a package registry.
-$(VENV)/.browser: pyproject.toml | $(VENV)/.pip $(VENV)/.product $(VENV)/.test
-	@$(PIP) --group browser
+$(VENV)/.browser: | $(VENV)/.product $(VENV)/.test
 	@$(BIN)/python -m tools.browser >/dev/null 2>&1 \
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 	       && echo "Installing Chromium ..." && apt-get -qq update && apt-get -qq -y install chromium >/dev/null; } \

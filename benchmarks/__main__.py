@@ -8,7 +8,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks import backlog, decisions, flood, floor, living, memory, pickup, restart, submitting
+from benchmarks import (
+    backlog,
+    decisions,
+    flood,
+    floor,
+    living,
+    memory,
+    pickup,
+    restart,
+    submitting,
+    watched,
+)
 from benchmarks.cell import workplace
 from benchmarks.machine import header
 from benchmarks.peers import compare
@@ -23,6 +34,7 @@ MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
     "decisions": decisions.measure,
     "memory": memory.measure,
     "restart": restart.measure,
+    "watched": watched.measure,
     "backlog": backlog.measure,
     "peers": compare.measure,
 }

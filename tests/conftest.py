@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Iterator
 
@@ -22,9 +21,6 @@ pytest.register_assert_rewrite(
     "tests.store.conformance_shelves",
     "tests.store.naive",
 )
-
-# What drives a browser has tools of its own, which `make dashboard-test` installs.
-collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
 
 # Shared cores stall for seconds; how long an example takes says nothing about the code.
 # A change is judged by the same examples each time; whoever tests by hand looks for new ones.

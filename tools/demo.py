@@ -10,6 +10,7 @@ import argparse
 import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,6 +49,8 @@ class Demo:
         headers = {"Authorization": f"Bearer {token}"}
         self._http = httpx2.Client(base_url=url, headers=headers, timeout=30)
         self._dice = random.Random(7)
+        self.stopping = threading.Event()
+        """Ends a trickle before its time."""
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """One call that must work."""
@@ -70,11 +73,10 @@ class Demo:
     def trickle(self, seconds: float) -> None:
         """Work that comes in for a while, so that charts have lines."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end and not self.stopping.wait(1):
             self._quick(self._dice.randint(4, 14))
             if self._dice.random() < 0.25:
                 self._fail(*self._dice.choice(FAILURES)[:3], count=1)
-            time.sleep(1)
 
     def _submit(self, jobs: Sequence[Mapping[str, Any]]) -> list[str]:
         answer = self.ask("POST", "/jobs/batch", {"jobs": list(jobs)})

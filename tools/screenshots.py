@@ -10,12 +10,13 @@ import argparse
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 from tools.browser import launch
 from tools.demo import Demo
 
@@ -34,9 +35,11 @@ PAGES = {
     "dead-letters": "/ui/dead-letters",
     "settings": "/ui/settings",
 }
-SHOWN = ("overview-light", "overview-dark", "job-dark", "graph-light", "timeline-light")
+SHOWN = ("overview-light", "overview-dark", "job-dark", "graph-light")
 """Those that documents show; the rest is for looking at."""
 WORKERS = (("edge-1", "4", "8GiB", "0"), ("edge-2", "4", "8GiB", "0"), ("gpu-1", "8", "64GiB", "2"))
+BUSY_S = 60
+"""Work goes on while the pictures are taken: about as long as that takes."""
 SIZE = {"width": 1360, "height": 860}
 PHONE = {"width": 390, "height": 844}
 
@@ -63,8 +66,13 @@ def open_page(browser: Browser, url: str, token: str, theme: str, size: dict[str
     assert context.request.post("/session", headers=headers).ok
     page = context.new_page()
     page.on("pageerror", lambda error: print(f"page error: {error}", file=sys.stderr))
-    page.on("console", lambda told: told.type == "error" and print(told.text, file=sys.stderr))
+    page.on("console", _told)
     return page
+
+
+def _told(message: ConsoleMessage) -> None:
+    if message.type == "error":
+        print(message.text, file=sys.stderr)
 
 
 def take_all(browser: Browser, url: str, token: str, demo: Demo, target: Path) -> None:
@@ -112,7 +120,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with filled_server(folder, chosen.busy) as (url, token, demo), sync_playwright() as driver:
             browser = launch(driver)
-            take_all(browser, url, token, demo, chosen.target)
+            work = threading.Thread(target=demo.trickle, args=(BUSY_S,))
+            work.start()
+            take_all(browser, url, token, Demo(url, token), chosen.target)
+            demo.stopping.set()
+            work.join()
             browser.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -7,6 +7,7 @@ import { applyTheme, readTheme } from "./lib/theme";
 import "./styles/theme.css";
 import "./styles/shell.css";
 import "./styles/parts.css";
+import "./styles/tables.css";
 import "./styles/drawings.css";
 
 applyTheme(readTheme());

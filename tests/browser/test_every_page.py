@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Open, Site
+from tests.chaos.proxy import Mode, Proxy
 
 AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
 PATHS = (
@@ -64,7 +65,7 @@ def grave_findings(page: Page) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_no_page_has_serious_findings_of_axe(
     site: Site, open_page: Open, job_id: str, theme: str
 ) -> None:
@@ -78,6 +79,7 @@ def test_no_page_has_serious_findings_of_axe(
     assert not found, "\n".join(["", *found])
 
 
+@pytest.mark.slow
 def test_dialogs_and_the_sign_in_have_no_serious_findings_either(
     site: Site, open_page: Open, job_id: str
 ) -> None:
@@ -113,6 +115,7 @@ def test_every_page_fits_a_phone(site: Site, open_page: Open, job_id: str) -> No
     assert not wide, "\n".join(["", *wide])
 
 
+@pytest.mark.slow
 def test_every_page_can_be_reloaded_where_it_is(site: Site, open_page: Open, job_id: str) -> None:
     page = open_page("/")
     for path in every_path(site, job_id):
@@ -144,12 +147,24 @@ def test_the_theme_is_chosen_and_kept(open_page: Open) -> None:
     assert page.evaluate(background) == dark
 
 
-def test_the_page_catches_up_after_the_line_was_cut(site: Site, open_page: Open) -> None:
-    page = open_page("/ui/jobs?name=slept")
-    expect(page.get_by_text("No job matches.")).to_be_visible()
-    page.context.set_offline(offline=True)
-    expect(page.locator(".live")).to_contain_text("reconnecting")
-    site.shell("true", name="slept")
-    page.context.set_offline(offline=False)
-    expect(page.get_by_role("link", name="slept")).to_be_visible()
-    expect(page.locator(".live")).to_contain_text("live")
+def test_the_page_catches_up_after_the_line_was_cut(
+    site: Site, open_page: Open, browser: Browser
+) -> None:
+    proxy = Proxy(int(site.url.rpartition(":")[2]))
+    try:
+        context = browser.new_context(base_url=f"http://127.0.0.1:{proxy.port}")
+        headers = {"Authorization": f"Bearer {site.token}"}
+        assert context.request.post("/session", headers=headers).ok
+        page = context.new_page()
+        page.goto("/ui/jobs?name=slept")
+        expect(page.get_by_text("No job matches.")).to_be_visible()
+        expect(page.locator(".live")).to_contain_text("live")
+        proxy.become(Mode.CUT)
+        expect(page.locator(".live")).to_contain_text("reconnecting")
+        site.shell("true", name="slept")
+        proxy.become(Mode.PASS)
+        expect(page.get_by_role("link", name="slept")).to_be_visible()
+        expect(page.locator(".live")).to_contain_text("● live")
+        context.close()
+    finally:
+        proxy.close()

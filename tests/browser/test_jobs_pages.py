@@ -126,7 +126,7 @@ def test_a_running_job_is_cancelled_from_its_page(site: Site, open_page: Open) -
     expect(dialog.get_by_text(f"rota cancel {job_id}")).to_be_visible()
     dialog.get_by_role("button", name="Cancel", exact=True).click()
     expect(page.locator("h1 .status")).to_contain_text("cancelled")
-    assert site.status(job_id) == "cancelled"
+    site.until_status(job_id, "cancelled")
 
 
 def test_a_job_that_cannot_run_says_why(site: Site, open_page: Open) -> None:

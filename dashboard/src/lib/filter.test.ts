@@ -46,8 +46,10 @@ describe("what a person types", () => {
     const made = 0x019a85c26b1e;
     expect(meant.kind).toBe("filter");
     if (meant.kind !== "filter") return;
-    expect(Date.parse(meant.filter.after)).toBeLessThan(made);
-    expect(Date.parse(meant.filter.before)).toBeGreaterThan(made);
+    expect(meant.filter.id).toBe("019a85c2-6b1e");
+    const query = queryOf(meant.filter);
+    expect(Date.parse(query.created_after ?? "")).toBeLessThan(made);
+    expect(Date.parse(query.created_before ?? "")).toBeGreaterThan(made);
   });
   it("may be a label, a status, a queue or a name", () => {
     const filter = (text: string) => {

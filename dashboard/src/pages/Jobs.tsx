@@ -177,7 +177,7 @@ const COLUMNS: readonly Column<JobView>[] = [
           </Chip>
         )),
   },
-  { head: "Try", kind: "number", cell: (job) => `${job.attempt}/${job.retry.max_attempts}` },
+  { head: "Try", kind: "minor", cell: (job) => `${job.attempt}/${job.retry.max_attempts}` },
   { head: "Submitted", kind: "number", cell: (job) => <Ago time={job.created_at} /> },
   {
     head: "Took",

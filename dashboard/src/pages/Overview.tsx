@@ -125,10 +125,14 @@ function recentRate(samples: readonly SampleView[]) {
   return {
     done: span ? (each < 10 ? each.toFixed(1) : brief(each)) : "–",
     failing: good + bad ? `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %` : "–",
-    wait: waits ? `${length(waits.wait_p50)} · ${length(waits.wait_p95)}` : "–",
+    wait: waits ? bothWaits(length(waits.wait_p50), length(waits.wait_p95)) : "–",
     tone,
   };
 }
+
+/** Said once where there is no difference to see. */
+const bothWaits = (half: string, most: string): string =>
+  half === most ? half : `${half} · ${most}`;
 
 function Charts(props: { samples: readonly SampleView[] }) {
   const { samples } = props;

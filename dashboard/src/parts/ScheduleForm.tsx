@@ -93,11 +93,6 @@ export function ScheduleForm(props: { schedule?: ScheduleView; onClose: () => vo
           <label className="field">
             Time zone
             <input value={zone} required list="zones" onChange={(e) => setZone(e.target.value)} />
-            <datalist id="zones">
-              {Intl.supportedValuesOf("timeZone").map((one) => (
-                <option key={one}>{one}</option>
-              ))}
-            </datalist>
           </label>
           <label className="field">
             Missed runs
@@ -117,6 +112,11 @@ export function ScheduleForm(props: { schedule?: ScheduleView; onClose: () => vo
             </select>
           </label>
         </div>
+        <datalist id="zones">
+          {Intl.supportedValuesOf("timeZone").map((one) => (
+            <option key={one}>{one}</option>
+          ))}
+        </datalist>
         <Ahead rules={timing} />
         <Trouble error={problem} />
         <CommandLines act={act} />

@@ -72,7 +72,9 @@ function Search(props: { input: React.RefObject<HTMLInputElement | null> }) {
     const meant = understand(text, EVERYTHING);
     if (meant.kind === "job") go(pageOf.job(meant.id));
     if (meant.kind === "filter") go(pageOf.jobs(writeFilter(meant.filter).toString()));
-    if (meant.kind !== "nothing") setText("");
+    setText("");
+    // The keys are the page's again.
+    props.input.current?.blur();
   };
   return (
     <form className="search" onSubmit={find} role="search">

@@ -166,13 +166,13 @@ LOSS_MS = 3600 * 1000
 """A worker that was lost longer ago is no longer news."""
 SCHEDULE_LATE_MS = 10_000
 """A schedule that is overdue by more than this is late in an operator's eyes."""
-ERROR_GROUP_JOBS = 2_000
+ERROR_GROUP_JOBS = 1_000
 """Dead letters that one question about groups reads, 100 at a time."""
 ERROR_GROUP_SAMPLES = 20
 """Job ids that a group names."""
 ERROR_TEXT_CHARS = 400
 """Of an error, as much as tells it from others."""
-TIMELINE_BARS_MAX = 2_000
+TIMELINE_BARS_MAX = 1_000
 """Executions on one timeline: more bars than pixels tell nothing."""
 TIMELINE_WINDOW_MS_MAX = 31 * 24 * 3600 * 1000
 """The longest window of a timeline."""

@@ -218,7 +218,7 @@ JOBS: Sequence[Operation] = (
         anywhere=True,
         query=error_groups.ErrorGroupsQuery,
         answer=ErrorGroupPage,
-        description="The newest 2,000, by name and error; numbers and ids in an error do not "
+        description="The newest 1,000, by name and error; numbers and ids in an error do not "
         "count. A group's `fingerprint` goes into the filter of `POST /jobs/bulk`.",
         examples={"answer": {"items": [ERROR_GROUP], "examined": 12, "more": False}},
     ),
