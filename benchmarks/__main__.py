@@ -21,6 +21,7 @@ from benchmarks import (
     restart,
     simulating,
     submitting,
+    watched,
     workflows,
 )
 from benchmarks.cell import workplace
@@ -37,6 +38,7 @@ MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
     "decisions": decisions.measure,
     "memory": memory.measure,
     "restart": restart.measure,
+    "watched": watched.measure,
     "backlog": backlog.measure,
     "simulate": simulating.measure,
     "policies": policies.measure,

@@ -67,6 +67,7 @@ def test_what_any_server_answers_needs_nothing_that_only_the_leader_has() -> Non
         "GET /bundles/{bundle_id}/content",
         "GET /cluster",
         "GET /dead-letters",
+        "GET /dead-letters/groups",
         "GET /executions",
         "GET /executions/{execution_id}",
         "GET /executions/{execution_id}/artifacts",
@@ -90,6 +91,7 @@ def test_what_any_server_answers_needs_nothing_that_only_the_leader_has() -> Non
         "GET /tokens",
         "POST /tokens",
         "DELETE /tokens/{token_id}",
+        "GET /session",
         "POST /session",
         "DELETE /session",
     }

@@ -39,6 +39,7 @@ EXPECTED = {
     "GET /jobs/{job_id}/graph": READERS,
     "GET /jobs/{job_id}/logs": READERS,
     "GET /dead-letters": READERS,
+    "GET /dead-letters/groups": READERS,
     "POST /workers/register": WORKERS,
     "POST /workers/{worker_id}/lease": WORKERS,
     "POST /workers/{worker_id}/heartbeat": WORKERS,
@@ -117,9 +118,13 @@ EXPECTED = {
     "GET /healthz": EVERYBODY,
     "GET /readyz": EVERYBODY,
     "GET /stats": READERS,
+    "GET /stats/history": READERS,
+    "GET /attention": READERS,
+    "GET /timeline": READERS,
     "GET /cluster": ALL,
     "GET /metrics": READERS,
     "GET /stream": READERS,
+    "GET /session": ALL,
     "POST /session": ALL,
     "DELETE /session": EVERYBODY,
     "GET /tokens": ADMINS,
@@ -127,7 +132,7 @@ EXPECTED = {
     "DELETE /tokens/{token_id}": ADMINS,
     "GET /audit": ADMINS,
 }
-NOT_FOR_TENANTS = ("GET /metrics", "GET /hooks", "GET /autoscale")
+NOT_FOR_TENANTS = ("GET /metrics", "GET /hooks", "GET /autoscale", "GET /stats/history")
 """Calls whose role would do, but which tell of all tenants."""
 UNKNOWN_ID = "019a85c2-0000-7000-8000-000000000000"
 

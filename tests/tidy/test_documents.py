@@ -55,6 +55,12 @@ def test_the_lifecycle_page_is_drawn_from_the_tables() -> None:
     assert page == render(), "stale: run `make docs`"
 
 
+def test_the_dashboards_types_are_those_of_the_api() -> None:
+    render = runpy.run_path(str(ROOT / "tools" / "generate_types.py"))["render"]
+    types = ROOT / "dashboard" / "src" / "api" / "schema.gen.ts"
+    assert types.read_text(encoding="utf-8") == render(), "stale: run `make types`"
+
+
 def test_every_state_and_verb_has_its_sentence() -> None:
     assert list(lifecycle.JOB_STATE_MEANING) == list(JobState)
     assert list(lifecycle.EXECUTION_STATE_MEANING) == list(ExecutionState)

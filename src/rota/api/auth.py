@@ -23,7 +23,8 @@ from rota.store.access import Token
 log = structlog.get_logger(__name__)
 
 OPEN_PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz")
-OPEN_PREFIX = "/static/"
+OPEN_PREFIXES = ("/static/", "/ui/")
+"""The files of the page, and the addresses it goes by: nothing about jobs is in them."""
 SIGN_OUT = ("DELETE", "/session")
 """Open too: whoever may no longer come in may still leave."""
 SIGNED_PREFIX = "/hooks/"
@@ -181,7 +182,7 @@ def _is_open(scope: Scope) -> bool:
     path: str = scope["path"]
     return (
         path in OPEN_PATHS
-        or path.startswith(OPEN_PREFIX)
+        or path.startswith(OPEN_PREFIXES)
         or (scope["method"] == "POST" and path.startswith(SIGNED_PREFIX))
         or (scope["method"], path) in (SIGN_OUT, ("OPTIONS", "/session"))
     )

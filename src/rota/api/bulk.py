@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from rota.api.amend import post_update
+from rota.api.error_groups import fingerprint_of
 from rota.api.jobs import post_retry
 from rota.api.limits import BULK_AT_ONCE, BULK_PAGE
 from rota.api.problems import ProblemError, invalid
@@ -49,19 +50,40 @@ async def bulk_action(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
         return known
     act = _act(call)
     count = refused = 0
-    async for page in _pages(call):
+    more, left = False, spec.limit
+    async for found in _pages(call):
+        page = [job for job in found if _is_meant(spec, job)]
+        if left is not None:
+            more, page = len(page) > left, page[:left]
+            left -= len(page)
         if spec.dry_run:
             count += len(page)
-            continue
-        for start in range(0, len(page), BULK_AT_ONCE):
-            jobs = page[start : start + BULK_AT_ONCE]
-            done = await asyncio.gather(*(_try(act, job.id) for job in jobs))
-            count += sum(done)
-            refused += len(done) - sum(done)
-    answer = BulkAnswer(count=count, refused=refused, dry_run=spec.dry_run)
+        else:
+            done = await _act_on(act, page)
+            count, refused = count + done, refused + len(page) - done
+        if more:
+            break
+    answer = BulkAnswer(count=count, refused=refused, dry_run=spec.dry_run, more=more)
     if call.key is not None:
         call.desk.bulk.keep(call.key, answer)
     return answer
+
+
+async def _act_on(act: Act, jobs: Sequence[JobRecord]) -> int:
+    """How many of them it could be done to."""
+    count = 0
+    for start in range(0, len(jobs), BULK_AT_ONCE):
+        part = jobs[start : start + BULK_AT_ONCE]
+        count += sum(await asyncio.gather(*(_try(act, job.id) for job in part)))
+    return count
+
+
+def _is_meant(spec: BulkSpec, job: JobRecord) -> bool:
+    """What the catalog cannot be asked: how a job failed, and whether anything is left to do."""
+    mark = spec.filter.fingerprint
+    if mark is not None and (job.life.state is not JobState.FAILED or fingerprint_of(job) != mark):
+        return False
+    return spec.priority is None or job.spec.terms.priority != spec.priority
 
 
 async def _try(act: Act, job_id: JobId) -> bool:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
 
 from rota.api.change_views import change_view
 from rota.api.limits import (
+    DIGEST_S,
     STREAM_EVENTS_PER_SEND,
     STREAM_KEEPALIVE_S,
     STREAM_RECORDS,
 )
+from rota.api.overview import digest_of
 from rota.api.problems import invalid
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call
 from rota.api.sieve import own_changes
 from rota.api.streams import Stream
 from rota.store.protocol import Change, Seq
@@ -26,6 +31,18 @@ _RECORD_END = 10**18
 """A number past any in a record: all of it was seen."""
 
 
+class StreamQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How much to be told."""
+
+    digest: Annotated[
+        bool,
+        Meta(
+            description="Instead of every change one event a second at most, `event: digest`, "
+            "which says that something changed and carries the figures of an overview."
+        ),
+    ] = False
+
+
 class Place(NamedTuple):
     """The last change seen."""
 
@@ -33,7 +50,7 @@ class Place(NamedTuple):
     number: int
 
 
-async def stream_changes(call: Call[None, NoQuery]) -> Stream:
+async def stream_changes(call: Call[None, StreamQuery]) -> Stream:
     """From the place named by Last-Event-ID on, or from now."""
     call.desk.seats.check()
     text = call.request.headers.get("last-event-id")
@@ -43,7 +60,7 @@ async def stream_changes(call: Call[None, NoQuery]) -> Stream:
     if lost:
         # What was missed is no longer kept (or is of another journal): the reader starts afresh.
         place = Place(newest, _RECORD_END)
-    pieces = _pieces(call, place, lost=lost)
+    pieces = _digests(call, place) if call.query.digest else _pieces(call, place, lost=lost)
     return Stream(pieces, EVENTS, closing=call.parts.closing, seats=call.desk.seats)
 
 
@@ -55,7 +72,7 @@ def _read_place(text: str) -> Place:
 
 
 async def _pieces(
-    call: Call[None, NoQuery], place: Place, *, lost: bool
+    call: Call[None, StreamQuery], place: Place, *, lost: bool
 ) -> AsyncGenerator[bytes, None]:
     parts = call.parts
     # Where it starts is told at once: who loses the line before the first change misses nothing.
@@ -76,6 +93,22 @@ async def _pieces(
                 newest = await parts.feed.wait_beyond(after)
         except TimeoutError:
             yield b": still here\n\n"
+
+
+async def _digests(call: Call[None, StreamQuery], place: Place) -> AsyncGenerator[bytes, None]:
+    """However much happens, what it costs is the same: nothing of the journal is read."""
+    seq: int = place.seq
+    yield b"retry: 1000\n\n"
+    while True:
+        data = await digest_of(call, seq)
+        yield b"event: digest\nid: %d.%d\ndata: %b\n\n" % (seq, _RECORD_END, data)
+        await asyncio.sleep(DIGEST_S)
+        try:
+            async with asyncio.timeout(STREAM_KEEPALIVE_S):
+                seq = await call.parts.feed.wait_beyond(seq)
+        except TimeoutError:
+            # Told again although nothing changed: a reader that slept knows by it that all is well.
+            continue
 
 
 def _encoded(changes: Sequence[Change]) -> Iterator[bytes]:

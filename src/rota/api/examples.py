@@ -119,7 +119,7 @@ BULK_SPEC: dict[str, Any] = {
     "action": "cancel",
     "filter": {"queue": "default", "labels": {"team": "billing"}},
 }
-BULK: dict[str, Any] = {"count": 12, "refused": 0, "dry_run": False}
+BULK: dict[str, Any] = {"count": 12, "refused": 0, "dry_run": False, "more": False}
 
 GRAPH: dict[str, Any] = {
     "nodes": [
@@ -370,6 +370,8 @@ PARAMETERS: dict[str, Any] = {
     "outcome": "late,skipped",
     "owner": "shop.jobs:app",
     "count": 10,
+    "window": "hour",
+    "digest": True,
     "after": AT,
     "before": AT,
     "name": "default",

@@ -140,3 +140,45 @@ BACKFILL_SHOWN = 100
 """Instants that the answer to a backfill names."""
 TRIES_TOLD = 10
 """Tries of a job that its history tells of: the newest."""
+HISTORY_STEP_S = 5
+"""How often the figures of an overview are noted: what an eye can follow."""
+HISTORY_STEPS = 720
+"""Of those, an hour is kept."""
+HISTORY_LONG_S = 120
+"""The longer history has coarser steps ..."""
+HISTORY_LONG_STEPS = 720
+"""... for a day."""
+HISTORY_KINDS_MAX = 12
+"""Kinds of resources in one sample."""
+HISTORY_QUEUES_MAX = 500
+"""Queues whose depth is watched for growth."""
+GROWTH_STEPS = 120
+"""How far back a queue's depth is compared: ten minutes."""
+GROWTH_JOBS_MIN = 100
+"""Fewer waiting jobs more than before are not worth a person's time."""
+DIGEST_S = 1.0
+"""At most one digest in this time, shared by all who read digests."""
+ATTENTION_S = 5.0
+"""How long an answer about what needs attention is good for everybody who asks."""
+ATTENTION_JOBS = 200
+"""Dead letters looked at for it."""
+ATTENTION_ITEMS = 50
+"""Concerns named at most: nobody reads more."""
+ATTENTION_FAILED_MS = 24 * 3600 * 1000
+"""Dead letters older than a day are no longer news."""
+LOSS_MS = 3600 * 1000
+"""A worker that was lost longer ago is no longer news."""
+SCHEDULE_LATE_MS = 10_000
+"""A schedule that is overdue by more than this is late in an operator's eyes."""
+ERROR_GROUP_JOBS = 1_000
+"""Dead letters that one question about groups reads, 100 at a time."""
+ERROR_GROUP_SAMPLES = 20
+"""Job ids that a group names."""
+ERROR_TEXT_CHARS = 400
+"""Of an error, as much as tells it from others."""
+TIMELINE_BARS_MAX = 1_000
+"""Executions on one timeline: more bars than pixels tell nothing."""
+TIMELINE_WINDOW_MS_MAX = 31 * 24 * 3600 * 1000
+"""The longest window of a timeline."""
+LOG_PIECE_BYTES_MAX = 4 * 1024 * 1024
+"""Log text that one bounded question gets."""

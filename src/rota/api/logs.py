@@ -10,12 +10,14 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from starlette.responses import Response
 
 from rota.api.bodies import read_body
 from rota.api.executions import execution_id_in
 from rota.api.jobs import job_id_in
 from rota.api.limits import (
     LOG_GRACE_MS,
+    LOG_PIECE_BYTES_MAX,
     LOG_READ_BYTES,
     LOG_TAIL_BYTES_MAX,
     LOG_TAIL_LINES_MAX,
@@ -37,6 +39,9 @@ TEXT = "text/plain; charset=utf-8"
 OFFSET_HEADER = "Rota-Log-Offset"
 """Where in the log an answer begins: who counts on from there can come back after a lost line."""
 
+SIZE_HEADER = "Rota-Log-Size"
+"""How many bytes there were when a part was read."""
+
 Offset = Annotated[int, Meta(ge=0, le=2**63 - 1, description="Bytes to leave out at the start.")]
 Follow = Annotated[bool, Meta(description="Goes on until the job has ended.")]
 Tail = Annotated[
@@ -50,12 +55,24 @@ Tail = Annotated[
 ]
 
 
+Most = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=LOG_PIECE_BYTES_MAX,
+        description="At most so many bytes; the header `Rota-Log-Size` says how many there are. "
+        "Not with `follow`.",
+    ),
+]
+
+
 class JobLogsQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which part of a job's log."""
 
     follow: Follow = False
     offset: Offset = 0
     tail: Tail | None = None
+    limit: Most | None = None
     execution_id: Annotated[str, Meta(description="An earlier try; else the newest.")] | None = None
 
 
@@ -65,6 +82,7 @@ class LogsQuery(msgspec.Struct, forbid_unknown_fields=True):
     follow: Follow = False
     offset: Offset = 0
     tail: Tail | None = None
+    limit: Most | None = None
 
 
 class SendLogsQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -93,7 +111,7 @@ class LogSize(msgspec.Struct):
     size: int
 
 
-async def job_logs(call: Call[None, JobLogsQuery]) -> Stream:
+async def job_logs(call: Call[None, JobLogsQuery]) -> Response:
     """The newest execution's log, or that of the one named."""
     job = await find_job(call, job_id_in(call))
     asked = call.query.execution_id
@@ -106,7 +124,7 @@ async def job_logs(call: Call[None, JobLogsQuery]) -> Stream:
     return _stream(call, 0, _empty()) if newest is None else await _one(call, newest)
 
 
-async def execution_logs(call: Call[None, LogsQuery]) -> Stream:
+async def execution_logs(call: Call[None, LogsQuery]) -> Response:
     """One execution's log."""
     execution = await find_execution(call, execution_id_in(call))
     return await _one(call, execution.id)
@@ -137,12 +155,29 @@ def _stream(call: Call[Any, Any], start: int, pieces: AsyncGenerator[bytes, None
     return Stream(pieces, TEXT, closing=call.parts.closing, seats=seats, headers=headers)
 
 
-async def _one(call: Call[Any, Any], execution_id: ExecutionId) -> Stream:
+async def _one(call: Call[Any, Any], execution_id: ExecutionId) -> Response:
     start = await _start(call, execution_id)
+    if call.query.limit is not None:
+        return await _piece(call, execution_id, start)
     if call.query.follow:
         follower = Follower(call.parts, call.desk.bell)
         return _stream(call, start, follower.execution(execution_id, start))
     return _stream(call, start, _so_far(call.parts, execution_id, start))
+
+
+async def _piece(call: Call[Any, Any], execution_id: ExecutionId, start: int) -> Response:
+    """A window of the log, for who looks at a long one part by part."""
+    if call.query.follow:
+        raise invalid("limit", "does not go with follow: what is followed has no end yet")
+    read, wanted, data = call.parts.logs.read, call.query.limit, b""
+    page = await read(execution_id, start, min(wanted, LOG_READ_BYTES))
+    while page.data:
+        data += page.data
+        if len(data) >= wanted:
+            break
+        page = await read(execution_id, page.next_offset, min(wanted - len(data), LOG_READ_BYTES))
+    headers = {OFFSET_HEADER: str(start), SIZE_HEADER: str(page.size)}
+    return Response(data, headers=headers, media_type=TEXT)
 
 
 async def _start(call: Call[Any, Any], execution_id: ExecutionId | None) -> int:

@@ -1,7 +1,14 @@
-"""The pages for browsers: small, self-hosted, read once at start."""
+"""The pages for browsers: the dashboard as it was built, and the description of the API.
+
+All files are read once, at start, and are served from memory.
+"""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -14,14 +21,21 @@ from rota.api.parts import Parts
 from rota.api.problems import ProblemError, respond
 from rota.api.sessions import open_session, session_cookie
 
-_FOLDER = Path(__file__).parent / "static"
+STATIC = Path(__file__).parent / "static"
+BUILT = STATIC / "dashboard"
+"""Where the dashboard's build puts its files; not there in a clone that was never built."""
+UI_PATH = "/ui/{page:path}"
+"""Every page of the dashboard but the first: what is shown there is the browser's affair."""
 _MEDIA = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_PATHS = {"index.html": "/", "docs.html": "/docs"}
+_PATHS = {"docs.html": "/docs"}
+_UNCHANGING = re.compile(r".+-[\w-]{8}\.\w+\Z")
+"""A name with a hash of the content in it, as the build gives them."""
+_WORTH_PACKING = 1000
 
 
 @dataclass(frozen=True)
@@ -31,24 +45,53 @@ class Page:
     path: str
     media: str
     content: bytes
+    packed: bytes
+    """The same for browsers that unpack; empty where that saves nothing."""
+    mark: str
+    """Changes with the content, so that a browser that has it is not sent it again."""
+    cache: str = "no-cache"
 
 
-def load_pages() -> list[Page]:
-    """All files of the pages."""
+def page_of(path: str, media: str, content: bytes, cache: str = "no-cache") -> Page:
+    """A page, packed and marked."""
+    packed = b""
+    if len(content) >= _WORTH_PACKING:
+        # Without a time in it, equal content gives equal bytes on every server.
+        packed = gzip.compress(content, compresslevel=9, mtime=0)
+    mark = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
+    return Page(path, media, content, packed, mark, cache)
+
+
+def load_pages(built: Path = BUILT) -> list[Page]:
+    """All files of the pages; where the dashboard was not built, a page that says how."""
+    files = [*_files(STATIC), *(_files(built) if built.is_dir() else ())]
+    pages = [_load(file) for file in files if file.name not in ("index.html", "not-built.html")]
+    front = built / "index.html"
+    if not front.is_file():
+        front = STATIC / "not-built.html"
+    content = front.read_bytes()
     return [
-        Page(
-            _PATHS.get(file.name, f"/static/{file.name}"),
-            _MEDIA[file.suffix],
-            file.read_bytes(),
-        )
-        for file in sorted(_FOLDER.iterdir())
-        if file.suffix in _MEDIA
+        *pages,
+        page_of("/", _MEDIA[".html"], content),
+        page_of(UI_PATH, _MEDIA[".html"], content),
     ]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (file for file in sorted(folder.iterdir()) if file.suffix in _MEDIA)
+
+
+def _load(file: Path) -> Page:
+    cache = "no-cache"
+    if _UNCHANGING.match(file.name):
+        cache = "public, max-age=31536000, immutable"
+    path = _PATHS.get(file.name, f"/static/{file.name}")
+    return page_of(path, _MEDIA[file.suffix], file.read_bytes(), cache)
 
 
 def document_page(document: bytes) -> Page:
     """The OpenAPI document, served like a file."""
-    return Page("/openapi.json", "application/json", document)
+    return page_of("/openapi.json", "application/json", document)
 
 
 class PageServer:
@@ -64,13 +107,20 @@ class PageServer:
 
     def _answer(self, scope: Scope) -> Response:
         if scope["method"] not in ("GET", "HEAD"):
-            detail = f"{self._page.path} takes GET, HEAD"
+            detail = f"{scope['path']} takes GET, HEAD"
             return respond(ProblemError(405, "method", detail, headers={"Allow": "GET, HEAD"}))
         if self._page.path == "/" and b"token=" in scope["query_string"]:
             return self._sign_in(scope)
-        content = b"" if scope["method"] == "HEAD" else self._page.content
-        headers = {"Cache-Control": "no-cache", "Content-Length": str(len(self._page.content))}
-        return Response(content, headers=headers, media_type=self._page.media)
+        page = self._page
+        headers = {"Cache-Control": page.cache, "ETag": page.mark, "Vary": "Accept-Encoding"}
+        if (header(scope, b"if-none-match") or b"").decode("latin-1") == page.mark:
+            return Response(status_code=304, headers=headers)
+        content = page.content
+        if page.packed and b"gzip" in (header(scope, b"accept-encoding") or b""):
+            content, headers["Content-Encoding"] = page.packed, "gzip"
+        headers["Content-Length"] = str(len(content))
+        body = b"" if scope["method"] == "HEAD" else content
+        return Response(body, headers=headers, media_type=page.media)
 
     def _sign_in(self, scope: Scope) -> Response:
         """The link works once; the code leaves the address bar, whether it worked or not."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from rota.api.auth import Access
 from rota.api.files import Files
 from rota.api.forward import Forwarder
+from rota.api.history import Recorder
 from rota.api.ids import IdMint
 from rota.api.limits import (
     BULK_REMEMBERED_MAX,
@@ -33,6 +34,7 @@ from rota.engine.presence import Presence
 from rota.store.hooks import Hooks
 from rota.store.protocol import Catalog, Logs
 from rota.wire.jobs import BulkAnswer
+from rota.wire.overview import AttentionView
 
 
 class Feed(Protocol):
@@ -73,6 +75,8 @@ class Parts:
     """Where submissions wait while nobody leads; None: there are no other servers."""
     presence: Presence | None = None
     """Who is there; None: there are no other servers."""
+    recorder: Recorder | None = None
+    """How the figures moved; None: nobody notes them."""
 
 
 class UsageBoard:
@@ -173,6 +177,16 @@ class TenantBook:
         return self._tenants.get(thing_id)
 
 
+@dataclass
+class Board:
+    """Answers that are the same for everybody, with when (steady milliseconds) they were made."""
+
+    digest: bytes | None = None
+    digest_at: int = 0
+    attention: AttentionView | None = None
+    attention_at: int = 0
+
+
 @dataclass(frozen=True)
 class Desk:
     """What the api keeps between calls."""
@@ -183,3 +197,4 @@ class Desk:
     bulk: BulkMemory = field(default_factory=BulkMemory)
     bell: LogBell = field(default_factory=LogBell)
     tenants: TenantBook = field(default_factory=TenantBook)
+    board: Board = field(default_factory=Board)

@@ -1,31 +1,21 @@
-"""The service itself: health, figures, dead letters, signing in."""
+"""The service itself: health, metrics, dead letters, signing in."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 import msgspec
 from starlette.responses import Response
 
 from rota.api.jobs import job_page
-from rota.api.metrics import (
-    CONTENT_TYPE,
-    ServerCollector,
-    StandingCollector,
-    amounts,
-    expose,
-    worker_status,
-)
+from rota.api.metrics import CONTENT_TYPE, ServerCollector, StandingCollector, expose
 from rota.api.paging import Cursor, Limit, read_id_cursor
 from rota.api.problems import ProblemError
 from rota.api.routes import Call, NoQuery
 from rota.api.sessions import ended_cookie, open_session, session_cookie
-from rota.core.model import JobState, WorkerState
+from rota.core.model import JobState
 from rota.store.protocol import JobQuery
 from rota.wire.jobs import JobPage
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
-from rota.wire.service import Health, StatsView
-from rota.wire.units import from_instant
+from rota.wire.service import Health
 
 
 class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,42 +31,6 @@ class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
 async def show_alive(call: Call[None, NoQuery]) -> Health:
     """The process answers."""
     return Health("ok", cell=call.parts.cell)
-
-
-async def show_stats(call: Call[None, NoQuery]) -> StatsView:
-    """What an overview shows."""
-    brain, figures = call.parts.brain, call.parts.figures
-    jobs: Counter[str] = Counter(dict.fromkeys((state.value for state in JobState), 0))
-    await brain.settled()
-    queues = brain.queues()
-    for glance in queues:
-        jobs.update({state.value: count for state, count in glance.depth.items()})
-    for (_, status), count in figures.finished().items():
-        jobs[status] += count
-    submitted = figures.submitted()
-    if call.caller.tenant is not None:
-        own = await call.parts.catalog.count_jobs(call.caller.tenant)
-        jobs = Counter({state.value: own.get(state, 0) for state in JobState})
-        submitted = jobs.total()
-    workers = Counter(dict.fromkeys(("online", "draining", "unhealthy", "offline"), 0))
-    capacity: Counter[str] = Counter()
-    used: Counter[str] = Counter()
-    for worker in brain.workers():
-        workers[worker_status(worker)] += 1
-        if worker.worker.state is not WorkerState.OFFLINE:
-            capacity.update(amounts(worker.worker.capacity))
-            used.update(amounts(worker.used))
-    return StatsView(
-        jobs=dict(jobs),
-        queues=len(queues),
-        workers=dict(workers),
-        resources={
-            kind: {"capacity": total, "used": used.get(kind, 0)} for kind, total in capacity.items()
-        },
-        submitted_total=submitted,
-        version=call.parts.version,
-        started_at=from_instant(call.parts.started_at),
-    )
 
 
 async def list_dead_letters(call: Call[None, DeadLettersQuery]) -> JobPage:

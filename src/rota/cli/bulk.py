@@ -20,6 +20,9 @@ ACTIONS = ("cancel", "retry", "delete", "reprioritise")
 @click.argument("action", type=click.Choice(ACTIONS))
 @filter_options
 @click.option("--to", "new_priority", type=int, help="The priority to give: for reprioritise.")
+@click.option(
+    "--fingerprint", help="That failed alike: of a group of dead letters, as the page shows it."
+)
 @click.option("--all", "every", is_flag=True, help="Really all jobs: needed without a filter.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
@@ -28,8 +31,10 @@ def bulk(
     action: str, *, every: bool, dry_run: bool, yes: bool, as_json: bool, **given: Any
 ) -> None:
     """Act on all jobs that match: cancel, retry, delete or reprioritise."""
-    new_priority = given.pop("new_priority")
+    new_priority, fingerprint = given.pop("new_priority"), given.pop("fingerprint")
     chosen = filter_of(given)
+    if fingerprint is not None:
+        chosen["fingerprint"] = fingerprint
     if not chosen and not every:
         raise click.UsageError("give a filter, such as --status failed, or --all for every job")
     if (action == "reprioritise") != (new_priority is not None):

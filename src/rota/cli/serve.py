@@ -17,6 +17,7 @@ import click
 from rota import __version__
 from rota.api.app import Parts, create_app
 from rota.api.files import Files
+from rota.api.history import Recorder
 from rota.api.metrics import Histogram
 from rota.api.submitted import SubmittedSpecs
 from rota.cli.admission import Admission, open_admission
@@ -52,7 +53,7 @@ class Service:
     closing: asyncio.Event
     serving: asyncio.Task[None]
     pulse: asyncio.Task[None]
-    upkeep: tuple[Retention, Sweeping]
+    upkeep: tuple[Retention, Sweeping, Recorder]
     files: Files
 
     async def stop(self) -> None:
@@ -146,13 +147,18 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     assurance = await open_assurance(options, store)
     alone = replace(_parts(figures, store, admission, assurance, files), closing=closing)
     disk_free = partial(_disk_free, options.data)
+    recorder = Recorder(engine, figures)
     parts, company = await join(
-        replace(alone, cell=cell, disk_free=disk_free), store, member, await trust_of(options)
+        replace(alone, cell=cell, disk_free=disk_free, recorder=recorder),
+        store,
+        member,
+        await trust_of(options),
     )
     app = create_app(parts)
     server = EmbeddedServer(app, options)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
     announce(url, admission.token, options.data)
+    recorder.start()
     return Service(
         url=url,
         admission=admission,
@@ -163,7 +169,7 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
         closing=closing,
         serving=serving,
         pulse=asyncio.create_task(_pulse(engine), name="rota-pulse"),
-        upkeep=_upkeep(options, store, engine, files),
+        upkeep=(*_upkeep(options, store, engine, files), recorder),
         files=files,
     )
 

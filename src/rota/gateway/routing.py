@@ -33,6 +33,7 @@ JOBS = (
     Route("POST", "/jobs/bulk", fleetwide.bulk_action),
     Route("GET", "/jobs", lists.list_jobs),
     Route("GET", "/dead-letters", lists.list_jobs),
+    Route("GET", "/dead-letters/groups", not_here),
     Route("GET", "/jobs/{job_id}", by_id),
     Route("PATCH", "/jobs/{job_id}", by_id),
     Route("DELETE", "/jobs/{job_id}", by_id),
@@ -153,8 +154,12 @@ SERVICE = (
     Route("GET", "/readyz", own.show_ready),
     Route("GET", "/metrics", own.show_metrics),
     Route("GET", "/stats", fleetwide.show_stats),
+    Route("GET", "/stats/history", not_here),
+    Route("GET", "/attention", not_here),
+    Route("GET", "/timeline", not_here),
     Route("GET", "/cluster", fleetwide.show_cluster),
     Route("GET", "/stream", stream.stream_changes),
+    Route("GET", "/session", anywhere),
     Route("POST", "/session", fleetwide.share_session),
     Route("DELETE", "/session", fleetwide.share_session),
 )
@@ -171,6 +176,7 @@ PAGES = (
     Route("GET", "/docs", anywhere),
     Route("GET", "/openapi.json", anywhere),
     Route("GET", "/static/{file}", anywhere),
+    Route("GET", "/ui/{page:path}", anywhere),
 )
 
 ROUTES: Sequence[Route] = (

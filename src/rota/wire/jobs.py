@@ -317,6 +317,8 @@ class JobFilter(msgspec.Struct, forbid_unknown_fields=True):
     labels: dict[str, str] | None = None
     created_after: Moment | None = None
     created_before: Moment | None = None
+    fingerprint: Annotated[str, Meta(max_length=64)] | None = None
+    """Of their error, as `GET /dead-letters/groups` tells it."""
 
 
 class BulkSpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -328,6 +330,8 @@ class BulkSpec(msgspec.Struct, forbid_unknown_fields=True):
     """For `reprioritise`."""
     dry_run: bool = False
     """Counts what would be touched and touches nothing."""
+    limit: Annotated[int, Meta(ge=1, le=BATCH_JOBS_MAX)] | None = None
+    """Touches so many at most: ask again while the answer says `more`."""
 
 
 class BulkAnswer(msgspec.Struct):
@@ -336,6 +340,8 @@ class BulkAnswer(msgspec.Struct):
     count: int
     refused: int = 0
     dry_run: bool = False
+    more: bool = False
+    """The limit was reached before the end."""
 
 
 class ExecuteSpec(msgspec.Struct, forbid_unknown_fields=True):

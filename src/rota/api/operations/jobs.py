@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rota.api import amend, bulk, examples, explain, jobs, logs, service, why_examples
+from rota.api import (
+    amend,
+    bulk,
+    error_groups,
+    examples,
+    explain,
+    jobs,
+    logs,
+    service,
+    why_examples,
+)
+from rota.api.overview_examples import ERROR_GROUP
 from rota.api.roles import Rule
 from rota.api.routes import Operation
 from rota.wire.executions import ExecutionView
@@ -20,6 +31,7 @@ from rota.wire.jobs import (
     JobSpec,
     JobView,
 )
+from rota.wire.overview import ErrorGroupPage
 from rota.wire.why import DryRunBatchView, DryRunView, WhyView
 
 JOBS: Sequence[Operation] = (
@@ -219,5 +231,19 @@ JOBS: Sequence[Operation] = (
         query=service.DeadLettersQuery,
         answer=JobPage,
         examples={"answer": examples.JOBS},
+    ),
+    Operation(
+        method="GET",
+        path="/dead-letters/groups",
+        summary="What dead letters have in common",
+        handle=error_groups.list_error_groups,
+        tag="Jobs",
+        rule=Rule.READ,
+        anywhere=True,
+        query=error_groups.ErrorGroupsQuery,
+        answer=ErrorGroupPage,
+        description="The newest 1,000, by name and error; numbers and ids in an error do not "
+        "count. A group's `fingerprint` goes into the filter of `POST /jobs/bulk`.",
+        examples={"answer": {"items": [ERROR_GROUP], "examined": 12, "more": False}},
     ),
 )

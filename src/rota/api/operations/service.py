@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.api import changes, cluster, examples, queues, service
+from rota.api import changes, cluster, examples, overview, queues, service, timeline
+from rota.api import overview_examples as shown
 from rota.api.metrics import CONTENT_TYPE
 from rota.api.paging import PageQuery
 from rota.api.roles import Rule
 from rota.api.routes import Operation
+from rota.wire.overview import AttentionView, HistoryView, SessionView, TimelineView
 from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
 from rota.wire.service import ClusterView, Health, StatsView
 
@@ -124,11 +126,49 @@ SERVICE: Sequence[Operation] = (
         method="GET",
         path="/stats",
         summary="The figures of an overview",
-        handle=service.show_stats,
+        handle=overview.show_stats,
         tag="Service",
         rule=Rule.READ,
         answer=StatsView,
         examples={"answer": examples.STATS},
+    ),
+    Operation(
+        method="GET",
+        path="/stats/history",
+        summary="How the figures moved",
+        handle=overview.show_history,
+        tag="Service",
+        rule=Rule.READ_ALL,
+        query=overview.HistoryQuery,
+        answer=HistoryView,
+        description="An hour in steps of 5 s or a day in steps of 2 min, since this leader began. "
+        "Kept in memory only: `/metrics` is for the longer view.",
+        examples={"answer": {"step": 5, "items": [shown.SAMPLE]}},
+    ),
+    Operation(
+        method="GET",
+        path="/attention",
+        summary="What needs a person now",
+        handle=overview.show_attention,
+        tag="Service",
+        rule=Rule.READ,
+        answer=AttentionView,
+        description="Worries of the cluster, silent workers, jobs that fail alike, queues that "
+        "grow or are paused, schedules that are late. Looked up every five seconds at most.",
+        examples={"answer": {"items": [shown.CONCERN]}},
+    ),
+    Operation(
+        method="GET",
+        path="/timeline",
+        summary="What ran when and where",
+        handle=timeline.show_timeline,
+        tag="Service",
+        rule=Rule.READ,
+        query=timeline.TimelineQuery,
+        answer=TimelineView,
+        description="Executions that were claimed within the window, or run now; the last hour "
+        "unless asked otherwise, 1,000 at most.",
+        examples={"answer": shown.TIMELINE},
     ),
     Operation(
         method="GET",
@@ -160,6 +200,7 @@ SERVICE: Sequence[Operation] = (
         tag="Service",
         rule=Rule.READ,
         anywhere=True,
+        query=changes.StreamQuery,
         gives=changes.EVENTS,
         endless=True,
         headers={"Last-Event-ID": examples.EVENT_ID},
@@ -170,6 +211,17 @@ SERVICE: Sequence[Operation] = (
         "when nothing happens; a reader that takes nothing for 30 s is dropped; at most 256 "
         "streams are open (else 429).",
         examples={"answer": examples.EVENTS},
+    ),
+    Operation(
+        method="GET",
+        path="/session",
+        summary="Who is signed in",
+        handle=overview.show_session,
+        tag="Service",
+        rule=Rule.KNOWN,
+        anywhere=True,
+        answer=SessionView,
+        examples={"answer": shown.SESSION},
     ),
     Operation(
         method="POST",

@@ -1,0 +1,100 @@
+// The only place that fetches: one typed function for every call of the API.
+
+import type { Calls } from "./schema.gen";
+
+export type CallName = keyof Calls;
+type Value = string | number | boolean | undefined | null;
+export type Query = Record<string, Value | readonly string[]>;
+
+export interface Asked {
+  path?: Record<string, string>;
+  query?: Query;
+  body?: unknown;
+  signal?: AbortSignal | undefined;
+  headers?: Record<string, string>;
+}
+
+/** What the server said when it said no; `detail` is written for people. */
+export class Problem extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    detail: string,
+    readonly fields: readonly { field: string; message: string }[] = [],
+  ) {
+    super(detail);
+    this.name = "Problem";
+  }
+}
+
+const signedOut = new Set<() => void>();
+
+/** Calls back when the server no longer knows who we are. */
+export function onSignedOut(told: () => void): () => void {
+  signedOut.add(told);
+  return () => signedOut.delete(told);
+}
+
+export function addressOf(name: CallName, asked: Asked = {}): string {
+  const template = name.slice(name.indexOf(" ") + 1);
+  const path = template.replace(/\{(\w+)\}/g, (_, key: string) =>
+    encodeURIComponent(asked.path?.[key] ?? ""),
+  );
+  const query = queryText(asked.query);
+  return query ? `${path}?${query}` : path;
+}
+
+export function queryText(query: Query = {}): string {
+  const pairs = new URLSearchParams();
+  for (const [key, value] of Object.entries(query)) {
+    if (Array.isArray(value)) for (const one of value) pairs.append(key, one);
+    else if (value !== undefined && value !== null && value !== "") pairs.set(key, String(value));
+  }
+  return pairs.toString();
+}
+
+export async function call<N extends CallName>(
+  name: N,
+  asked: Asked = {},
+): Promise<Calls[N]["answer"]> {
+  const answer = await send(name, asked);
+  if (answer.status === 204) return null as Calls[N]["answer"];
+  return (await answer.json()) as Calls[N]["answer"];
+}
+
+/** The same for answers that are not JSON; a refusal is thrown all the same. */
+export async function send(name: CallName, asked: Asked = {}): Promise<Response> {
+  const method = name.slice(0, name.indexOf(" "));
+  const headers: Record<string, string> = { Accept: "application/json", ...asked.headers };
+  if (asked.body !== undefined) headers["Content-Type"] = "application/json";
+  let answer: Response;
+  try {
+    answer = await fetch(addressOf(name, asked), {
+      method,
+      headers,
+      body: asked.body === undefined ? null : JSON.stringify(asked.body),
+      signal: asked.signal ?? null,
+    });
+  } catch (error) {
+    if (asked.signal?.aborted) throw error;
+    throw new Problem(0, "unreachable", "The server cannot be reached. Trying again.");
+  }
+  if (answer.ok) return answer;
+  if (answer.status === 401) for (const told of signedOut) told();
+  throw await problemIn(answer);
+}
+
+async function problemIn(answer: Response): Promise<Problem> {
+  try {
+    const body = (await answer.json()) as {
+      detail?: string;
+      title?: string;
+      type?: string;
+      errors?: { field: string; message: string }[];
+    };
+    const detail = body.detail ?? body.title ?? answer.statusText;
+    return new Problem(answer.status, body.type ?? "", detail, body.errors ?? []);
+  } catch {
+    return new Problem(answer.status, "", answer.statusText || `status ${answer.status}`);
+  }
+}

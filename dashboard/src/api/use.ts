@@ -1,0 +1,63 @@
+// How parts ask: queries that stay fresh, and the line's own news.
+
+import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { useSyncExternalStore } from "react";
+import { type Asked, type CallName, call, type Problem } from "./client";
+import { type Digest, type LineState, line } from "./live";
+import type { Calls } from "./schema.gen";
+
+export interface Freshness {
+  /** Milliseconds after which a change makes it worth reading again. */
+  every?: number;
+  enabled?: boolean;
+  /** Shows what was there before while the next is on its way. */
+  keep?: boolean;
+}
+
+export function useCall<N extends CallName>(name: N, asked: Asked = {}, fresh: Freshness = {}) {
+  return useQuery<Calls[N]["answer"], Problem>({
+    queryKey: [name, asked.path ?? {}, asked.query ?? {}, asked.body ?? null],
+    queryFn: ({ signal }) => call(name, { ...asked, signal }),
+    enabled: fresh.enabled ?? true,
+    meta: fresh.every === undefined ? {} : { every: fresh.every },
+    ...(fresh.keep ? { placeholderData: keepPreviousData } : {}),
+  });
+}
+
+interface Page<T> {
+  items: T[];
+  next_cursor: string | null;
+}
+
+type Paged = {
+  [N in CallName]: Calls[N]["answer"] extends Page<unknown> ? N : never;
+}[CallName];
+
+/** A list read page by page; what is shown stays fresh as far as it was read. */
+export function usePages<N extends Paged>(name: N, asked: Asked = {}, fresh: Freshness = {}) {
+  const pages = useInfiniteQuery<Calls[N]["answer"], Problem>({
+    queryKey: ["pages", name, asked.path ?? {}, asked.query ?? {}],
+    initialPageParam: undefined,
+    queryFn: ({ pageParam, signal }) =>
+      call(name, {
+        ...asked,
+        query: { ...asked.query, cursor: pageParam as string | undefined },
+        signal,
+      }),
+    getNextPageParam: (last) => (last as Page<unknown>).next_cursor ?? undefined,
+    enabled: fresh.enabled ?? true,
+    meta: fresh.every === undefined ? {} : { every: fresh.every },
+    ...(fresh.keep ? { placeholderData: keepPreviousData } : {}),
+  });
+  type Item = Calls[N]["answer"] extends Page<infer T> ? T : never;
+  const items = (pages.data?.pages ?? []).flatMap((page) => (page as Page<Item>).items);
+  return { ...pages, items };
+}
+
+export function useLine(): LineState {
+  return useSyncExternalStore(line.watch, () => line.state);
+}
+
+export function useDigest(): Digest | null {
+  return useSyncExternalStore(line.watch, () => line.digest);
+}

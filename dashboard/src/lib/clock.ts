@@ -1,0 +1,26 @@
+// The page's own clock, ticking once a second for all that shows how long ago something was.
+
+import { useSyncExternalStore } from "react";
+
+const watchers = new Set<() => void>();
+let now = Date.now();
+let timer: ReturnType<typeof setInterval> | null = null;
+
+function watch(told: () => void): () => void {
+  watchers.add(told);
+  timer ??= setInterval(() => {
+    now = Date.now();
+    for (const one of watchers) one();
+  }, 1000);
+  return () => {
+    watchers.delete(told);
+    if (!watchers.size && timer !== null) {
+      clearInterval(timer);
+      timer = null;
+    }
+  };
+}
+
+export function useNow(): number {
+  return useSyncExternalStore(watch, () => now);
+}

@@ -1,0 +1,61 @@
+// The statuses of jobs and executions: which are final, how each looks. Never by colour alone.
+
+import type { JobView } from "../api/schema.gen";
+
+export type Status = JobView["status"];
+
+export const STATUSES: readonly Status[] = [
+  "pending",
+  "queued",
+  "running",
+  "cancelling",
+  "succeeded",
+  "failed",
+  "cancelled",
+  "skipped",
+  "expired",
+];
+export const LIVE: readonly Status[] = ["pending", "queued", "running", "cancelling"];
+export const RETRIABLE: readonly Status[] = ["failed", "cancelled", "skipped", "expired"];
+
+export const isFinal = (status: string): boolean => !(LIVE as readonly string[]).includes(status);
+
+export type Tone = "good" | "bad" | "busy" | "wait" | "off";
+
+const TONES: Record<string, Tone> = {
+  succeeded: "good",
+  online: "good",
+  active: "good",
+  fired: "good",
+  live: "good",
+  up: "good",
+  failed: "bad",
+  expired: "bad",
+  lost: "bad",
+  timed_out: "bad",
+  unhealthy: "bad",
+  silent: "bad",
+  late: "bad",
+  running: "busy",
+  claimed: "busy",
+  leader: "busy",
+  cancelling: "wait",
+  pending: "wait",
+  queued: "wait",
+  draining: "wait",
+  paused: "wait",
+  held: "wait",
+  preempted: "wait",
+  caught_up: "wait",
+};
+
+export const toneOf = (status: string): Tone => TONES[status] ?? "off";
+
+/** A shape for each tone, for those who do not see its colour. */
+export const SHAPES: Record<Tone, string> = {
+  good: "●",
+  bad: "▲",
+  busy: "◐",
+  wait: "○",
+  off: "–",
+};

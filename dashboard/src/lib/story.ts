@@ -1,0 +1,60 @@
+// A job's life as one line of stretches: what it waited for, when it ran, how each try ended.
+
+import type { ExecutionView, JobView } from "../api/schema.gen";
+import type { Tone } from "./status";
+
+export interface Stretch {
+  label: string;
+  tone: Tone;
+  from: number;
+  to: number;
+  /** It goes on. */
+  open: boolean;
+}
+
+export function story(job: JobView, executions: readonly ExecutionView[], now: number): Stretch[] {
+  const tries = [...executions].sort((a, b) => Date.parse(a.claimed_at) - Date.parse(b.claimed_at));
+  const ended = job.finished_at ? Date.parse(job.finished_at) : null;
+  const created = Date.parse(job.created_at);
+  const due = job.run_at ? Date.parse(job.run_at) : created;
+  const found: Stretch[] = [];
+  let at = created;
+  const until = (to: number, label: string, tone: Tone, open = false) => {
+    if (to > at || open) found.push({ label, tone, from: at, to: Math.max(to, at), open });
+    at = Math.max(at, to);
+  };
+  const first = tries[0] ? Date.parse(tries[0].claimed_at) : (ended ?? now);
+  if (due > created) {
+    const waits = Math.min(due, first);
+    until(waits, "waited for its time", "off", due > now && !ended && !tries.length);
+  }
+  for (const [number, one] of tries.entries()) {
+    const claimed = Date.parse(one.claimed_at);
+    until(claimed, number === 0 ? waitWord(job) : "waited to try again", "wait");
+    const started = one.start_time ? Date.parse(one.start_time) : null;
+    if (started !== null) until(started, "on its way to the worker", "off");
+    const end = one.end_time ? Date.parse(one.end_time) : null;
+    until(
+      end ?? now,
+      `try ${one.attempt}: ${one.status.replaceAll("_", " ")}`,
+      toneOfTry(one),
+      !end,
+    );
+  }
+  if (ended === null && !tries.some((one) => !one.end_time)) {
+    if (now > at) until(now, tries.length ? "waits to try again" : waitWord(job), "wait", true);
+  } else if (ended !== null && ended > at + 1) until(ended, waitWord(job), "wait");
+  return found;
+}
+
+function waitWord(job: JobView): string {
+  return job.dependencies.length && job.status === "pending"
+    ? "waits for other jobs"
+    : "waited for a worker";
+}
+
+function toneOfTry(one: ExecutionView): Tone {
+  if (one.status === "succeeded") return "good";
+  if (one.status === "running" || one.status === "claimed") return "busy";
+  return one.status === "cancelled" || one.status === "preempted" ? "off" : "bad";
+}

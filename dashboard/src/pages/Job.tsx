@@ -1,0 +1,159 @@
+// One job: where it is and why, its story, every try with its log, what hangs together with it.
+
+import type { ExecutionView, JobView } from "../api/schema.gen";
+import { useCall } from "../api/use";
+import { rotaLine } from "../lib/commands";
+import { count, errorLine, shortId } from "../lib/format";
+import { pageOf, setSearch, useSearch } from "../lib/router";
+import { isFinal } from "../lib/status";
+import { Ago, Copy, Empty, Link, Loading, PageHead, Panel, Status, Trouble } from "../parts/basics";
+import { GraphView } from "../parts/GraphView";
+import { JobActs } from "../parts/JobActs";
+import { Details } from "../parts/JobDetails";
+import { JobStory } from "../parts/JobStory";
+import { Tries } from "../parts/JobTries";
+import { Why } from "../parts/JobWhy";
+import { LogView } from "../parts/LogView";
+
+const TABS = ["log", "tries", "graph", "details"] as const;
+
+export function Job(props: { id: string }) {
+  const path = { job_id: props.id };
+  const found = useCall("GET /jobs/{job_id}", { path }, { every: 1_000 });
+  const tries = useCall(
+    "GET /executions",
+    { query: { job_id: props.id, limit: 50 } },
+    { every: 1_500 },
+  );
+  const search = useSearch();
+  const job = found.data;
+  if (found.error && !job)
+    return (
+      <>
+        <PageHead title="Job" sub={props.id} />
+        <Trouble error={found.error} />
+        <p>
+          It may have been deleted, or is past the time that finished jobs are kept.{" "}
+          <Link to={pageOf.jobs()}>All jobs</Link>
+        </p>
+      </>
+    );
+  if (!job) return <Loading what="the job" />;
+  const executions = tries.data?.items ?? [];
+  const tab = TABS.find((one) => one === search.get("tab")) ?? "log";
+  return (
+    <>
+      <PageHead
+        title={
+          <>
+            {job.name} <Status of={job.status} note={job.reason} />
+          </>
+        }
+        sub={
+          <>
+            <span className="id">{job.job_id}</span> <Copy text={job.job_id} /> in{" "}
+            <Link to={pageOf.jobs(`queue=${encodeURIComponent(job.queue)}`)}>{job.queue}</Link>,
+            submitted <Ago time={job.created_at} />
+          </>
+        }
+      >
+        <JobActs job={job} />
+      </PageHead>
+      {job.status === "running" && job.progress !== null ? (
+        <p className="job-progress">
+          <progress max={1} value={job.progress} aria-label="Progress" />{" "}
+          {Math.round(job.progress * 100)} % <span className="soft">{job.message}</span>
+        </p>
+      ) : null}
+      {isFinal(job.status) ? null : <Why job={job} />}
+      {job.error !== null ? (
+        <div className="trouble" role="note">
+          <strong>Error</strong> {errorLine(job.error)}
+        </div>
+      ) : null}
+      <Panel label="Story">
+        <JobStory job={job} executions={executions} />
+      </Panel>
+      <div className="tabs" role="tablist">
+        {TABS.map((one) => (
+          <button
+            key={one}
+            type="button"
+            role="tab"
+            id={`tab-${one}`}
+            aria-selected={tab === one}
+            aria-controls="tab-panel"
+            onClick={() => setSearch({ tab: one === "log" ? "" : one })}
+          >
+            {one === "tries"
+              ? `Tries ${count(executions.length)}`
+              : one[0]?.toUpperCase() + one.slice(1)}
+          </button>
+        ))}
+      </div>
+      <div role="tabpanel" id="tab-panel" aria-labelledby={`tab-${tab}`}>
+        {tab === "log" ? <Log job={job} executions={executions} /> : null}
+        {tab === "tries" ? <Tries job={job} executions={executions} /> : null}
+        {tab === "graph" ? <Graph id={props.id} /> : null}
+        {tab === "details" ? <Details job={job} /> : null}
+      </div>
+    </>
+  );
+}
+
+function Log(props: { job: JobView; executions: readonly ExecutionView[] }) {
+  const asked = useSearch().get("try");
+  const { executions } = props;
+  const chosen = executions.find((one) => one.execution_id === asked) ?? executions[0];
+  if (!chosen)
+    return (
+      <Empty title="No try yet, so no log.">
+        The log appears here, live, as soon as a worker has the job.
+      </Empty>
+    );
+  return (
+    <>
+      {executions.length > 1 ? (
+        <label className="field inline">
+          Try
+          <select
+            value={chosen.execution_id}
+            onChange={(event) => setSearch({ try: event.target.value })}
+          >
+            {executions.map((one) => (
+              <option key={one.execution_id} value={one.execution_id}>
+                {one.attempt}: {one.status} on {shortId(one.worker_id)}
+              </option>
+            ))}
+          </select>
+        </label>
+      ) : null}
+      <LogView
+        key={chosen.execution_id}
+        executionId={chosen.execution_id}
+        live={!chosen.end_time}
+        fileName={`${props.job.name.replace(/[^\w.-]+/g, "_").slice(0, 60)}-${shortId(props.job.job_id)}-${chosen.fence}.log`}
+      />
+    </>
+  );
+}
+
+function Graph(props: { id: string }) {
+  const found = useCall(
+    "GET /jobs/{job_id}/graph",
+    { path: { job_id: props.id } },
+    { every: 5_000 },
+  );
+  if (found.error) return <Trouble error={found.error} />;
+  if (!found.data) return <Loading what="the graph" />;
+  if (found.data.nodes.length < 2)
+    return (
+      <Empty
+        title="It depends on no other job, and none on it."
+        command={rotaLine("submit", "--after", props.id, "--", "echo", "next")}
+      >
+        Jobs can wait for others; this one would go first:
+      </Empty>
+    );
+  return <GraphView graph={found.data} current={props.id} />;
+}

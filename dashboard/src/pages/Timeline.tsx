@@ -1,0 +1,96 @@
+// Workers by time: what ran where.
+
+import { useMemo } from "react";
+import { useCall } from "../api/use";
+import { useNow } from "../lib/clock";
+import { count, shortId } from "../lib/format";
+import { setSearch, useSearch } from "../lib/router";
+import { Empty, Loading, PageHead, Panel, Trouble } from "../parts/basics";
+import { Gantt, type Lane } from "../parts/Gantt";
+
+const WINDOWS: readonly [string, number][] = [
+  ["5 min", 5 * 60_000],
+  ["30 min", 30 * 60_000],
+  ["1 h", 3_600_000],
+  ["6 h", 6 * 3_600_000],
+  ["24 h", 24 * 3_600_000],
+];
+
+export function Timeline() {
+  const search = useSearch();
+  const now = useNow();
+  const after = search.get("after");
+  const before = search.get("before");
+  const span = WINDOWS.find(([name]) => name === search.get("span"))?.[1] ?? 30 * 60_000;
+  const fixed = after !== null && before !== null;
+  // The window moves on in steps, so that the same question is asked again and its answer kept.
+  const step = Math.max(2_000, span / 200);
+  const end = fixed ? Date.parse(before) : Math.ceil(now / step) * step;
+  const start = fixed ? Date.parse(after) : end - span;
+  const query = { after: new Date(start).toISOString(), before: new Date(end).toISOString() };
+  const found = useCall("GET /timeline", { query }, { every: 2_000, keep: true });
+  const workers = useCall("GET /workers", { query: { limit: 500 } }, { every: 10_000 });
+  const lanes = useMemo<Lane[]>(() => {
+    const known = new Map<string, Lane>();
+    for (const worker of workers.data?.items ?? [])
+      if (worker.status !== "offline")
+        known.set(worker.worker_id, { worker_id: worker.worker_id, name: worker.name, bars: [] });
+    const names = new Map(workers.data?.items.map((one) => [one.worker_id, one.name]));
+    for (const bar of found.data?.items ?? []) {
+      const lane = known.get(bar.worker_id) ?? {
+        worker_id: bar.worker_id,
+        name: names.get(bar.worker_id) ?? shortId(bar.worker_id),
+        bars: [],
+      };
+      lane.bars.push(bar);
+      known.set(bar.worker_id, lane);
+    }
+    return [...known.values()].sort((one, other) => one.name.localeCompare(other.name));
+  }, [found.data, workers.data]);
+  return (
+    <>
+      <PageHead title="Timeline" sub="what ran where">
+        <div className="segments" role="group" aria-label="How much time">
+          {WINDOWS.map(([name, length]) => (
+            <button
+              key={name}
+              type="button"
+              aria-pressed={!fixed && span === length}
+              onClick={() => setSearch({ span: name, after: "", before: "" })}
+            >
+              {name}
+            </button>
+          ))}
+        </div>
+      </PageHead>
+      <Trouble error={found.error} />
+      {found.data?.more ? (
+        <p className="note-bar">
+          Only the newest {count(found.data.items.length)} are drawn: look at a shorter stretch.
+        </p>
+      ) : null}
+      <Panel label="Workers by time">
+        {found.isPending ? <Loading /> : null}
+        {found.data && !lanes.length ? (
+          <Empty
+            title="No workers, and nothing ran."
+            command={`rota worker --server ${location.origin}`}
+          />
+        ) : (
+          <Gantt
+            lanes={lanes}
+            start={start}
+            end={end}
+            now={now}
+            onZoom={(from, to) =>
+              setSearch(
+                { after: new Date(from).toISOString(), before: new Date(to).toISOString() },
+                false,
+              )
+            }
+          />
+        )}
+      </Panel>
+    </>
+  );
+}

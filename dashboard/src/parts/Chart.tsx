@@ -1,0 +1,149 @@
+// A line chart over time, drawn by uPlot in the colours of the theme; the figures are also text.
+
+import { useEffect, useRef } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { colours } from "../lib/theme";
+import { clockTime, short } from "../lib/time";
+
+export interface Series {
+  label: string;
+  colour: "good" | "bad" | "busy" | "wait" | "off" | "accent";
+  values: readonly (number | null)[];
+  fill?: boolean;
+  dash?: boolean;
+}
+
+const NAMES = ["good", "bad", "busy", "wait", "off", "accent", "soft", "line"] as const;
+
+export function Chart(props: {
+  label: string;
+  /** Seconds since 1970, rising. */
+  times: readonly number[];
+  series: readonly Series[];
+  format: (value: number) => string;
+  height?: number;
+}) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const latest = useRef(props);
+  latest.current = props;
+  const height = props.height ?? 150;
+  const shape = props.series.map((one) => one.label).join("|");
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: drawn anew only when the series change
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const draw = () => {
+      plot.current?.destroy();
+      const made = new uPlot(
+        optionsOf(latest.current, element, height),
+        dataOf(latest.current),
+        element,
+      );
+      plot.current = made;
+    };
+    draw();
+    const sized = new ResizeObserver(() =>
+      plot.current?.setSize({ width: Math.max(120, element.clientWidth), height }),
+    );
+    sized.observe(element);
+    const themed = new MutationObserver(draw);
+    themed.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    system.addEventListener("change", draw);
+    return () => {
+      sized.disconnect();
+      themed.disconnect();
+      system.removeEventListener("change", draw);
+      plot.current?.destroy();
+      plot.current = null;
+    };
+  }, [shape, height]);
+
+  useEffect(() => {
+    plot.current?.setData(dataOf(props));
+  }, [props]);
+
+  const last = props.series.map((one) => {
+    const value = one.values.findLast((each) => each !== null);
+    return `${one.label} ${value === undefined || value === null ? "none" : props.format(value)}`;
+  });
+  return (
+    <div>
+      <div
+        ref={box}
+        className="chart"
+        role="img"
+        aria-label={`${props.label}: ${last.join(", ")}`}
+      />
+      <div className="legend" aria-hidden="true">
+        {props.series.map((one, at) => (
+          <span key={one.label}>
+            <i className={`key tone-${one.colour} ${one.dash ? "dash" : ""}`} />
+            {last[at]}
+          </span>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+function dataOf(props: { times: readonly number[]; series: readonly Series[] }): uPlot.AlignedData {
+  return [
+    [...props.times],
+    ...props.series.map((one) => [...one.values]),
+  ] as unknown as uPlot.AlignedData;
+}
+
+function optionsOf(
+  props: { series: readonly Series[]; format: (value: number) => string; times: readonly number[] },
+  element: HTMLElement,
+  height: number,
+): uPlot.Options {
+  const paint = colours(element, NAMES);
+  const axis = {
+    stroke: paint.soft,
+    font: "11px system-ui, sans-serif",
+    grid: { stroke: paint.line, width: 1 },
+    ticks: { show: false },
+  };
+  const long = (props.times.at(-1) ?? 0) - (props.times[0] ?? 0) > 86_400;
+  return {
+    width: Math.max(120, element.clientWidth),
+    height,
+    legend: { show: false },
+    padding: [8, 8, 0, 0],
+    cursor: { points: { size: 6 }, y: false },
+    scales: { y: { range: (_, low, high) => [Math.min(0, low), Math.max(1e-3, high) * 1.1] } },
+    axes: [
+      {
+        ...axis,
+        size: 28,
+        space: 70,
+        values: (_, ticks) => ticks.map((tick) => (long ? short : clockTime)(tick * 1000)),
+      },
+      {
+        ...axis,
+        size: 52,
+        space: 32,
+        values: (_, ticks) => ticks.map((tick) => props.format(tick)),
+      },
+    ],
+    series: [
+      {},
+      ...props.series.map((one) => ({
+        label: one.label,
+        stroke: paint[one.colour],
+        width: 1.6,
+        points: { show: false },
+        spanGaps: false,
+        ...(one.fill
+          ? { fill: paint[one.colour].replace("rgb(", "rgba(").replace(")", ", 0.13)") }
+          : {}),
+        ...(one.dash ? { dash: [5, 4] } : {}),
+      })),
+    ],
+  };
+}

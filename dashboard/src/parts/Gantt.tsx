@@ -1,0 +1,274 @@
+// Workers by time: what ran where and when, on a canvas; and as a list for those who cannot see it.
+
+import { type PointerEvent, useEffect, useMemo, useRef, useState } from "react";
+import type { BarView } from "../api/schema.gen";
+import { lanes } from "../lib/lanes";
+import { go, pageOf } from "../lib/router";
+import { toneOf } from "../lib/status";
+import { colours } from "../lib/theme";
+import { between, clockTime, exact, length, short } from "../lib/time";
+import { Status } from "./basics";
+import { shortened } from "./GraphView";
+
+const LANE_PX = 16;
+const LEAST_LANE_PX = 3;
+/** A worker that ran much at once gets thinner lines, not half the page. */
+const ROW_PX_MAX = 144;
+const GAP_PX = 8;
+const AXIS_PX = 24;
+const NAMES = [
+  "good",
+  "bad",
+  "busy",
+  "wait",
+  "off",
+  "card",
+  "ink",
+  "soft",
+  "line",
+  "faint",
+] as const;
+
+export interface Lane {
+  worker_id: string;
+  name: string;
+  bars: BarView[];
+}
+
+export function Gantt(props: {
+  lanes: readonly Lane[];
+  start: number;
+  end: number;
+  now: number;
+  onZoom: (start: number, end: number) => void;
+}) {
+  const { start, end, now } = props;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [over, setOver] = useState<BarView | null>(null);
+  const [drag, setDrag] = useState<{ from: number; to: number } | null>(null);
+  const [width, setWidth] = useState(0);
+  const left = width < 560 ? 70 : 140;
+  const rows = useMemo(() => laidOut(props.lanes, now), [props.lanes, now]);
+  const height = AXIS_PX + rows.reduce((sum, row) => sum + row.height, 0) + 4;
+  const xOf = (time: number) => left + ((time - start) / (end - start)) * (width - left - 8);
+  const timeOf = (x: number) =>
+    start + ((x - left) / Math.max(1, width - left - 8)) * (end - start);
+
+  useEffect(() => {
+    const element = canvas.current;
+    if (!element) return;
+    const sized = new ResizeObserver(() => setWidth(element.clientWidth));
+    sized.observe(element);
+    return () => sized.disconnect();
+  }, []);
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: xOf is made of what is named
+  useEffect(() => {
+    const element = canvas.current;
+    if (!element || !width) return;
+    const frame = requestAnimationFrame(() =>
+      paint(element, { rows, start, end, now, left, width, height, xOf, over, drag }),
+    );
+    return () => cancelAnimationFrame(frame);
+  }, [rows, start, end, now, width, height, over, drag]);
+
+  const find = (event: PointerEvent<HTMLCanvasElement>): BarView | null => {
+    const box = event.currentTarget.getBoundingClientRect();
+    const x = event.clientX - box.left;
+    const y = event.clientY - box.top;
+    for (const row of rows) {
+      if (y < row.top || y >= row.top + row.height) continue;
+      for (const bar of row.bars) {
+        if (y < row.top + bar.lane * row.lanePx || y >= row.top + (bar.lane + 1) * row.lanePx)
+          continue;
+        if (x >= xOf(bar.from) - 1 && x <= Math.max(xOf(bar.to), xOf(bar.from) + 3)) return bar.bar;
+      }
+    }
+    return null;
+  };
+  const xIn = (event: PointerEvent<HTMLCanvasElement>) =>
+    event.clientX - event.currentTarget.getBoundingClientRect().left;
+  return (
+    <div className="gantt">
+      <canvas
+        ref={canvas}
+        className={over ? "pointing" : ""}
+        style={{ height }}
+        data-bars={props.lanes.reduce((sum, lane) => sum + lane.bars.length, 0)}
+        role="img"
+        aria-label={`What ran on ${props.lanes.length} workers from ${exact(start)} to ${exact(end)}`}
+        onPointerDown={(event) => setDrag({ from: xIn(event), to: xIn(event) })}
+        onPointerMove={(event) => {
+          if (drag) setDrag({ ...drag, to: xIn(event) });
+          else setOver(find(event));
+        }}
+        onPointerUp={(event) => {
+          if (drag && Math.abs(drag.to - drag.from) > 8) {
+            const [from, to] = [drag.from, drag.to].sort((a, b) => a - b) as [number, number];
+            props.onZoom(timeOf(from), timeOf(to));
+          } else {
+            const bar = find(event);
+            if (bar) go(pageOf.job(bar.job_id));
+          }
+          setDrag(null);
+        }}
+        onPointerLeave={() => {
+          setOver(null);
+          setDrag(null);
+        }}
+      />
+      <p className="gantt-over small" role="status">
+        {over ? (
+          <>
+            <Status of={over.status} /> <strong>{over.name}</strong> {exact(over.start)}, for{" "}
+            {length(between(over.start, over.end, now))}
+          </>
+        ) : (
+          <span className="soft">
+            Drag over a stretch to look closer; click a bar to open its job.
+          </span>
+        )}
+      </p>
+    </div>
+  );
+}
+
+interface Laid {
+  bar: BarView;
+  from: number;
+  to: number;
+  lane: number;
+}
+
+interface Row {
+  name: string;
+  top: number;
+  lanePx: number;
+  height: number;
+  bars: Laid[];
+}
+
+function laidOut(all: readonly Lane[], now: number): Row[] {
+  let top = AXIS_PX;
+  return all.map((lane) => {
+    const spans = lane.bars.map((bar) => ({
+      bar,
+      from: Date.parse(bar.start),
+      to: bar.end ? Date.parse(bar.end) : now,
+    }));
+    const { places, count } = lanes(spans);
+    const lanePx = Math.max(
+      LEAST_LANE_PX,
+      Math.min(LANE_PX, Math.floor(ROW_PX_MAX / Math.max(1, count))),
+    );
+    const row = {
+      name: lane.name,
+      top,
+      lanePx,
+      height: Math.max(LANE_PX, count * lanePx) + GAP_PX,
+      bars: spans.map((span, at) => ({ ...span, lane: places[at] ?? 0 })),
+    };
+    top += row.height;
+    return row;
+  });
+}
+
+interface Scene {
+  rows: readonly Row[];
+  start: number;
+  end: number;
+  now: number;
+  left: number;
+  width: number;
+  height: number;
+  xOf: (time: number) => number;
+  over: BarView | null;
+  drag: { from: number; to: number } | null;
+}
+
+function paint(element: HTMLCanvasElement, scene: Scene): void {
+  const ratio = devicePixelRatio || 1;
+  element.width = scene.width * ratio;
+  element.height = scene.height * ratio;
+  const pen = element.getContext("2d");
+  if (!pen) return;
+  const paints = colours(element.parentElement ?? element, NAMES);
+  pen.scale(ratio, ratio);
+  pen.font = "11px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  paintAxis(pen, scene, paints);
+  for (const [at, row] of scene.rows.entries()) {
+    if (at % 2) {
+      pen.fillStyle = paints.faint;
+      pen.fillRect(0, row.top - GAP_PX / 2, scene.width, row.height);
+    }
+    pen.fillStyle = paints.ink;
+    pen.fillText(shortened(row.name, scene.left < 100 ? 9 : 20), 4, row.top + LANE_PX / 2);
+  }
+  pen.save();
+  pen.beginPath();
+  pen.rect(scene.left, AXIS_PX, scene.width - scene.left, scene.height);
+  pen.clip();
+  for (const row of scene.rows) for (const bar of row.bars) paintBar(pen, scene, row, bar, paints);
+  const here = scene.xOf(scene.now);
+  pen.strokeStyle = paints.bad;
+  pen.setLineDash([3, 3]);
+  pen.strokeRect(here, AXIS_PX - 4, 0, scene.height);
+  pen.restore();
+  if (scene.drag) {
+    pen.globalAlpha = 0.15;
+    pen.fillStyle = paints.busy;
+    pen.fillRect(scene.drag.from, AXIS_PX, scene.drag.to - scene.drag.from, scene.height);
+  }
+}
+
+type Paints = Record<(typeof NAMES)[number], string>;
+
+function paintBar(
+  pen: CanvasRenderingContext2D,
+  scene: Scene,
+  row: Row,
+  bar: Laid,
+  paints: Paints,
+): void {
+  const from = Math.max(scene.left, scene.xOf(bar.from));
+  const to = Math.max(scene.xOf(bar.to), from + 2);
+  if (to < scene.left || from > scene.width) return;
+  const y = row.top + bar.lane * row.lanePx;
+  pen.fillStyle = paints[toneOf(bar.bar.status)];
+  pen.globalAlpha = bar.bar === scene.over ? 1 : 0.8;
+  pen.beginPath();
+  pen.roundRect(from, y + 1, to - from, Math.max(2, row.lanePx - 3), row.lanePx > 8 ? 3 : 1);
+  pen.fill();
+  pen.globalAlpha = 1;
+  // A failed one is also marked by its shape.
+  if (toneOf(bar.bar.status) === "bad" && to - from > 8 && row.lanePx > 10) {
+    pen.fillStyle = paints.card;
+    pen.fillRect(to - 5, y + 3, 2, row.lanePx - 7);
+  }
+  if (to - from > 60 && row.lanePx > 12) {
+    pen.fillStyle = paints.card;
+    pen.fillText(
+      shortened(bar.bar.name, Math.floor((to - from) / 7)),
+      from + 5,
+      y + row.lanePx / 2,
+    );
+  }
+}
+
+function paintAxis(pen: CanvasRenderingContext2D, scene: Scene, paints: Paints): void {
+  const span = scene.end - scene.start;
+  const steps = [5, 10, 30, 60, 300, 600, 1800, 3600, 10_800, 21_600, 43_200, 86_400, 604_800];
+  const wanted = (span / 1000) * (90 / Math.max(90, scene.width - scene.left));
+  const step = (steps.find((one) => one >= wanted) ?? 604_800) * 1000;
+  pen.fillStyle = paints.soft;
+  pen.strokeStyle = paints.line;
+  pen.beginPath();
+  for (let time = Math.ceil(scene.start / step) * step; time < scene.end; time += step) {
+    const x = Math.round(scene.xOf(time)) + 0.5;
+    pen.moveTo(x, AXIS_PX - 4);
+    pen.lineTo(x, scene.height);
+    pen.fillText(step >= 3_600_000 ? short(time) : clockTime(time), x + 3, AXIS_PX / 2);
+  }
+  pen.stroke();
+}

@@ -1,0 +1,212 @@
+"""How the figures moved: notes them every few seconds in memory; nothing of it is stored.
+
+It begins anew with every start and every leader: Prometheus is for the longer view.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import structlog
+
+from rota.api.limits import (
+    GROWTH_JOBS_MIN,
+    GROWTH_STEPS,
+    HISTORY_KINDS_MAX,
+    HISTORY_LONG_S,
+    HISTORY_LONG_STEPS,
+    HISTORY_QUEUES_MAX,
+    HISTORY_STEP_S,
+    HISTORY_STEPS,
+)
+from rota.api.metrics import Figures, amounts
+from rota.core.model import Instant, JobState, WorkerState
+from rota.engine.ports import Brain, UnavailableError
+from rota.wire.overview import SampleView
+from rota.wire.units import from_instant
+
+log = structlog.get_logger(__name__)
+
+WAITING = (JobState.PENDING, JobState.QUEUED)
+RUNNING = (JobState.RUNNING, JobState.CANCELLING)
+WAIT = "job_wait_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts that only grow, as they were at one moment."""
+
+    at: Instant
+    submitted: int
+    finished: Mapping[str, int]
+    waits: Sequence[tuple[float, int]]
+    """(upper bound, how many waits were at or below it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """What was at one moment."""
+
+    waiting: int = 0
+    running: int = 0
+    resources: Mapping[str, dict[str, float | int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The time between two totals, and what was at its end."""
+
+    before: Totals
+    after: Totals
+    gauges: Gauges
+
+    def view(self) -> SampleView:
+        """As it is answered."""
+        ended = {
+            state: self.after.finished.get(state, 0) - self.before.finished.get(state, 0)
+            for state in self.after.finished
+        }
+        known = {state: max(0, count) for state, count in ended.items()}
+        waits = _between(self.before.waits, self.after.waits)
+        return SampleView(
+            at=from_instant(self.after.at),
+            span=max(1, self.after.at - self.before.at) / 1000,
+            waiting=self.gauges.waiting,
+            running=self.gauges.running,
+            submitted=max(0, self.after.submitted - self.before.submitted),
+            succeeded=known.get(JobState.SUCCEEDED, 0),
+            failed=known.get(JobState.FAILED, 0),
+            other=sum(known.values())
+            - known.get(JobState.SUCCEEDED, 0)
+            - known.get(JobState.FAILED, 0),
+            wait_p50=quantile(waits, 0.5),
+            wait_p95=quantile(waits, 0.95),
+            resources={kind: dict(amount) for kind, amount in self.gauges.resources.items()},
+        )
+
+
+class Recorder:
+    """Keeps an hour in fine steps and a day in coarse ones, while this server leads."""
+
+    def __init__(self, brain: Brain, figures: Figures) -> None:
+        self._brain = brain
+        self._figures = figures
+        self._fine: deque[Stretch] = deque(maxlen=HISTORY_STEPS)
+        self._coarse: deque[Stretch] = deque(maxlen=HISTORY_LONG_STEPS)
+        self._depths: deque[Mapping[str, int]] = deque(maxlen=GROWTH_STEPS)
+        self._last: Totals | None = None
+        self._last_coarse: Totals | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """From now on."""
+        self._task = asyncio.create_task(self._run(), name="rota-history")
+
+    async def stop(self) -> None:
+        """Nothing is left to be done."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.note()
+            except UnavailableError as error:
+                log.debug("figures not noted", cause=str(error))
+            await asyncio.sleep(HISTORY_STEP_S)
+
+    async def note(self) -> None:
+        """One more stretch, up to now; a server that does not lead forgets what it had."""
+        if not (self._brain.ready and self._brain.standing().leads):
+            self._last = self._last_coarse = None
+            return
+        await self._brain.settled()
+        totals, gauges = self._totals(), self._gauges()
+        if self._last is not None and totals.submitted >= self._last.submitted:
+            self._fine.append(Stretch(self._last, totals, gauges))
+        self._last = totals
+        coarse = self._last_coarse
+        if coarse is None:
+            self._last_coarse = totals
+        elif totals.at - coarse.at >= HISTORY_LONG_S * 1000:
+            self._coarse.append(Stretch(coarse, totals, gauges))
+            self._last_coarse = totals
+
+    def fine(self) -> list[SampleView]:
+        """The last hour."""
+        return [stretch.view() for stretch in self._fine]
+
+    def coarse(self) -> list[SampleView]:
+        """The last day."""
+        return [stretch.view() for stretch in self._coarse]
+
+    def newest(self) -> SampleView | None:
+        """The last stretch that is over."""
+        return self._fine[-1].view() if self._fine else None
+
+    def growing(self) -> dict[str, int]:
+        """Queues with many more waiting jobs than minutes ago, and how many more."""
+        if len(self._depths) < 2:
+            return {}
+        then, now = self._depths[0], self._depths[-1]
+        grown = {name: depth - then.get(name, 0) for name, depth in now.items()}
+        return {
+            name: more
+            for name, more in grown.items()
+            if more >= GROWTH_JOBS_MIN and more * 5 >= now[name]
+        }
+
+    def _totals(self) -> Totals:
+        finished: Counter[str] = Counter()
+        for (_, status), count in self._figures.finished().items():
+            finished[status] += count
+        waits = self._figures.histograms()[WAIT].buckets()
+        return Totals(self._brain.clock.now(), self._figures.submitted(), finished, waits)
+
+    def _gauges(self) -> Gauges:
+        depths: dict[str, int] = {}
+        running = 0
+        for glance in self._brain.queues():
+            depths[glance.queue.name] = sum(glance.depth.get(state, 0) for state in WAITING)
+            running += sum(glance.depth.get(state, 0) for state in RUNNING)
+        self._depths.append(dict(list(depths.items())[:HISTORY_QUEUES_MAX]))
+        capacity: Counter[str] = Counter()
+        used: Counter[str] = Counter()
+        for worker in self._brain.workers():
+            if worker.worker.state is not WorkerState.OFFLINE:
+                capacity.update(amounts(worker.worker.capacity))
+                used.update(amounts(worker.used))
+        kinds = [kind for kind, total in capacity.items() if total][:HISTORY_KINDS_MAX]
+        resources: dict[str, dict[str, float | int]] = {
+            kind: {"capacity": capacity[kind], "used": used[kind]} for kind in kinds
+        }
+        return Gauges(sum(depths.values()), running, resources)
+
+
+def _between(
+    before: Sequence[tuple[float, int]], after: Sequence[tuple[float, int]]
+) -> list[tuple[float, int]]:
+    """The same histogram of what came in between."""
+    if len(before) != len(after) or after[-1][1] < before[-1][1]:
+        return list(after)
+    return [
+        (bound, count - earlier) for (bound, count), (_, earlier) in zip(after, before, strict=True)
+    ]
+
+
+def quantile(buckets: Iterable[tuple[float, int]], share: float) -> float | None:
+    """Where so many of the measurements lie below, as exactly as buckets tell; None: none were."""
+    rising = [(0.0, 0), *buckets]
+    wanted = rising[-1][1] * share
+    if not wanted:
+        return None
+    for (low, below), (high, count) in pairwise(rising):
+        if count >= wanted:
+            part = (wanted - below) / max(1, count - below)
+            return low if high == float("inf") else low + (high - low) * part
+    return None

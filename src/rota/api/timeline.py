@@ -1,0 +1,122 @@
+"""What ran when and where: executions of a window of time as bars, one line a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from rota.api.limits import READ_AT_ONCE, TIMELINE_BARS_MAX, TIMELINE_WINDOW_MS_MAX
+from rota.api.lookup import is_own
+from rota.api.problems import invalid
+from rota.api.routes import Call
+from rota.core.model import Execution, Instant, JobId, JobRecord, WorkerId
+from rota.store.protocol import ExecutionQuery
+from rota.wire.jobs import Moment
+from rota.wire.overview import BarView, TimelineView
+from rota.wire.units import from_instant, to_instant
+
+WINDOW_MS = 3600 * 1000
+"""What is shown where nothing was asked: the last hour."""
+
+
+class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which window, and whose."""
+
+    after: Moment | None = None
+    before: Moment | None = None
+    worker_id: str | None = None
+
+
+async def show_timeline(call: Call[None, TimelineQuery]) -> TimelineView:
+    """Executions that ran within the window. Those that began before it are known while they run.
+
+    Ids begin with the time they were made, so a window is a range of ids.
+    """
+    start, end = _window(call)
+    found, more = await _claimed_within(call, start, end)
+    known = {one.id for one in found}
+    found = [*found, *(one for one in await _live(call) if one.id not in known)]
+    shown = [one for one in found if one.claimed_at <= end][:TIMELINE_BARS_MAX]
+    jobs = await _jobs_of(call, shown)
+    bars = [
+        _bar(one, jobs[one.job_id])
+        for one in shown
+        if one.job_id in jobs and is_own(call, jobs[one.job_id].spec.terms)
+    ]
+    return TimelineView(from_instant(start), from_instant(end), bars, more)
+
+
+def _window(call: Call[None, TimelineQuery]) -> tuple[Instant, Instant]:
+    asked = call.query
+    end = call.parts.brain.clock.now() if asked.before is None else to_instant(asked.before)
+    start = end - WINDOW_MS if asked.after is None else to_instant(asked.after)
+    if not 0 <= start < end:
+        raise invalid("after", "must be earlier than `before`")
+    if end - start > TIMELINE_WINDOW_MS_MAX:
+        raise invalid("after", "a timeline shows 31 days at most")
+    return start, end
+
+
+async def _claimed_within(
+    call: Call[None, TimelineQuery], start: Instant, end: Instant
+) -> tuple[list[Execution], bool]:
+    found: list[Execution] = []
+    before = _first_id(end + 1)
+    while len(found) < TIMELINE_BARS_MAX:
+        query = ExecutionQuery(worker_id=_worker(call), before=before, limit=READ_AT_ONCE)
+        part = await call.parts.catalog.find_executions(query)
+        found += [one for one in part if one.claimed_at >= start]
+        if len(part) < READ_AT_ONCE or part[-1].claimed_at < start:
+            return found, False
+        before = part[-1].id
+    return found, True
+
+
+async def _live(call: Call[None, TimelineQuery]) -> Sequence[Execution]:
+    """What runs now, however long ago it began."""
+    brain, wanted = call.parts.brain, _worker(call)
+    await brain.settled()
+    ids = [
+        execution_id
+        for glance in brain.workers()
+        if wanted in (None, glance.worker.id)
+        for execution_id in glance.executions
+    ][:TIMELINE_BARS_MAX]
+    found: list[Execution] = []
+    for at in range(0, len(ids), READ_AT_ONCE):
+        found += await call.parts.catalog.executions(ids[at : at + READ_AT_ONCE])
+    return found
+
+
+async def _jobs_of(call: Call[Any, Any], shown: Iterable[Execution]) -> dict[JobId, JobRecord]:
+    ids = list(dict.fromkeys(one.job_id for one in shown))
+    jobs: dict[JobId, JobRecord] = {}
+    for at in range(0, len(ids), READ_AT_ONCE):
+        for job in await call.parts.catalog.jobs(ids[at : at + READ_AT_ONCE]):
+            jobs[job.id] = job
+    return jobs
+
+
+def _bar(one: Execution, job: JobRecord) -> BarView:
+    return BarView(
+        execution_id=one.id,
+        job_id=one.job_id,
+        name=job.spec.terms.name,
+        worker_id=one.worker_id,
+        status=one.state.value,
+        job_status=job.life.state.value,
+        start=from_instant(one.claimed_at),
+        end=None if one.ended_at is None else from_instant(one.ended_at),
+    )
+
+
+def _worker(call: Call[None, TimelineQuery]) -> WorkerId | None:
+    return None if call.query.worker_id is None else WorkerId(call.query.worker_id)
+
+
+def _first_id(at: Instant) -> str:
+    """Smaller than every id of that millisecond or later, larger than all before."""
+    time = f"{at & 0xFFFF_FFFF_FFFF:012x}"
+    return f"{time[:8]}-{time[8:]}-0000-0000-000000000000"

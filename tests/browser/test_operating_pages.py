@@ -1,0 +1,193 @@
+"""The pages about everything but single jobs: each one's main deed."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open, Site
+from tests.process.cell import until
+
+
+def test_the_printed_link_signs_in_once_and_signing_out_ends_it(
+    site: Site, open_page: Open
+) -> None:
+    page = open_page(site.sign_in.removeprefix(site.url), token=None)
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    assert "token" not in page.url
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    page.goto("/ui/queues")
+    page.get_by_label("Token").fill("wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.get_by_label("Token").fill(site.token)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+
+
+def test_the_overview_changes_by_itself(site: Site, open_page: Open) -> None:
+    page = open_page("/")
+    running = page.locator(".card", has_text="Running").locator("dd")
+    expect(page.locator(".live")).to_contain_text("live")
+    before = int(running.inner_text())
+    jobs = [site.shell("sleep 600", name="sleeper") for _ in range(3)]
+    expect(running).to_have_text(str(before + 3))
+    for job in jobs:
+        site.ask("PUT", f"/jobs/{job}/cancel")
+    expect(running).to_have_text(str(before))
+
+
+def test_the_overview_names_what_fails_and_leads_to_it(site: Site, open_page: Open) -> None:
+    job_id = site.shell("exit 9", name="troubled")
+    site.until_status(job_id, "failed")
+    page = open_page("/")
+    page.get_by_role("link", name=re.compile("troubled")).click()
+    expect(page).to_have_url(re.compile(r"/ui/dead-letters\?group="))
+    expect(page.get_by_role("region", name="troubled: exit code 9")).to_be_visible()
+
+
+def test_a_few_dead_letters_are_retried_first_and_then_all(site: Site, open_page: Open) -> None:
+    gate = "test -e /nowhere"
+    ids = [site.shell(gate, name="letters") for _ in range(8)]
+    other = site.shell("exit 4", name="letters")
+    for one in (*ids, other):
+        site.until_status(one, "failed")
+    page = open_page("/ui/dead-letters")
+    group = page.get_by_role("region", name="letters: exit code 1")
+    expect(group.locator(".count")).to_contain_text("8")
+    group.get_by_role("button", name="Retry 3 first").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_test_id("bulk-count")).to_have_text("3")
+    dialog.get_by_role("button", name="Retry jobs").click()
+    expect(page.get_by_text("3 jobs started over")).to_be_visible()
+    until(lambda: all(site.status(one) == "failed" for one in ids), "them to fail again")
+    group.get_by_role("button", name="Retry all").click()
+    expect(dialog.get_by_test_id("bulk-count")).to_have_text("8")
+    expect(dialog.get_by_text("rota bulk retry --status failed --name letters")).to_be_visible()
+    dialog.get_by_role("button", name="Retry jobs").click()
+    expect(page.get_by_text("8 jobs started over")).to_be_visible()
+    fences = [site.ask("GET", f"/jobs/{one}")["fence"] for one in (*ids, other)]
+    assert fences[-1] == 1
+    assert min(fences[:-1]) >= 1
+    until(lambda: all(site.ask("GET", f"/jobs/{one}")["fence"] >= 2 for one in ids), "second runs")
+
+
+def test_a_worker_is_drained_after_a_question(site: Site, open_page: Open) -> None:
+    body = {"name": "spare", "resources": {"cpu": 1}}
+    spare = site.ask("POST", "/workers/register", body)["worker_id"]
+    page = open_page("/ui/workers")
+    card = page.locator(".panel", has=page.get_by_role("link", name="spare"))
+    card.get_by_role("button", name="Drain", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text(f"rota workers drain {spare}")).to_be_visible()
+    dialog.get_by_role("button", name="Drain", exact=True).click()
+    expect(card.get_by_text(re.compile("draining|offline"))).to_be_visible()
+    site.ask("DELETE", f"/workers/{spare}")
+
+
+def test_the_timeline_shows_what_ran_and_opens_it(site: Site, open_page: Open) -> None:
+    job_id = site.shell("sleep 600", name="barred")
+    site.until_status(job_id, "running")
+    page = open_page("/ui/timeline?span=5+min")
+    canvas = page.locator(".gantt canvas")
+    expect(canvas).to_have_attribute("data-bars", re.compile("[1-9]"))
+    page.get_by_role("button", name="1 h", exact=True).click()
+    expect(page).to_have_url(re.compile("span=1"))
+    box = canvas.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 40, steps=4)
+    page.mouse.up()
+    expect(page).to_have_url(re.compile("after=.*before="))
+    site.ask("PUT", f"/jobs/{job_id}/cancel")
+
+
+def test_a_queue_is_paused_undone_and_given_limits(site: Site, open_page: Open) -> None:
+    site.ask("PUT", "/queues/handled", {})
+    page = open_page("/ui/queues")
+    row = page.locator("tr[data-id='handled']")
+    row.get_by_role("button", name="Pause", exact=True).click()
+    expect(row.get_by_text("paused")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(row.get_by_text("paused")).to_have_count(0)
+    row.get_by_role("button", name="Limits").click()
+    page.get_by_label("At once, at most").fill("7")
+    page.get_by_label("Starts, as in").fill("100/1m")
+    page.get_by_role("button", name="Save").click()
+    expect(row.get_by_text("0 / 7")).to_be_visible()
+    queue = site.ask("GET", "/queues/handled")
+    assert (queue["max_workers"], queue["rate_limit"]) == (7, {"count": 100, "per": 60})
+
+
+def test_a_schedule_is_made_with_its_instants_in_view_and_backfilled(
+    site: Site, open_page: Open
+) -> None:
+    page = open_page("/ui/schedules")
+    page.get_by_role("button", name="New schedule").click()
+    page.get_by_label("Name", exact=True).fill("morning")
+    page.get_by_label("Cron", exact=True).fill("0 9 * * MON-FRI")
+    page.get_by_label("Time zone", exact=True).fill("Europe/Berlin")
+    expect(page.get_by_text("at 09:00, Monday to Friday, Berlin")).to_be_visible()
+    expect(page.locator(".ahead li").first).to_contain_text("09:00")
+    page.get_by_label("Cron", exact=True).fill("0 99 * * *")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_be_visible()
+    page.get_by_label("Cron", exact=True).fill("*/5 * * * *")
+    page.get_by_role("button", name="Make schedule").click()
+    expect(page.get_by_role("heading", name="morning")).to_be_visible()
+    page.get_by_role("button", name="Backfill").click()
+    expect(page.get_by_text(re.compile(r"28\d runs"))).to_be_visible()
+    page.get_by_role("button", name="Close").first.click()
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.locator("h1 .status")).to_contain_text("paused")
+    (made,) = site.ask("GET", "/schedules?name=morning")["items"]
+    site.ask("DELETE", f"/schedules/{made['schedule_id']}")
+
+
+def test_an_event_is_tried_out_and_what_came_is_listed(site: Site, open_page: Open) -> None:
+    job = {"name": "import", "task": {"kind": "noop"}}
+    body = {"name": "files", "event": "file.*", "filter": "data.size > 10", "job": job}
+    trigger = site.ask("POST", "/triggers", body)["trigger_id"]
+    site.ask(
+        "POST", "/events", {"id": "1", "source": "t", "type": "file.new", "data": {"size": 50}}
+    )
+    page = open_page("/ui/triggers")
+    expect(page.get_by_role("button", name="file.new")).to_be_visible()
+    page.get_by_role("link", name="files").first.click()
+    expect(page).to_have_url(re.compile(f"/ui/(triggers/{trigger}|jobs/)"))
+    page.goto(f"/ui/triggers/{trigger}")
+    page.get_by_role("button", name="Try an event").click()
+    page.get_by_label("Type").fill("file.new")
+    page.get_by_label("Data, as JSON").fill('{"size": 3}')
+    page.get_by_role("button", name="Try it").click()
+    expect(page.get_by_role("dialog").get_by_text("filtered")).to_be_visible()
+    site.ask("DELETE", f"/triggers/{trigger}")
+
+
+def test_a_token_is_made_shown_once_and_revoked(site: Site, open_page: Open) -> None:
+    page = open_page("/ui/settings")
+    page.get_by_role("button", name="New token").click()
+    page.get_by_label("Name: who uses it").fill("from the page")
+    page.get_by_role("button", name="Make token").click()
+    shown = page.get_by_role("dialog").locator("pre").inner_text()
+    assert shown.startswith("rota_")
+    page.get_by_role("button", name="Close").first.click()
+    row = page.locator("tr", has_text="from the page")
+    row.get_by_role("button", name="Revoke", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke", exact=True).click()
+    expect(row.get_by_text("revoked")).to_be_visible()
+
+
+def test_who_may_only_look_is_offered_nothing_to_do(site: Site, open_page: Open) -> None:
+    token = site.ask("POST", "/tokens", {"role": "viewer", "name": "looker"})["token"]
+    job_id = site.shell("exit 1", name="looked-at")
+    site.until_status(job_id, "failed")
+    page = open_page(f"/ui/jobs/{job_id}", token=token)
+    expect(page.get_by_role("heading", name="looked-at")).to_be_visible()
+    for name in ("Retry", "Delete"):
+        expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
+    page.goto("/ui/queues")
+    expect(page.locator("tbody tr").first).to_be_visible()
+    expect(page.get_by_role("button", name="Pause", exact=True)).to_have_count(0)
