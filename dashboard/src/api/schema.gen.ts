@@ -46,8 +46,19 @@ export interface ArrayView {
 }
 
 export interface ArrivalPage {
-  items: rota.wire.events.ArrivalView[];
+  items: ArrivalView[];
   next_cursor: string | null;
+}
+
+export interface ArrivalView {
+  event_id: string;
+  source: string;
+  type: string;
+  received_at: string;
+  outcome: "dropped" | "failed" | "filtered" | "fired" | "held" | "limited" | "paused" | "superseded" | "too_deep";
+  message: string;
+  job_id: string | null;
+  decided_at: string;
 }
 
 export interface ArtifactPage {
@@ -88,7 +99,7 @@ export interface AutoscaleView {
   jobs: number;
   work: number;
   running: number;
-  arrival: rota.wire.autoscale.ArrivalView;
+  arrival: InflowView;
   workers: CrewView;
   stranded: number;
   queues: Record<string, QueueDemandView>;
@@ -591,6 +602,11 @@ export interface HttpCall {
   body?: Json;
 }
 
+export interface InflowView {
+  jobs_per_second: number;
+  work_per_second: number;
+}
+
 export interface JobFilter {
   job_ids?: string[] | null;
   status?: ("cancelled" | "cancelling" | "expired" | "failed" | "pending" | "queued" | "running" | "skipped" | "succeeded")[] | "cancelled" | "cancelling" | "expired" | "failed" | "pending" | "queued" | "running" | "skipped" | "succeeded" | null;
@@ -901,7 +917,7 @@ export interface QueueDemandView {
   jobs: number;
   work: number;
   running: number;
-  arrival: rota.wire.autoscale.ArrivalView;
+  arrival: InflowView;
   workers: CrewView;
   stranded: number;
   paused: boolean;
@@ -1131,7 +1147,7 @@ export interface ShapeView {
   jobs: number;
   work: number;
   running: number;
-  arrival: rota.wire.autoscale.ArrivalView;
+  arrival: InflowView;
   slots: number;
   per_worker: number | null;
   kind: number | null;
@@ -1354,22 +1370,6 @@ export interface WorkerView {
   usage: Record<string, Json>;
   labels?: Record<string, string>;
   only?: string[];
-}
-
-export interface rota.wire.autoscale.ArrivalView {
-  jobs_per_second: number;
-  work_per_second: number;
-}
-
-export interface rota.wire.events.ArrivalView {
-  event_id: string;
-  source: string;
-  type: string;
-  received_at: string;
-  outcome: "dropped" | "failed" | "filtered" | "fired" | "held" | "limited" | "paused" | "superseded" | "too_deep";
-  message: string;
-  job_id: string | null;
-  decided_at: string;
 }
 
 export interface Calls {

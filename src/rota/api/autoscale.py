@@ -16,9 +16,9 @@ from rota.core.autoscale import Crew, Demand, Fitted, Kind, QueueDemand
 from rota.core.backlog import Shape
 from rota.core.model import Resources
 from rota.wire.autoscale import (
-    ArrivalView,
     AutoscaleView,
     CrewView,
+    InflowView,
     KindView,
     QueueDemandView,
     ShapeView,
@@ -93,10 +93,10 @@ def _work(shapes: Iterable[Shape]) -> float:
     return sum(shape.work for shape in shapes) / 1000
 
 
-def _arrival(shapes: Sequence[Shape]) -> ArrivalView:
+def _arrival(shapes: Sequence[Shape]) -> InflowView:
     jobs = sum(shape.jobs_per_s for shape in shapes)
     work = sum(shape.work_per_s for shape in shapes)
-    return ArrivalView(round(jobs, 3), round(work, 3))
+    return InflowView(round(jobs, 3), round(work, 3))
 
 
 def _crew(crew: Crew) -> CrewView:

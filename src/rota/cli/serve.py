@@ -148,17 +148,12 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     alone = replace(_parts(figures, store, admission, assurance, files), closing=closing)
     disk_free = partial(_disk_free, options.data)
     recorder = Recorder(engine, figures)
-    parts, company = await join(
-        replace(alone, cell=cell, disk_free=disk_free, recorder=recorder),
-        store,
-        member,
-        await trust_of(options),
-    )
+    whole = replace(alone, cell=cell, disk_free=disk_free, recorder=recorder)
+    parts, company = await join(whole, store, member, await trust_of(options))
     app = create_app(parts)
     server = EmbeddedServer(app, options)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
     announce(url, admission.token, options.data)
-    recorder.start()
     return Service(
         url=url,
         admission=admission,
@@ -169,20 +164,25 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
         closing=closing,
         serving=serving,
         pulse=asyncio.create_task(_pulse(engine), name="rota-pulse"),
-        upkeep=(*_upkeep(options, store, engine, files), recorder),
+        upkeep=_upkeep(options, store, engine, files, recorder),
         files=files,
     )
 
 
 def _upkeep(
-    options: UpOptions | ServerOptions, store: Store, engine: Engine, files: Files
-) -> tuple[Retention, Sweeping]:
+    options: UpOptions | ServerOptions,
+    store: Store,
+    engine: Engine,
+    files: Files,
+    recorder: Recorder,
+) -> tuple[Retention, Sweeping, Recorder]:
     retention = Retention(store, engine, options.retention_ms)
     age_ms = options.bundle_retention_ms
     sweeping = Sweeping(files.book, files.blobs, files.spool, engine, age_ms)
     retention.start()
     sweeping.start()
-    return retention, sweeping
+    recorder.start()
+    return retention, sweeping, recorder
 
 
 async def _pulse(engine: Engine) -> None:

@@ -7,7 +7,7 @@ import msgspec
 from rota.wire.jobs import RequirementsView, Time
 
 
-class ArrivalView(msgspec.Struct):
+class InflowView(msgspec.Struct):
     """What came in each second, over the last five minutes."""
 
     jobs_per_second: float
@@ -55,7 +55,7 @@ class ShapeView(msgspec.Struct):
     work: float
     """How long they will run together, in seconds, as far as can be told."""
     running: int
-    arrival: ArrivalView
+    arrival: InflowView
     slots: float
     """How many of them should run at once."""
     per_worker: int | None
@@ -70,7 +70,7 @@ class QueueDemandView(msgspec.Struct):
     jobs: int
     work: float
     running: int
-    arrival: ArrivalView
+    arrival: InflowView
     workers: CrewView
     stranded: int
     """Jobs that no known worker could run: more of them would not help."""
@@ -86,7 +86,7 @@ class AutoscaleView(msgspec.Struct):
     jobs: int
     work: float
     running: int
-    arrival: ArrivalView
+    arrival: InflowView
     workers: CrewView
     stranded: int
     queues: dict[str, QueueDemandView]
