@@ -199,6 +199,7 @@ async def test_who_has_no_good_token_gets_nowhere(
     house: House, who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rota.api.roster.ROSTER_HURRY_S", 0)
+    monkeypatch.setattr("rota.api.throttle.TRIES_FREE", len(OPERATIONS))
     house.http.headers.pop("authorization")
     headers = {
         "nobody": {},

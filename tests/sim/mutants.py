@@ -22,7 +22,7 @@ from rota.engine.seat import Seat
 from rota.store.journal import encode_record
 from rota.store.memory import MemoryCatalog, MemoryLedger
 from rota.store.memory_inbox import MemoryInbox
-from rota.store.protocol import UnknownFateError
+from rota.store.protocol import KeyLook, UnknownFateError
 from rota.worker import session as worker_session
 from rota.worker.session import Session
 
@@ -85,7 +85,14 @@ def _keys_forgotten() -> list[Patch]:
     async def unknown(self: MemoryCatalog, key: str) -> None:
         return None
 
-    return [(Recent, "key", lambda self, key: None), (MemoryCatalog, "key", unknown)]
+    async def none_at_once(self: MemoryCatalog, key: str) -> KeyLook:
+        return KeyLook(None, None)
+
+    return [
+        (Recent, "key", lambda self, key: None),
+        (MemoryCatalog, "key", unknown),
+        (MemoryCatalog, "key_at_once", none_at_once),
+    ]
 
 
 def _released_early() -> list[Patch]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from rota.api.limits import READ_AT_ONCE, TIMELINE_BARS_MAX, TIMELINE_WINDOW_MS_MAX
 from rota.api.lookup import is_own
@@ -24,8 +25,8 @@ WINDOW_MS = 3600 * 1000
 class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which window, and whose."""
 
-    after: Moment | None = None
-    before: Moment | None = None
+    after: Annotated[Moment | None, Meta(examples=["2026-01-05T08:00:00.000Z"])] = None
+    before: Annotated[Moment | None, Meta(examples=["2026-01-05T09:00:00.000Z"])] = None
     worker_id: str | None = None
 
 

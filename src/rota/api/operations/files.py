@@ -76,7 +76,7 @@ ARTIFACTS: Sequence[Operation] = (
         description="Raw bytes, up to 16 GiB (1 GiB where there is no object storage). One of the "
         "same name is replaced. With `sha256` it is checked; an upload that broke off goes on from "
         "the `offset` that the call below tells.",
-        examples={"body": "%PDF-1.7", "answer": examples.ARTIFACT},
+        examples={"body": "test", "answer": examples.ARTIFACT},
     ),
     Operation(
         method="GET",
