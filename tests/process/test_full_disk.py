@@ -113,7 +113,7 @@ def test_files_that_may_not_grow_are_answered_clearly(cell: Cell, *, restart: bo
 def small_disk(folder: Path) -> Iterator[None]:
     """A file system of its own; only root can have one."""
     folder.mkdir(mode=0o700)
-    options = ["-o", f"size={ROOM_BYTES * 2},mode=700"]
+    options = ["-o", f"size={ROOM_BYTES * 3},mode=700"]
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", *options, "tmpfs", str(folder)], capture_output=True, text=True
     )
@@ -130,7 +130,7 @@ def ballast(cell: Cell) -> Iterator[Callable[[], None]]:
     """The cell's data on a small disk that is soon full; the call gives room back."""
     with small_disk(cell.data):
         taken = cell.data / "somebody-elses-file"
-        taken.write_bytes(b"x" * ROOM_BYTES)
+        taken.write_bytes(b"x" * ROOM_BYTES * 2)
         yield taken.unlink
 
 
