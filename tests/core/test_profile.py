@@ -63,8 +63,11 @@ def test_the_earliest_time_is_the_first_at_which_every_moment_has_room(
     length, count = asked
     expected = next(at for at in range(100) if has_room(at, length, count))
     assert profile.earliest(cpus(count), length) == expected
-    for at in range(20):
-        is_there = any(free_at(cell, taken, moment) >= 1000 * count for moment in range(at))
-        assert profile.may_have_room_before(at, cpus(count)) == is_there
+    profile.take(expected, length, cpus(count))
+    assert profile.earlier(cpus(count), length, expected) is None
     for start, end, amount in planned:
         profile.give(start, end - start, amount)
+    taken = taken[len(planned) :]
+    sooner = next(at for at in range(100) if has_room(at, length, count))
+    found = profile.earlier(cpus(count), length, expected)
+    assert found == (sooner if sooner < expected else None)

@@ -19,7 +19,7 @@ from rota.core.model import Instant, WorkerId
 from rota.core.ordering import is_mark
 from rota.core.policy import OrderKind
 from rota.core.profile import Profile, Stay
-from rota.core.reserving import Reservations
+from rota.core.reserving import NEVER, Reservations
 from rota.core.resources import fits
 from rota.core.tables import Tables
 
@@ -122,38 +122,37 @@ class Plan:
     def _replan(self, job: JobCell) -> WorkerCell | None:
         """Moves the job to its earliest place; the worker, if that is now."""
         t, needs = self._t, job.spec.terms.needs.resources
-        if self._must_stay(job):
-            return None
-        before = t.plan.pop(job.id, None)
-        if before is not None:
-            self._profile(before[0]).give(before[1], job.estimate, needs)
-        best: tuple[Instant, WorkerId] | None = None
-        for worker_id in self._workers_for(job, before):
-            start = self._profile(worker_id).earliest(needs, job.estimate)
-            if best is None or start < best[0]:
-                best = (start, worker_id)
+        before = t.plan.get(job.id)
+        best = self._earliest(job, before)
         if best is None:
             return None
+        if before is not None:
+            self._profile(before[0]).give(before[1], job.estimate, needs)
         start, worker_id = best
         t.plan[job.id] = (worker_id, start)
         self._profile(worker_id).take(start, job.estimate, needs)
         return t.fleet.workers[worker_id] if start <= self._now else None
 
-    def _must_stay(self, job: JobCell) -> bool:
-        """Whether no worker could have room for it any earlier: so it is for most, and cheap."""
-        before, needs = self._t.plan.get(job.id), job.spec.terms.needs.resources
-        if before is None or before[1] <= self._now:
-            return False
-        return not any(
-            self._profile(worker_id).may_have_room_before(before[1], needs)
-            for worker_id in self._workers_for(job, before)
-        )
-
-    def _workers_for(
+    def _earliest(
         self, job: JobCell, before: tuple[WorkerId, Instant] | None
-    ) -> Iterator[WorkerId]:
+    ) -> tuple[Instant, WorkerId] | None:
+        """Its earliest place, or the one it has if its time has come; None: there is no earlier."""
+        needs, best = job.spec.terms.needs.resources, None
         if before is not None:
-            yield before[0]
+            start = self._profile(before[0]).earlier(needs, job.estimate, before[1])
+            if start is not None or before[1] <= self._now:
+                best = (before[1] if start is None else start, before[0])
+        for worker_id in self._workers_for(job):
+            if before is not None and worker_id == before[0]:
+                continue
+            start = self._profile(worker_id).earliest(needs, job.estimate)
+            if start < (NEVER if before is None else before[1]) and (
+                best is None or start < best[0]
+            ):
+                best = (start, worker_id)
+        return best
+
+    def _workers_for(self, job: JobCell) -> Iterator[WorkerId]:
         job_class = self._t.lines.classes[job.class_index]
         kinds = self._t.fleet.machines_for(job_class).kinds
         able = (worker_id for machine in kinds for worker_id in machine.workers)

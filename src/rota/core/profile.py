@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import accumulate
 from typing import TypeAlias
 
 from rota.core.cells import WorkerCell
 from rota.core.model import Instant, Millis, Resources
-from rota.core.resources import fits, larger, minus, plus
+from rota.core.resources import fits, minus, plus
 
 Stay: TypeAlias = tuple[Instant, Instant, Resources]
 """(from, until, how much)."""
@@ -31,8 +30,6 @@ class Profile:
                 self._free.append(self._free[-1])
             before = self._free[-1]
             self._free[-1] = plus(before, amount) if sign > 0 else minus(before, amount)
-        self._peaks: list[Resources] | None = None
-        """The most of each kind that is free in a stretch or any before it; None: not known."""
 
     def earliest(self, needs: Resources, length: Millis) -> Instant:
         """The first time from which on there is room for so long."""
@@ -47,12 +44,23 @@ class Profile:
                 return begin
         raise AssertionError("a worker that could run it has room in the end")
 
-    def may_have_room_before(self, at: Instant, needs: Resources) -> bool:
-        """False: there is never room for this before then, for however short a time."""
-        if self._peaks is None:
-            self._peaks = list(accumulate(self._free, larger))
-        last = bisect_left(self._times, at) - 1
-        return last >= 0 and fits(needs, self._peaks[last])
+    def earlier(self, needs: Resources, length: Millis, than: Instant) -> Instant | None:
+        """The first time for a job that has its place here already; None: not before that one.
+
+        From its place on there is always room for it, since it is taken by itself.
+        """
+        times, begin = self._times, -1
+        for index, free in enumerate(self._free):
+            if times[index] >= than:
+                break
+            if not fits(needs, free):
+                begin = -1
+                continue
+            if begin < 0:
+                begin = times[index]
+            if index + 1 == len(times) or times[index + 1] >= min(begin + length, than):
+                return begin
+        return None
 
     def take(self, start: Instant, length: Millis, needs: Resources) -> None:
         """So much is taken from then on for so long."""
@@ -63,7 +71,6 @@ class Profile:
         self._change(start, start + length, needs, taken=False)
 
     def _change(self, start: Instant, end: Instant, needs: Resources, *, taken: bool) -> None:
-        self._peaks = None
         first, last = self._split(start), self._split(end)
         for index in range(first, last):
             free = self._free[index]

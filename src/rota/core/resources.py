@@ -50,26 +50,6 @@ def _merge(
     return tuple(sorted(amounts.items()))
 
 
-def larger(a: Resources, b: Resources) -> Resources:
-    """The larger amount of each kind."""
-    return Resources(
-        max(a.cpu_milli, b.cpu_milli),
-        max(a.memory, b.memory),
-        max(a.storage, b.storage),
-        max(a.gpu_milli, b.gpu_milli),
-        a.custom if a.custom == b.custom else _larger_custom(a.custom, b.custom),
-    )
-
-
-def _larger_custom(
-    a: tuple[tuple[str, int], ...], b: tuple[tuple[str, int], ...]
-) -> tuple[tuple[str, int], ...]:
-    amounts = dict(a)
-    for name, amount in b:
-        amounts[name] = max(amount, amounts.get(name, 0))
-    return tuple(sorted(amounts.items()))
-
-
 def total(amounts: Iterable[Resources]) -> Resources:
     """The sum of all."""
     result = NOTHING
