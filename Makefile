@@ -127,6 +127,10 @@ test: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## The everyday suite; instal
 test-slow: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## What is too long for every day, and properties with many examples
 	ROTA_TEST_THOROUGH=1 $(PYTEST) -q -n $(JOBS) -m "$(SLOW)" $(ARGS)
 
+.PHONY: slow-short
+slow-short: $(VENV)/.product $(VENV)/.test ## Of those the ones with real processes: a few minutes
+	$(PYTEST) -q -n $(JOBS) -m "slow and process and not chaos and not soak" $(ARGS)
+
 .PHONY: chaos
 chaos: $(VENV)/.product $(VENV)/.test ## Kill, freeze and cut real processes, and look at what is left
 	$(STORM) -m "chaos and not ha" $(ARGS)
@@ -198,7 +202,7 @@ bench: install ## Measure this machine
 	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: ci
-ci: check test test-slow sim chaos-short dashboard-short ## All that a change must pass
+ci: check test slow-short sim chaos-short dashboard-short ## All that a change must pass
 	@echo "All passed."
 
 ## -- Keep --------------------------------------------------------------------------------------
