@@ -48,6 +48,7 @@ from tests.store.conformance_bulk import (
 )
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_retention import RetentionConformance
 from tests.store.conformance_schedules import SCHEDULES, ScheduleConformance, occurrence
 from tests.store.conformance_shelves import ShelfConformance
@@ -109,7 +110,7 @@ class TestArtifacts(ArtifactsConformance):
     pass
 
 
-class TestAccess(AccessConformance):
+class TestAccess(AccessConformance, NotesConformance):
     pass
 
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from rota.api.bodies import header
 from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS
 from rota.api.lookup import adopt, check_upstream, find_job
 from rota.api.paging import Cursor, Limit, any_of, cut, read_id_cursor
@@ -43,6 +44,7 @@ from rota.wire.jobs import (
     Priority,
 )
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.traces import parse_traceparent
 from rota.wire.units import to_instant
 
 Label: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": r"^[^:\x00]+:[^\x00]*$"})]
@@ -90,7 +92,7 @@ async def _submit(
 ) -> JobsAccepted:
     check_durability(call.parts.assurance)
     adopt(call, specs)
-    batch = Batch(specs, call.desk.ids, call.parts.brain.clock.now())
+    batch = Batch(specs, call.desk.ids, call.parts.brain.clock.now(), trace_in(call))
     jobs = batch.new_jobs()
 
     def build(recall: Recall | None) -> Submit:
@@ -116,6 +118,13 @@ async def _submit(
     except Invalid as refusal:
         raise batch.in_its_words(refusal) from None
     return expect(receipt, JobsAccepted)
+
+
+def trace_in(call: Call[Any, Any]) -> str:
+    """The caller's place in its trace, if it told any that can be read."""
+    given = header(call.request.scope, b"traceparent")
+    found = None if given is None else parse_traceparent(given.decode("latin-1"))
+    return "" if found is None else str(found)
 
 
 def check_durability(assurance: Assurance) -> None:

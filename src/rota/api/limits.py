@@ -136,3 +136,7 @@ LEDGER_READ_AT_ONCE = 1_000
 """Records of a schedule's ledger read at a time for a backfill."""
 BACKFILL_SHOWN = 100
 """Instants that the answer to a backfill names."""
+METRIC_QUEUES_MAX = 100
+"""Queues with series of their own in `/metrics`: whoever submits can make up queues."""
+METRIC_KINDS_MAX = 40
+"""Kinds of resources with series of their own: whoever runs a worker can make up kinds."""

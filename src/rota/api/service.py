@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from rota.api.jobs import job_page
 from rota.api.metrics import (
-    CONTENT_TYPE,
+    AlertCollector,
     ServerCollector,
     StandingCollector,
     amounts,
@@ -119,4 +119,7 @@ async def show_metrics(call: Call[None, NoQuery]) -> Response:
     await parts.brain.settled()
     collector = ServerCollector(parts.brain, parts.figures, call.desk.usage, parts.disk_free)
     standing = StandingCollector(parts.brain, parts.assurance, parts.presence)
-    return Response(expose(collector, standing), media_type=CONTENT_TYPE)
+    alerts = AlertCollector(parts.brain, parts.alerts)
+    accept = call.request.headers.get("accept", "")
+    text, content_type = expose(accept, collector, standing, alerts)
+    return Response(text, headers={"Content-Type": content_type})

@@ -7,13 +7,18 @@ import os
 import shutil
 import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import click
 
 from rota import __version__
+from rota.alerts.channels import Carrier
+from rota.alerts.figures import Watcher
+from rota.alerts.watch import Watch
 from rota.api.app import Parts, create_app
 from rota.api.submitted import SubmittedSpecs
 from rota.cli.admission import Admission, open_admission
@@ -23,6 +28,7 @@ from rota.cli.hosting import EmbeddedServer, next_signal, on_signal, run_loop, u
 from rota.cli.identity import announce, withdraw
 from rota.cli.listening import listen, refuse_open_door, url_of
 from rota.cli.stores import member_of, open_store, refuse_nowhere, timing_of
+from rota.cli.tracing import trace
 from rota.cli.up import ServerOptions, UpOptions
 from rota.engine.assurance import Assurance
 from rota.engine.clock import SystemClock
@@ -32,6 +38,14 @@ from rota.engine.observe import Counts
 from rota.engine.retention import Retention
 from rota.store.postgres_connect import parse_address
 from rota.store.protocol import Store
+
+
+class Beside(Protocol):
+    """Something that runs beside the engine."""
+
+    async def stop(self) -> None:
+        """Ends before the engine does."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +61,7 @@ class Service:
     closing: asyncio.Event
     serving: asyncio.Task[None]
     pulse: asyncio.Task[None]
-    retention: Retention
+    beside: Sequence[Beside]
 
     async def stop(self) -> None:
         """Lets streams end, answers what waits, and closes the store last.
@@ -55,7 +69,8 @@ class Service:
         Another server that can lead does so at once, and gets what still comes in here.
         """
         self.closing.set()
-        await self.retention.stop()
+        for one in self.beside:
+            await one.stop()
         if self.engine.has_others:
             await self.engine.stop()
         self.server.should_exit = True
@@ -131,13 +146,15 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     await engine.start(SubmittedSpecs(clock))
     admission = await open_admission(options, store, clock)
     await admission.start()
-    closing = asyncio.Event()
     figures = Figures(counts, engine)
-    alone = _parts(figures, store, admission, await open_assurance(options, store), closing)
     disk_free = partial(_disk_free, options.data)
+    watcher = Watcher(engine, figures, disk_free)
+    alerts = Watch(engine, watcher, store.notes, Carrier(cell))
+    alone = _parts(figures, store, admission, await open_assurance(options, store), alerts)
     parts, company = await join(
         replace(alone, cell=cell, disk_free=disk_free), store, member, await trust_of(options)
     )
+    parts, tracing = trace(parts, engine, os.environ)
     app = create_app(parts)
     server = EmbeddedServer(app, options)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
@@ -145,8 +162,10 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     pulse = asyncio.create_task(_pulse(engine), name="rota-pulse")
     retention = Retention(store, engine, options.retention_ms)
     retention.start()
+    alerts.start()
+    beside: list[Beside] = [retention, alerts, *tracing]
     return Service(
-        url, admission, company, server, engine, store, closing, serving, pulse, retention
+        url, admission, company, server, engine, store, parts.closing, serving, pulse, beside
     )
 
 
@@ -178,7 +197,7 @@ def _parts(
     store: Store,
     admission: Admission,
     assurance: Assurance,
-    closing: asyncio.Event,
+    alerts: Watch,
 ) -> Parts:
     engine = figures.engine
     return Parts(
@@ -195,7 +214,7 @@ def _parts(
         assurance=assurance,
         version=__version__,
         started_at=engine.clock.now(),
-        closing=closing,
+        alerts=alerts,
     )
 
 

@@ -207,6 +207,8 @@ class Spec(Record, frozen=True):
     """The schedule it comes from; None: somebody submitted it."""
     stimulus: Stimulus | None = None
     """The trigger it comes from."""
+    trace: str = ""
+    """The caller's place in its trace (W3C traceparent); carried, never read here."""
 
 
 class Life(Record, frozen=True):

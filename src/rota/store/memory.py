@@ -35,6 +35,7 @@ from rota.store.memory_bulk import MemoryArtifacts, MemoryLogs
 from rota.store.memory_events import MemoryHistories, OccasionTables
 from rota.store.memory_inbox import MemoryInbox
 from rota.store.nodes import MemoryNodes
+from rota.store.notes import MemoryNotes
 from rota.store.protocol import (
     Change,
     Direction,
@@ -71,6 +72,7 @@ class MemoryStore:
         self.access = MemoryAccess()
         self.nodes = MemoryNodes()
         self.hooks = MemoryHooks()
+        self.notes = MemoryNotes()
 
     async def durability(self) -> Durability:
         """None at all, in truth."""

@@ -31,6 +31,7 @@ from rota.store.histories import Histories
 from rota.store.hooks import Hooks
 from rota.store.inbox import Inbox
 from rota.store.nodes import Nodes
+from rota.store.notes import Notes
 from rota.store.queries import ExecutionQuery as ExecutionQuery
 from rota.store.queries import JobQuery as JobQuery
 from rota.store.queries import OccurrenceQuery as OccurrenceQuery
@@ -356,6 +357,11 @@ class Store(Protocol):
     @property
     def hooks(self) -> Hooks:
         """For who may send webhooks."""
+        ...
+
+    @property
+    def notes(self) -> Notes:
+        """For what is set beside the journal."""
         ...
 
     @property

@@ -112,3 +112,5 @@ SECRET_CHARS_MAX = 512
 """The longest that senders of webhooks take."""
 SECRETS_PER_HOOK_MAX = 4
 """Secrets of one webhook endpoint at a time: the old, the new, and some to spare."""
+ALERT_URL_CHARS_MAX = 2_000
+"""An address that alerts are sent to."""

@@ -24,6 +24,7 @@ from rota.worker.diary import open_diary
 from rota.worker.guard.client import Guard, GuardError, Isolation
 from rota.worker.link import Link, Uplink
 from rota.worker.machine import Machine, detect, gpu_indices
+from rota.worker.metrics import DoorError, MetricsDoor
 from rota.worker.polling import SILENCE_S, Conversation, FatalError
 from rota.worker.runners.folder import Shelf, UnusableError, Workplace, default_work_dir, passed_on
 from rota.worker.runners.http_gate import Gate, Sessions
@@ -88,6 +89,8 @@ class WorkerConfig:
     """Variables whose values no log may show, beside those of jobs whose names look secret."""
     env: Sequence[str] = ()
     """Names of the agent's own variables that its jobs get to see, too."""
+    metrics: tuple[str, int] | None = None
+    """Where its own figures can be asked for; None: nowhere."""
     isolation: Isolation = "auto"
     """`auto`: each job in a PID namespace where the kernel permits it."""
 
@@ -143,6 +146,7 @@ class Agent:
         self._sessions = Sessions(Gate(config.http_allow))
         workshop = Workshop(site, self._pool, self._sessions)
         self._crew = Crew(self._session, workshop, diary, self._talk.wake)
+        self.door = MetricsDoor(config.metrics, self._crew)
         self._notice: asyncio.Task[None] | None = None
 
     def told_to_stop(self) -> None:
@@ -179,9 +183,10 @@ class Agent:
 
     async def _work_or_say_why(self) -> int:
         try:
+            await self.door.open()
             await self._meet_guard()
             await self._work()
-        except (FatalError, GuardError, AppError) as error:
+        except (FatalError, GuardError, AppError, DoorError) as error:
             self._diary.error("stops", why=str(error))
             return EXIT_FAILED
         return EXIT_FAILED if self._session.owed else 0
@@ -229,6 +234,7 @@ class Agent:
         await self._crew.logs_sent(0)
         if self._notice is not None:
             await self._notice
+        await self.door.close()
         await self._link.close()
         await self._sessions.close()
         await self._pool.close()

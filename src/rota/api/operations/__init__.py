@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rota.api.operations.access import ACCESS
+from rota.api.operations.alerts import ALERTS
 from rota.api.operations.events import EVENTS, HOOKS, TRIGGERS
 from rota.api.operations.jobs import JOBS
 from rota.api.operations.policy import POLICY
@@ -20,6 +21,7 @@ OPERATIONS = (
     *EVENTS,
     *HOOKS,
     *POLICY,
+    *ALERTS,
     *SERVICE,
     *ACCESS,
 )

@@ -34,6 +34,8 @@ JOBS: Sequence[Operation] = (
         body=JobSpec,
         answer=JobView,
         status=201,
+        description="A W3C `traceparent` header makes the job part of the caller's trace; one that "
+        "cannot be read is passed over.",
         examples={"body": examples.JOB_SPEC, "answer": examples.JOB},
     ),
     Operation(
