@@ -19,6 +19,8 @@ ROOMS: Mapping[str, str] = {
     "core": "The scheduler",
     "engine": "The loop",
     "store": "SQLite, logs and files",
+    "alerts": "Alerts",
+    "traces": "Traces",
     "gateway": "A gateway in front of cells",
     "events": "What listens to other systems and tells them",
     "simulate": "The simulator",

@@ -27,7 +27,7 @@ from rota.engine.seat import Member
 from rota.store.durability import DurabilityLevel
 from rota.store.memory import MemoryStore
 from tests.api.files import memory_files
-from tests.api.house import ADMIN, NOOP, TOKEN, Figures
+from tests.api.house import ADMIN, NOOP, TOKEN, Figures, watch_of
 from tests.engine.rig import PATIENCE_S, SlowStore, until
 
 TTL_MS = 600
@@ -66,6 +66,7 @@ class Server:
             access=Access(roster=self.roster),
             audit=self.audit,
             figures=figures,
+            alerts=watch_of(self.engine, figures, self.store),  # type: ignore[arg-type]
             node=self.node,
             assurance=Assurance(self.store, self._required),  # type: ignore[arg-type]
             version="0.0.0",

@@ -6,12 +6,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx2
 from starlette.applications import Starlette
 
+from rota.alerts.channels import Carrier
+from rota.alerts.figures import Watcher
+from rota.alerts.watch import Watch
 from rota.api.app import Parts, create_app
 from rota.api.auth import Access
 from rota.api.roster import Roster, digest
@@ -25,6 +28,7 @@ from rota.engine.observe import Counts
 from rota.engine.seat import Member
 from rota.store.access import Role, Token
 from rota.store.memory import MemoryStore
+from rota.traces.naming import PASSED_ON, Naming
 from tests.api.files import memory_files
 
 TOKEN = "a-token-for-tests"
@@ -106,9 +110,41 @@ class House:
         return answer
 
 
+def watch_of(engine: Engine, figures: Figures, store: MemoryStore) -> Watch:
+    """The real watch; it looks when a test says so."""
+    watcher = Watcher(engine, figures, lambda: 1 << 40)
+    return Watch(engine, watcher, store.notes, Carrier("here"))
+
+
+def _parts(
+    engine: Engine, store: MemoryStore, figures: Figures, access: Access, audit: AuditTrail
+) -> Parts:
+    return Parts(
+        brain=engine,
+        catalog=store.catalog,
+        logs=store.logs,
+        files=memory_files(store),
+        hooks=store.hooks,
+        feed=engine.feed,
+        access=access,
+        audit=audit,
+        figures=figures,
+        alerts=watch_of(engine, figures, store),
+        node="node-a",
+        assurance=Assurance(store),
+        version="0.0.0",
+        started_at=engine.clock.now(),
+        disk_free=lambda: 1234,
+    )
+
+
 @asynccontextmanager
 async def open_house(
-    timing: Timing | None = None, *, no_auth: bool = False, throttle: Throttle | None = None
+    timing: Timing | None = None,
+    *,
+    no_auth: bool = False,
+    throttle: Throttle | None = None,
+    naming: Naming = PASSED_ON,
 ) -> AsyncIterator[House]:
     """Starts it, and stops it whatever happens."""
     store, clock, figures = MemoryStore(), SystemClock(), Figures()
@@ -118,22 +154,8 @@ async def open_house(
     await store.access.add_token(ADMIN)
     await roster.start()
     await audit.start()
-    parts = Parts(
-        brain=engine,
-        catalog=store.catalog,
-        logs=store.logs,
-        files=memory_files(store),
-        hooks=store.hooks,
-        feed=engine.feed,
-        access=Access(roster=roster, no_auth=no_auth, throttle=throttle or Throttle()),
-        audit=audit,
-        figures=figures,
-        node="node-a",
-        assurance=Assurance(store),
-        version="0.0.0",
-        started_at=clock.now(),
-        disk_free=lambda: 1234,
-    )
+    access = Access(roster=roster, no_auth=no_auth, throttle=throttle or Throttle())
+    parts = replace(_parts(engine, store, figures, access, audit), naming=naming)
     app = create_app(parts)
     transport = httpx2.ASGITransport(app=app)
     headers = {"Authorization": f"Bearer {TOKEN}", "Host": HOST}

@@ -103,6 +103,17 @@ EXPECTED = {
     "GET /triggers/{trigger_id}/events": READERS,
     "POST /events": SUBMITTERS,
     "GET /events": READERS,
+    "GET /alerts": READERS,
+    "GET /alerts/{name}": READERS,
+    "PUT /alerts/{name}": OPERATORS,
+    "DELETE /alerts/{name}": OPERATORS,
+    "PUT /alerts/{name}/silence": OPERATORS,
+    "DELETE /alerts/{name}/silence": OPERATORS,
+    "GET /alert-notices": READERS,
+    "GET /alert-channels": READERS,
+    "PUT /alert-channels/{name}": ADMINS,
+    "DELETE /alert-channels/{name}": ADMINS,
+    "POST /alert-channels/{name}/test": ADMINS,
     "GET /hooks": READERS,
     "GET /hooks/{name}": READERS,
     "PUT /hooks/{name}": OPERATORS,
@@ -132,7 +143,10 @@ EXPECTED = {
     "DELETE /tokens/{token_id}": ADMINS,
     "GET /audit": ADMINS,
 }
-NOT_FOR_TENANTS = ("GET /metrics", "GET /hooks", "GET /autoscale", "GET /stats/history")
+NOT_FOR_TENANTS = (
+    *("GET /metrics", "GET /hooks", "GET /autoscale", "GET /stats/history", "GET /alerts"),
+    *("GET /alert-notices", "GET /alert-channels", "GET /alerts/{name}"),
+)
 """Calls whose role would do, but which tell of all tenants."""
 UNKNOWN_ID = "019a85c2-0000-7000-8000-000000000000"
 

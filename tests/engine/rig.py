@@ -176,6 +176,7 @@ class SlowStore:
         self.access = store.access
         self.nodes = store.nodes
         self.hooks = store.hooks
+        self.notes = store.notes
         self.has_schedules = store.has_schedules
         self.durability = store.durability
 

@@ -66,7 +66,14 @@ BEYOND_THE_SCHEMA = re.compile(
             "the job of a trigger waits",
             "the event says when",
             "two triggers are named",
+            # Nor know every service that can be told, or what goes with what is watched for.
+            "no address that can be told",
+            "the address names no host",
+            "is watched for all queues together",
+            "say what .* watches for",
+            '"field":"window"',
             # It does not know what exists.
+            "there is no channel",
             "there is no (time zone|calendar)",
             "there is no job",
             "no job of this batch",

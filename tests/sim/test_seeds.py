@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from rota.sim.cluster import Cluster
 from rota.sim.plan import PROFILES, draw, keep
 from rota.sim.run import run
 from tests.tidy.tree import ROOT
@@ -54,6 +55,15 @@ def test_a_seed_is_one_run_whatever_the_hash_seed() -> None:
     first = hashes("1")
     assert len(first.splitlines()) == 3
     assert first == hashes("2")
+
+
+def test_a_server_that_never_comes_up_is_no_success() -> None:
+    def spoil(cluster: Cluster) -> None:
+        del cluster.database.store.notes
+
+    result = run(draw(1, profile="calm", storm_s=3.0), spoil)
+    assert not result.ok
+    assert "a task of server-" in str(result.verdicts[0])
 
 
 def test_another_seed_is_another_run() -> None:

@@ -20,6 +20,7 @@ from tests.store.conformance_access import AccessConformance
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
 from tests.store.conformance_retention import RetentionConformance
 from tests.store.conformance_schedules import ScheduleConformance
@@ -92,7 +93,7 @@ class TestObjects(ObjectsConformance):
     pass
 
 
-class TestAccess(AccessConformance):
+class TestAccess(AccessConformance, NotesConformance):
     pass
 
 

@@ -48,6 +48,7 @@ from tests.store.conformance_bulk import (
 )
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
 from tests.store.conformance_retention import RetentionConformance
 from tests.store.conformance_schedules import SCHEDULES, ScheduleConformance, occurrence
@@ -114,7 +115,7 @@ class TestObjects(ObjectsConformance):
     pass
 
 
-class TestAccess(AccessConformance):
+class TestAccess(AccessConformance, NotesConformance):
     pass
 
 

@@ -103,7 +103,7 @@ def test_every_kind_of_problem_is_listed() -> None:
 
 
 def test_every_metric_is_explained() -> None:
-    text = code("api/metrics.py") + code("gateway/metrics.py")
+    text = code("api/metrics.py") + code("gateway/metrics.py") + code("worker/metrics.py")
     given = re.findall(r'"(rota_[a-z_]+)"', text)
     given += [
         f"rota_{name}" for name in re.findall(r'^    "([a-z]+_[a-z_]+)": "', text, re.MULTILINE)

@@ -46,3 +46,9 @@ def test_the_sdk_shows_exactly_what_it_promises() -> None:
     source = (SOURCE / "sdk" / "__init__.py").read_text(encoding="utf-8")
     assert rules.public_names(source) == sorted(rota.sdk.__all__)
     assert [name for name in rota.sdk.__all__ if not hasattr(rota.sdk, name)] == []
+
+
+def test_a_server_that_does_not_trace_or_tell_loads_no_library_for_it() -> None:
+    loaded = modules_after("import rota.cli.serve, rota.cli.work, rota.sdk.client")
+    costly = ("opentelemetry", "apprise", "requests", "google.protobuf")
+    assert [name for name in loaded if name.startswith(costly)] == []

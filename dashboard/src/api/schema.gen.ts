@@ -25,6 +25,46 @@ export interface AffinityView {
   tolerate: string[];
 }
 
+export interface AlertPage {
+  items: AlertView[];
+  next_cursor: string | null;
+}
+
+export interface AlertSpec {
+  condition?: "backlog_grows" | "dead_letters" | "disk_low" | "failure_rate" | "leader_changed" | "no_workers" | "schedule_late" | "schedule_missed" | "store_slow" | "tables_behind" | "wait" | "worker_lost";
+  threshold?: number;
+  window?: number | string;
+  for?: number | string;
+  at_least?: number;
+  severity?: "critical" | "info" | "warning";
+  queue?: string | null;
+  channels?: string[] | null;
+  repeat?: number | string | null;
+  enabled?: boolean;
+}
+
+export interface AlertView {
+  name: string;
+  condition: "backlog_grows" | "dead_letters" | "disk_low" | "failure_rate" | "leader_changed" | "no_workers" | "schedule_late" | "schedule_missed" | "store_slow" | "tables_behind" | "wait" | "worker_lost";
+  status: "firing" | "off" | "ok" | "pending";
+  value: number | null;
+  threshold: number;
+  unit: string;
+  message: string;
+  since: string | null;
+  severity: "critical" | "info" | "warning";
+  queue: string | null;
+  window: number;
+  for: number;
+  at_least: number;
+  channels: string[] | null;
+  repeat: number | null;
+  enabled: boolean;
+  silence: SilenceView | null;
+  builtin: boolean;
+  meaning: string;
+}
+
 export interface AmountView {
   capacity: number;
   used: number;
@@ -244,6 +284,30 @@ export interface CauseView {
   code: string;
   message: string;
   figures: Record<string, Json>;
+}
+
+export interface ChannelPage {
+  items: ChannelView[];
+  next_cursor: string | null;
+}
+
+export interface ChannelSpec {
+  url: string;
+  secret?: string | null;
+  severity?: "critical" | "info" | "warning";
+}
+
+export interface ChannelTrial {
+  taken: boolean;
+  message: string;
+}
+
+export interface ChannelView {
+  name: string;
+  url: string;
+  signed: boolean;
+  severity: "critical" | "info" | "warning";
+  waiting: number;
 }
 
 export interface ClusterView {
@@ -786,6 +850,21 @@ export interface Noop {
   kind: "noop";
 }
 
+export interface NoticePage {
+  items: NoticeView[];
+  next_cursor: string | null;
+}
+
+export interface NoticeView {
+  name: string;
+  status: "firing" | "resolved" | "test";
+  severity: "critical" | "info" | "warning";
+  message: string;
+  value: number;
+  since: string;
+  at: string;
+}
+
 export interface OccurrencePage {
   items: OccurrenceView[];
   next_cursor: string | null;
@@ -1151,6 +1230,16 @@ export interface ShapeView {
   slots: number;
   per_worker: number | null;
   kind: number | null;
+}
+
+export interface SilenceSpec {
+  for: number | string;
+  reason?: string;
+}
+
+export interface SilenceView {
+  until: string;
+  reason: string;
 }
 
 export interface SizeView {
@@ -1822,6 +1911,61 @@ export interface Calls {
     query: { tenant?: string; name?: string; since?: string; limit?: number; };
     body: null;
     answer: WasteView;
+  };
+  "GET /alerts": {
+    query: { status?: string; limit?: number; cursor?: string; };
+    body: null;
+    answer: AlertPage;
+  };
+  "GET /alerts/{name}": {
+    query: Record<string, never>;
+    body: null;
+    answer: AlertView;
+  };
+  "PUT /alerts/{name}": {
+    query: Record<string, never>;
+    body: AlertSpec;
+    answer: AlertView;
+  };
+  "DELETE /alerts/{name}": {
+    query: Record<string, never>;
+    body: null;
+    answer: null;
+  };
+  "PUT /alerts/{name}/silence": {
+    query: Record<string, never>;
+    body: SilenceSpec;
+    answer: AlertView;
+  };
+  "DELETE /alerts/{name}/silence": {
+    query: Record<string, never>;
+    body: null;
+    answer: AlertView;
+  };
+  "GET /alert-notices": {
+    query: { limit?: number; cursor?: string; };
+    body: null;
+    answer: NoticePage;
+  };
+  "GET /alert-channels": {
+    query: { limit?: number; cursor?: string; };
+    body: null;
+    answer: ChannelPage;
+  };
+  "PUT /alert-channels/{name}": {
+    query: Record<string, never>;
+    body: ChannelSpec;
+    answer: ChannelView;
+  };
+  "DELETE /alert-channels/{name}": {
+    query: Record<string, never>;
+    body: null;
+    answer: null;
+  };
+  "POST /alert-channels/{name}/test": {
+    query: Record<string, never>;
+    body: null;
+    answer: ChannelTrial;
   };
   "GET /healthz": {
     query: Record<string, never>;

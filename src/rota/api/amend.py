@@ -76,6 +76,7 @@ def patched(job: JobRecord, patch: dict[str, Any]) -> Spec:
         revision=job.spec.revision,
         origin=job.spec.origin,
         stimulus=job.spec.stimulus,
+        trace=job.spec.trace,
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from rota.api.bodies import header
 from rota.api.bundles import check_bundles
 from rota.api.deadlines import add_deadline, deadline_view
 from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS
@@ -48,6 +49,7 @@ from rota.wire.jobs import (
     Priority,
 )
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.traces import parse_traceparent
 from rota.wire.units import to_instant
 from rota.wire.why import DryRunBatchView
 
@@ -118,7 +120,7 @@ async def _submit(
     check_durability(call.parts.assurance)
     adopt(call, specs)
     await check_bundles(call, specs, "" if call.body is specs[0] else "jobs[{}].")
-    batch = Batch(specs, call.desk.ids, call.parts.brain.clock.now())
+    batch = Batch(specs, call.desk.ids, call.parts.brain.clock.now(), trace_in(call))
     jobs = batch.new_jobs()
 
     def build(recall: Recall | None) -> Submit:
@@ -144,6 +146,13 @@ async def _submit(
     except Invalid as refusal:
         raise batch.in_its_words(refusal) from None
     return expect(receipt, JobsAccepted)
+
+
+def trace_in(call: Call[Any, Any]) -> str:
+    """The caller's place in its trace, if it told any that can be read."""
+    given = header(call.request.scope, b"traceparent")
+    found = None if given is None else parse_traceparent(given.decode("latin-1"))
+    return "" if found is None else str(found)
 
 
 def check_durability(assurance: Assurance) -> None:

@@ -182,3 +182,7 @@ TIMELINE_WINDOW_MS_MAX = 31 * 24 * 3600 * 1000
 """The longest window of a timeline."""
 LOG_PIECE_BYTES_MAX = 4 * 1024 * 1024
 """Log text that one bounded question gets."""
+METRIC_QUEUES_MAX = 100
+"""Queues with series of their own in `/metrics`: whoever submits can make up queues."""
+METRIC_KINDS_MAX = 40
+"""Kinds of resources with series of their own: whoever runs a worker can make up kinds."""

@@ -7,13 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from rota.core.glance import WorkerGlance
-from rota.core.model import Resources, WorkerId, WorkerState
+from rota.alerts.figures import LEFT_OUT, lost_at, ready_ms
+from rota.alerts.rules import Severity
+from rota.alerts.watch import Watch
+from rota.api.limits import METRIC_KINDS_MAX, METRIC_QUEUES_MAX
+from rota.core.glance import QueueGlance, WorkerGlance
+from rota.core.model import JobState, Resources, WorkerId, WorkerState
+from rota.core.schedules import Decision
 from rota.engine.assurance import Assurance
 from rota.engine.ports import Brain
 from rota.engine.presence import Presence
@@ -22,6 +28,14 @@ from rota.store.durability import DurabilityLevel
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 AUTOSCALE_TARGET_MS = 300_000
 """Within which time everything is to be cleared when nobody says."""
+OPENMETRICS_TYPE = "application/openmetrics-text"
+OPENMETRICS = f"{OPENMETRICS_TYPE}; version=1.0.0"
+OTHERS = "(others)"
+"""The queue whose figures are those of all that have no series of their own; none is named so."""
+ENDED = (
+    *(JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.SKIPPED, JobState.EXPIRED),
+)
+LIVE = (JobState.PENDING, JobState.QUEUED, JobState.RUNNING, JobState.CANCELLING)
 USAGE_KINDS = ("cpu", "memory", "storage", "gpu", "processes", "load")
 """The reported kinds that get a series; a label that workers could choose would never end."""
 
@@ -123,7 +137,8 @@ class ServerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """One family after the other."""
         if self.brain.ready:
-            yield from self._live_jobs()
+            queues = self.brain.queues()
+            yield from self._jobs(queues, _named(queues))
             yield from self._workers()
         if not self._follows:
             # What the leader tells of the whole cell must not be told twice.
@@ -148,18 +163,13 @@ class ServerCollector(Collector):
         submitted = CounterMetricFamily("rota_jobs_submitted", "Jobs accepted")
         submitted.add_metric([], self.figures.submitted())
         yield submitted
-        finished = CounterMetricFamily(
-            "rota_jobs_finished", "Jobs ended", labels=["status", "queue"]
-        )
-        for (queue, status), count in self.figures.finished().items():
-            finished.add_metric([status, queue], count)
-        yield finished
         decided = CounterMetricFamily(
             "rota_schedule_occurrences",
             "Instants of schedules, by what became of them and why they were skipped",
             labels=["outcome", "reason"],
         )
-        for (decision, why), count in self.figures.decided().items():
+        left_out = {(Decision.SKIPPED.value, why.value): 0 for why in LEFT_OUT}
+        for (decision, why), count in (left_out | dict(self.figures.decided())).items():
             decided.add_metric([decision, why], count)
         yield decided
         yield from self._events()
@@ -185,20 +195,40 @@ class ServerCollector(Collector):
         yield received
         yield judged
 
-    def _live_jobs(self) -> Iterator[Metric]:
-        live = GaugeMetricFamily(
-            "rota_jobs", "Jobs that have not ended", labels=["status", "queue"]
+    def _jobs(self, queues: Sequence[QueueGlance], named: Mapping[str, str]) -> Iterator[Metric]:
+        live: Tally[tuple[str, str]] = Tally()
+        for glance in queues:
+            queue = named.get(glance.queue.name, OTHERS)
+            for state in LIVE:
+                live[state.value, queue] += glance.depth.get(state, 0)
+        yield _by_status("rota_jobs", "Jobs that have not ended", live, GaugeMetricFamily)
+        ended: Tally[tuple[str, str]] = Tally()
+        # All are told from the beginning: what is counted from nothing to one has not grown.
+        ended.update({(one.value, queue): 0 for queue in named.values() for one in ENDED})
+        for (name, status), count in self.figures.finished().items():
+            ended[status, named.get(name, OTHERS)] += count
+        yield _by_status("rota_jobs_finished", "Jobs ended", ended, CounterMetricFamily)
+        yield _gauge(
+            "rota_queues_without_series",
+            f"Queues that are told of together, as {OTHERS}",
+            len(queues) - len(named),
         )
-        for glance in self.brain.queues():
-            for state, count in glance.depth.items():
-                live.add_metric([state.value, glance.queue.name], count)
-        yield live
+        ready = ready_ms(queues, self.brain.ready_since(), self.brain.clock.now())
+        yield _gauge(
+            "rota_ready_wait_seconds",
+            "For how long the longest waiting of the jobs that come next has been ready",
+            max(ready.values(), default=0) / 1000,
+        )
 
     def _needed(self) -> Iterator[Metric]:
-        demand = self.brain.demand(AUTOSCALE_TARGET_MS)
-        workers = {queue.name: float(queue.crew.needed) for queue in demand.queues}
-        work = {queue.name: sum(one.shape.work for one in queue.shapes) for queue in demand.queues}
-        seconds = {name: ms / 1000 for name, ms in work.items()}
+        named = _named(self.brain.queues())
+        workers: Tally[str] = Tally()
+        work_ms: Tally[str] = Tally()
+        for queue in self.brain.demand(AUTOSCALE_TARGET_MS).queues:
+            label = named.get(queue.name, OTHERS)
+            workers[label] += queue.crew.needed
+            work_ms[label] += sum(one.shape.work for one in queue.shapes)
+        seconds = {label: ms / 1000 for label, ms in work_ms.items()}
         yield _by_label(
             "rota_autoscale_workers",
             "Workers that would clear what waits in five minutes",
@@ -217,7 +247,8 @@ class ServerCollector(Collector):
         capacity: Tally[str] = Tally()
         used: Tally[str] = Tally()
         usage: Tally[str] = Tally()
-        for glance in self.brain.workers():
+        workers = self.brain.workers()
+        for glance in workers:
             statuses[worker_status(glance)] += 1
             if glance.worker.state is WorkerState.OFFLINE:
                 continue
@@ -226,8 +257,13 @@ class ServerCollector(Collector):
             reported = self.usage.of(glance.worker.id)
             usage.update({kind: reported[kind] for kind in USAGE_KINDS if kind in reported})
         yield _by_label("rota_workers", "Workers known", "status", statuses)
-        yield _by_label("rota_resource_capacity", "What workers have", "kind", capacity)
-        yield _by_label("rota_resource_used", "What running jobs hold", "kind", used)
+        lost = sum(1 for _ in lost_at(workers, self.brain.timing.lease_ttl_ms))
+        yield _gauge("rota_workers_lost", "Workers known that are gone without a word", lost)
+        kinds = _kinds(capacity)
+        have = {kind: capacity[kind] for kind in kinds}
+        held = {kind: used[kind] for kind in kinds}
+        yield _by_label("rota_resource_capacity", "What workers have", "kind", have)
+        yield _by_label("rota_resource_used", "What running jobs hold", "kind", held)
         yield _by_label("rota_worker_usage", "What workers measured in use", "kind", usage)
 
     def _histograms(self) -> Iterator[Metric]:
@@ -237,11 +273,29 @@ class ServerCollector(Collector):
                 continue
             family = HistogramMetricFamily(f"rota_{name}", text)
             buckets = [
-                ("+Inf" if bound == float("inf") else str(bound), float(count))
+                ("+Inf" if bound == float("inf") else str(float(bound)), float(count))
                 for bound, count in histogram.buckets()
             ]
             family.add_metric([], buckets, histogram.total())
             yield family
+
+
+@dataclass(frozen=True)
+class AlertCollector(Collector):
+    """What the built-in alerts say; the leader's alone."""
+
+    brain: Brain
+    watch: Watch
+
+    def collect(self) -> Iterator[Metric]:
+        """Those that fire, by how much they matter."""
+        if self.brain.ready:
+            firing = dict.fromkeys((one.value for one in Severity), 0.0)
+            for rule in self.watch.firing():
+                firing[rule.severity.value] += 1
+            yield _by_label("rota_alerts", "Alerts that fire", "severity", firing)
+            unsent = len(self.watch.kept.outbox.letters)
+            yield _gauge("rota_alert_notices_waiting", "Notices that nobody took yet", unsent)
 
 
 @dataclass(frozen=True)
@@ -287,10 +341,38 @@ def _by_label(name: str, text: str, label: str, values: Mapping[str, float]) -> 
     return family
 
 
-def expose(*collectors: Collector) -> bytes:
-    """The text that Prometheus reads, out of a registry of this server alone."""
+def _by_status(
+    name: str,
+    text: str,
+    counts: Mapping[tuple[str, str], int],
+    family: type[GaugeMetricFamily | CounterMetricFamily],
+) -> Metric:
+    told = family(name, text, labels=["status", "queue"])
+    for (status, queue), count in counts.items():
+        told.add_metric([status, queue], count)
+    return told
+
+
+def _named(queues: Sequence[QueueGlance]) -> dict[str, str]:
+    """Queues with series of their own: the first that were made, for these are always the same.
+
+    A counter that went from one label to another would look like jobs that ended.
+    """
+    oldest = sorted(queues, key=lambda one: (one.queue.created_at, one.queue.name))
+    return {one.queue.name: one.queue.name for one in oldest[:METRIC_QUEUES_MAX]}
+
+
+def _kinds(capacity: Mapping[str, float]) -> list[str]:
+    """The kinds every worker has, then those that people made up, as many as there may be."""
+    usual = [kind for kind in amounts(Resources()) if kind in capacity]
+    return [*usual, *sorted(kind for kind in capacity if kind not in usual)][:METRIC_KINDS_MAX]
+
+
+def expose(accept: str, *collectors: Collector) -> tuple[bytes, str]:
+    """(text, its type) out of a registry of this server alone; OpenMetrics for who asks for it."""
     registry = CollectorRegistry()
     for collector in collectors:
         registry.register(collector)
     ProcessCollector(registry=registry)
-    return generate_latest(registry)
+    encoder, content_type = choose_encoder(OPENMETRICS if OPENMETRICS_TYPE in accept else "")
+    return encoder(registry), content_type

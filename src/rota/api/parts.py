@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rota.alerts.watch import Watch
 from rota.api.auth import Access
 from rota.api.files import Files
 from rota.api.forward import Forwarder
@@ -33,6 +34,7 @@ from rota.engine.ports import Brain
 from rota.engine.presence import Presence
 from rota.store.hooks import Hooks
 from rota.store.protocol import Catalog, Logs
+from rota.traces.naming import PASSED_ON, Naming
 from rota.wire.jobs import BulkAnswer
 from rota.wire.overview import AttentionView
 
@@ -58,12 +60,15 @@ class Parts:
     access: Access
     audit: AuditTrail
     figures: Figures
+    alerts: Watch
     node: str
     """This server's name in the cluster."""
     assurance: Assurance
     """What an answer rests on."""
     version: str
     started_at: Instant
+    naming: Naming = PASSED_ON
+    """How runs are named in traces."""
     disk_free: Callable[[], int | None] = lambda: None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server shuts down: streams and waiting polls end."""

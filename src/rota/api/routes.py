@@ -32,6 +32,7 @@ from rota.api.streams import Stream
 from rota.core.inputs import Key
 from rota.store.access import AuditEntry
 from rota.wire.limits import BODY_BYTES_MAX, KEY_CHARS_MAX
+from rota.wire.traces import parse_traceparent
 from rota.wire.units import dec_hook, encode
 
 B = TypeVar("B")
@@ -229,6 +230,7 @@ def problem_of(error: Exception, scope: Scope) -> ProblemError:
             method=scope["method"],
             path=scope["path"],
             exc_info=error,
+            **names_of(scope),
         )
         return fault(request_id)
     # A balancer asks all the time whether this server is ready, and hears so itself.
@@ -239,8 +241,19 @@ def problem_of(error: Exception, scope: Scope) -> ProblemError:
             path=scope["path"],
             status=problem.status,
             cause=str(error) or repr(error),
+            **names_of(scope),
         )
     return problem
+
+
+def names_of(scope: Scope) -> dict[str, str]:
+    """By which a line of the log is found again: what the path names, and the caller's trace."""
+    params: Mapping[str, str] = scope.get("path_params", {})
+    names = {key: _plain(value) for key, value in params.items() if key.endswith("_id")}
+    given = header(scope, b"traceparent")
+    if given is not None and (found := parse_traceparent(given.decode("latin-1"))):
+        names["trace_id"] = found.trace_id
+    return names
 
 
 def audit_entry(parts: Parts, scope: Scope, route: str, response: Response) -> AuditEntry:

@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from rota.api.jobs import job_page
-from rota.api.metrics import CONTENT_TYPE, ServerCollector, StandingCollector, expose
+from rota.api.metrics import AlertCollector, ServerCollector, StandingCollector, expose
 from rota.api.paging import Cursor, Limit, read_id_cursor
 from rota.api.problems import ProblemError
 from rota.api.routes import Call, NoQuery
@@ -73,4 +73,7 @@ async def show_metrics(call: Call[None, NoQuery]) -> Response:
     await parts.brain.settled()
     collector = ServerCollector(parts.brain, parts.figures, call.desk.usage, parts.disk_free)
     standing = StandingCollector(parts.brain, parts.assurance, parts.presence)
-    return Response(expose(collector, standing), media_type=CONTENT_TYPE)
+    alerts = AlertCollector(parts.brain, parts.alerts)
+    accept = call.request.headers.get("accept", "")
+    text, content_type = expose(accept, collector, standing, alerts)
+    return Response(text, headers={"Content-Type": content_type})

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import UnsetType
+from msgspec.structs import replace
 
 from rota.api.banding import band_of, placed
 from rota.api.bodies import check_depth, read_json
@@ -220,8 +221,11 @@ def _instant(moment: datetime | None, where: str, name: str) -> Instant | None:
 class Batch:
     """Jobs submitted together: their ids, and the names their sender knows them by."""
 
-    def __init__(self, specs: Sequence[JobSpec], ids: IdMint, now: Instant) -> None:
+    def __init__(
+        self, specs: Sequence[JobSpec], ids: IdMint, now: Instant, trace: str = ""
+    ) -> None:
         self._now = now
+        self._trace = trace
         self._specs = specs
         self.job_ids = [JobId(ids.mint(now)) for _ in specs]
         self._refs: dict[str, JobId] = {}
@@ -243,6 +247,8 @@ class Batch:
             where = "" if single else f"jobs[{number}]."
             needed = self._dependencies(spec, where) if spec.dependencies else ()
             core = spec_of(spec, self._now, needed, where)
+            if self._trace:
+                core = replace(core, trace=self._trace)
             ref = spec.ref or "" if isinstance(spec, BatchJobSpec) else ""
             jobs.append(NewJob(id=self.job_ids[number], spec=core, ref=ref))
         return tuple(jobs)

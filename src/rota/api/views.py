@@ -30,6 +30,7 @@ from rota.core.outcome import (
     Order,
 )
 from rota.store.outputs import Output
+from rota.traces.naming import Naming
 from rota.wire.executions import ArtifactView, ExecutionView
 from rota.wire.jobs import (
     ConcurrencyView,
@@ -159,7 +160,7 @@ def execution_view(execution: Execution, artifacts: Sequence[Output] = ()) -> Ex
     )
 
 
-def order_view(order: Order, timing: Timing) -> OrderView:
+def order_view(order: Order, timing: Timing, naming: Naming) -> OrderView:
     """What a worker is told to run."""
     execution, spec = order.execution, order.spec
     return OrderView(
@@ -175,6 +176,7 @@ def order_view(order: Order, timing: Timing) -> OrderView:
         timeout=_seconds(spec.terms.timeout_ms),
         lease_expires_in=timing.lease_ttl_ms / 1000,
         scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
+        traceparent=naming.for_run(execution.job_id, execution.fence, spec.trace),
         limits=None if order.limits is None else limits_view(order.limits),
         array=place_view(order.company),
         gang=rank_view(order.company),

@@ -89,7 +89,7 @@ async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
 
 async def lease_work(call: Call[LeaseSpec, NoQuery]) -> LeaseAnswer:
     """Takes reports, then waits for work as long as the worker may and is there."""
-    brain, spec = call.parts.brain, call.body
+    brain, spec, naming = call.parts.brain, call.body, call.parts.naming
     arrived = brain.clock.steady()
     wait_ms = min(spec.wait.ms, brain.timing.lease_ttl_ms // 3)
     worker_id = worker_id_in(call)
@@ -105,7 +105,7 @@ async def lease_work(call: Call[LeaseSpec, NoQuery]) -> LeaseAnswer:
     answer = await _wait(call, poll)
     call.desk.usage.note(worker_id, spec.usage)
     return LeaseAnswer(
-        executions=[order_view(order, brain.timing) for order in answer.orders],
+        executions=[order_view(order, brain.timing, naming) for order in answer.orders],
         held_for=(brain.clock.steady() - arrived) / 1000,
         cancel=list(answer.cancel),
         lost=list(answer.lost),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota import __version__
+from rota.cli.diary import log_option
 from rota.cli.options import pair
 from rota.cli.up import HOST, DoorOptions, door_options
 from rota.gateway.plan import Plan, PlanError, make_plan
@@ -45,6 +46,7 @@ class GatewayOptions(DoorOptions):
     help="0 takes a free one.",
 )  # fmt: skip
 @HOST
+@log_option
 @door_options
 @click.option("--where", metavar="TENANT", help="Only say which cell a tenant's jobs go to.")
 @click.pass_context

@@ -80,6 +80,7 @@ SECTIONS: dict[str, dict[str, Word]] = {
         "top": Word("top", "top", "Watch everything live."),
         "stats": Word("service", "stats", "Print the overall figures."),
         "stream": Word("service", "stream", "Print every state change as it happens."),
+        "alerts": Word("alerts", "alerts", "List, set and silence alerts; say who is told."),
         "cluster": Word("cluster", "cluster", "Say who leads, and who is there."),
         "doctor": Word("doctor", "doctor", "Check this installation."),
         "verify": Word(

@@ -7,14 +7,18 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import click
 
 from rota import __version__
+from rota.alerts.channels import Carrier
+from rota.alerts.figures import Watcher
+from rota.alerts.watch import Watch
 from rota.api.app import Parts, create_app
 from rota.api.files import Files
 from rota.api.history import Recorder
@@ -28,6 +32,7 @@ from rota.cli.identity import announce, withdraw
 from rota.cli.listening import listen, refuse_open_door, url_of
 from rota.cli.storage import open_files
 from rota.cli.stores import member_of, open_store, refuse_nowhere, timing_of
+from rota.cli.tracing import trace
 from rota.cli.up import ServerOptions, UpOptions
 from rota.engine.assurance import Assurance
 from rota.engine.clock import SystemClock
@@ -36,8 +41,32 @@ from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.retention import Retention
 from rota.engine.sweeping import Sweeping
+from rota.store.postgres import PostgresStore
 from rota.store.postgres_connect import parse_address
 from rota.store.protocol import Store
+from rota.store.sqlite import SqliteStore
+
+
+class Beside(Protocol):
+    """Something that runs beside the engine."""
+
+    def start(self) -> None:
+        """Begins once the engine is there."""
+        ...
+
+    async def stop(self) -> None:
+        """Ends before the engine does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a server stands on: all that outlives it."""
+
+    options: UpOptions | ServerOptions
+    store: SqliteStore | PostgresStore
+    files: Files
+    cell: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +82,7 @@ class Service:
     closing: asyncio.Event
     serving: asyncio.Task[None]
     pulse: asyncio.Task[None]
-    upkeep: tuple[Retention, Sweeping, Recorder]
+    beside: Sequence[Beside]
     files: Files
 
     async def stop(self) -> None:
@@ -62,8 +91,8 @@ class Service:
         Another server that can lead does so at once, and gets what still comes in here.
         """
         self.closing.set()
-        for task in self.upkeep:
-            await task.stop()
+        for one in self.beside:
+            await one.stop()
         if self.engine.has_others:
             await self.engine.stop()
         self.server.should_exit = True
@@ -133,27 +162,27 @@ async def start(options: UpOptions | ServerOptions) -> Service:
 async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -> Service:
     url = url_of(options, listening)
     member = member_of(options, url)
-    store = await open_store(options)
-    files = await open_files(options, store)
-    cell = await store.name_cell(options.cell)
+    ground = await _open_ground(options)
+    store = ground.store
     clock = SystemClock()
     counts = Counts()
     engine = Engine(store, clock, timing_of(options, store), counts, member)
     await engine.start(SubmittedSpecs(clock))
     admission = await open_admission(options, store, clock)
     await admission.start()
-    closing = asyncio.Event()
     figures = Figures(counts, engine)
-    assurance = await open_assurance(options, store)
-    alone = replace(_parts(figures, store, admission, assurance, files), closing=closing)
-    disk_free = partial(_disk_free, options.data)
     recorder = Recorder(engine, figures)
-    whole = replace(alone, cell=cell, disk_free=disk_free, recorder=recorder)
-    parts, company = await join(whole, store, member, await trust_of(options))
+    assurance = await open_assurance(options, store)
+    alone = replace(_parts(ground, figures, admission, assurance), recorder=recorder)
+    parts, company = await join(alone, store, member, await trust_of(options))
+    parts, tracing = trace(parts, engine, os.environ)
+    beside: list[Beside] = [*_upkeep(ground, engine), recorder, parts.alerts, *tracing]
     app = create_app(parts)
     server = EmbeddedServer(app, options)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
     announce(url, admission.token, options.data)
+    for one in beside:
+        one.start()
     return Service(
         url=url,
         admission=admission,
@@ -161,28 +190,27 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
         server=server,
         engine=engine,
         store=store,
-        closing=closing,
+        closing=parts.closing,
         serving=serving,
         pulse=asyncio.create_task(_pulse(engine), name="rota-pulse"),
-        upkeep=_upkeep(options, store, engine, files, recorder),
-        files=files,
+        beside=beside,
+        files=ground.files,
     )
 
 
-def _upkeep(
-    options: UpOptions | ServerOptions,
-    store: Store,
-    engine: Engine,
-    files: Files,
-    recorder: Recorder,
-) -> tuple[Retention, Sweeping, Recorder]:
-    retention = Retention(store, engine, options.retention_ms)
+async def _open_ground(options: UpOptions | ServerOptions) -> Ground:
+    store = await open_store(options)
+    files = await open_files(options, store)
+    return Ground(options, store, files, await store.name_cell(options.cell))
+
+
+def _upkeep(ground: Ground, engine: Engine) -> tuple[Retention, Sweeping]:
+    options, files = ground.options, ground.files
     age_ms = options.bundle_retention_ms
-    sweeping = Sweeping(files.book, files.blobs, files.spool, engine, age_ms)
-    retention.start()
-    sweeping.start()
-    recorder.start()
-    return retention, sweeping, recorder
+    return (
+        Retention(ground.store, engine, options.retention_ms),
+        Sweeping(files.book, files.blobs, files.spool, engine, age_ms),
+    )
 
 
 async def _pulse(engine: Engine) -> None:
@@ -214,28 +242,27 @@ def _disk_free(data: Path) -> int:
     return shutil.disk_usage(data).free
 
 
-def _parts(
-    figures: Figures,
-    store: Store,
-    admission: Admission,
-    assurance: Assurance,
-    files: Files,
-) -> Parts:
-    engine = figures.engine
+def _parts(ground: Ground, figures: Figures, admission: Admission, assurance: Assurance) -> Parts:
+    engine, store = figures.engine, ground.store
+    disk_free = partial(_disk_free, ground.options.data)
+    watcher = Watcher(engine, figures, disk_free)
     return Parts(
         brain=engine,
         catalog=store.catalog,
         logs=store.logs,
-        files=files,
+        files=ground.files,
         hooks=store.hooks,
         feed=engine.feed,
         access=admission.access,
         audit=admission.audit,
         figures=figures,
+        alerts=Watch(engine, watcher, store.notes, Carrier(ground.cell)),
         node=engine.node,
         assurance=assurance,
         version=__version__,
         started_at=engine.clock.now(),
+        disk_free=disk_free,
+        cell=ground.cell,
     )
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import click
 
 from rota.api.limits import ADDRESS_REQUESTS_PER_S, AUDIT_AGE_MS, TOKEN_REQUESTS_PER_S
+from rota.cli.diary import log_option
 from rota.cli.options import cell_name, duration, name_only, request_rate
 from rota.wire.units import Duration
 
@@ -241,6 +242,7 @@ def _access_options(command: F) -> F:
 @click.command()
 @_PORT
 @HOST
+@log_option
 @_DATA
 @_keeping_options
 @click.option("--workers", type=click.IntRange(0, 64), default=1, show_default=True)
@@ -267,6 +269,7 @@ def up(ctx: click.Context, /, *, lease_ttl: Duration, no_auth: bool, **given: ob
 @_keeping_options
 @_PORT
 @HOST
+@log_option
 @_DATA
 @click.option("--node", metavar="NAME", help="Its name among the others; else the host's.")
 @_CELL

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rota.cli.diary import log_option
 from rota.cli.options import duration, name_only, pair, size
 from rota.cli.spec import custom_of
 from rota.sdk import discover
@@ -18,8 +19,17 @@ from rota.wire.units import Duration
 if TYPE_CHECKING:
     from rota.worker.agent import WorkerConfig
 
+PORT_MAX = 65_535
 SILENCE_MS_MIN = 1_000
 """Any less and a server that is only busy would be taken for one that is gone."""
+
+
+def _address(value: Any) -> tuple[str, int]:
+    """`9464`, or `0.0.0.0:9464`."""
+    host, _, port = str(value).rpartition(":")
+    if not port.isdecimal() or int(port) > PORT_MAX:
+        raise click.BadParameter(f"{value!r} is no address: write 9464, or 10.0.0.5:9464")
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 @click.command()
@@ -86,6 +96,11 @@ SILENCE_MS_MIN = 1_000
     "--container-option", multiple=True, metavar="OPTION",
     help="Add this to every container's command line: --container-option=--network=none.",
 )  # fmt: skip
+@log_option
+@click.option(
+    "--metrics", type=_address, metavar="[HOST:]PORT",
+    help="Let Prometheus ask for this worker's own figures here; loopback unless a host is named.",
+)  # fmt: skip
 @click.option("--with-parent", is_flag=True, hidden=True, help="Drain when the parent has died.")
 @click.pass_context
 def worker(ctx: click.Context, /, **given: Any) -> None:
@@ -126,6 +141,7 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
         bundle_cache=given["bundle_cache"].bytes,
         containers=given["containers"],
         container_options=given["container_option"],
+        metrics=given["metrics"],
         **named,
     )
     ctx.exit(asyncio.run(_run(config, with_parent=given["with_parent"])))

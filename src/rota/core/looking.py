@@ -67,6 +67,10 @@ class Looking(Foreseeing):
         """All queues, by name."""
         return [glance_queue(self._t, self._t.queues[name]) for name in sorted(self._t.queues)]
 
+    def ready_since(self) -> dict[str, Instant]:
+        """By queue with ready jobs, since when the longest waiting head of a line has been so."""
+        return self._t.lines.ready_since()
+
     def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:
         """Those to keep, newest first; looked at as they are asked for, for there may be many."""
         cells = self._t.agenda.cells

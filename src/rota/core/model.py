@@ -212,6 +212,8 @@ class Spec(Record, frozen=True):
     """Set where it stands for many jobs, or is one of those (band.py)."""
     graph_ms: Millis | None = None
     """How long the graph that it is a task of will probably take (ranking.py)."""
+    trace: str = ""
+    """The caller's place in its trace (W3C traceparent); carried, never read here."""
 
 
 class Life(Record, frozen=True):

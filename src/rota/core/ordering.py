@@ -279,6 +279,19 @@ class Lines:
             line.first = heap[0]
         return line.first
 
+    def ready_since(self) -> dict[str, Instant]:
+        """By queue, since when the longest waiting of those that come next have been ready.
+
+        One look at the head of each line: what waits behind it costs nothing.
+        """
+        oldest: dict[str, Instant] = {}
+        for line in self._lines.values():
+            cell = self._jobs.get(JobId(self.head(line)[2]))
+            if cell is not None and cell.life.ready_at is not None:
+                queue = line.job_class.queue.queue.name
+                oldest[queue] = min(cell.life.ready_at, oldest.get(queue, cell.life.ready_at))
+        return oldest
+
     def stands(self, entry: LineKey, line: Line) -> bool:
         """Whether an entry of the line's heap still means something."""
         if entry[2][0] == ON_SHELF:

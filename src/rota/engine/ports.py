@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -158,6 +158,13 @@ class Brain(Protocol):
 
     def queues(self) -> Sequence[QueueGlance]:
         """All queues."""
+        ...
+
+    def ready_since(self) -> Mapping[str, Instant]:
+        """By queue with ready jobs, since when the longest waiting head of a line has been so.
+
+        Looks at heads of lines only: what waits behind them costs nothing.
+        """
         ...
 
     def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:

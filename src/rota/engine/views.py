@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rota.core.autoscale import Demand
 from rota.core.events import Event, Rule
@@ -63,6 +63,10 @@ class Views(ABC):
     def queues(self) -> Sequence[QueueGlance]:
         """All queues."""
         return self._brain().queues()
+
+    def ready_since(self) -> Mapping[str, Instant]:
+        """By queue with ready jobs, since when the longest waiting head of a line has been so."""
+        return self._brain().ready_since()
 
     def policy(self) -> Policy:
         """The policy that holds now."""

@@ -17,6 +17,7 @@ from rota.sdk.calls import Call, uuid7
 from rota.sdk.clock import Clock
 from rota.sdk.errors import ApiError, LimitError, UnreachableError
 from rota.sdk.servers import Servers
+from rota.sdk.tracing import current_traceparent
 
 T = TypeVar("T")
 
@@ -153,6 +154,8 @@ def ask(terms: Terms, call: Call[Any], key: str | None = None) -> Flow[Answer]:
     however often it is sent it happens once."""
     seed = key or terms.mint_key()
     headers = {"Idempotency-Key": seed} if call.keyed else {}
+    if call.keyed and (trace := current_traceparent()):
+        headers["traceparent"] = trace
     retrying = Retrying(terms, seed)
     while True:
         try:

@@ -8,7 +8,7 @@ until it thaws. No threads: what asks for one is run on the spot.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, ContextVar, copy_context
 from heapq import heappop, heappush
 from itertools import count
@@ -71,6 +71,17 @@ class Machine:
         if len(self._tasks) > _PRUNE:
             self._tasks = {task: None for task in self._tasks if not task.done()}
         self._tasks[task] = None
+
+    def broken(self) -> Iterator[Exception]:
+        """What its tasks ended by and nobody asked after.
+
+        The loop tells of those only when they are forgotten, and here they are held.
+        """
+        for task in self._tasks:
+            unasked = task.done() and task._log_traceback  # noqa: SLF001
+            error = task.exception() if unasked else None
+            if isinstance(error, Exception):
+                yield error
 
     def touch(self) -> None:
         """It asks something of the world: the moment at which it can die halfway."""

@@ -97,6 +97,7 @@ class _View:
         self.catalog = cast(Catalog, _Side(database, machine, store.catalog, newer=newer))
         self.access = store.access
         self.hooks = store.hooks
+        self.notes = store.notes
         self.logs = store.logs
         self.artifacts = store.artifacts
         self.nodes = store.nodes

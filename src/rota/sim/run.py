@@ -83,6 +83,9 @@ async def _live(cluster: Cluster) -> Result:
     ended = await _calm(cluster)
     history = await cluster.gather()
     verdicts = judge(history) if ended else _stuck(cluster)
+    for machine in cluster.machines():
+        for error in machine.broken():
+            cluster.complain(f"a task of {machine.name} broke: {error!r}")
     verdicts += [Verdict("nothing_unexpected", Broken(bug)) for bug in cluster.bugs]
     for record in history.journal:
         cluster.trace.note(record.at, "record", record.seq, record.epoch, len(record.writes))

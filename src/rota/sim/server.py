@@ -11,6 +11,9 @@ from typing import cast
 
 import aiohttp
 
+from rota.alerts.channels import Carrier
+from rota.alerts.figures import Watcher
+from rota.alerts.watch import Watch
 from rota.api.app import Parts, create_app
 from rota.api.auth import Access
 from rota.api.files import Files
@@ -133,22 +136,7 @@ class ServerSite:
         self._closing = asyncio.Event()
         roster = Roster(store.access, clock)
         await roster.refresh()
-        parts = Parts(
-            brain=engine,
-            catalog=store.catalog,
-            logs=store.logs,
-            files=_files(store),
-            hooks=store.hooks,
-            feed=engine.feed,
-            access=Access(roster=roster, no_auth=True, throttle=Throttle()),
-            audit=AuditTrail(store.access, clock),
-            figures=figures,
-            node=self.machine.name,
-            assurance=Assurance(store),
-            version="0.0.0",
-            started_at=clock.now(),
-            closing=self._closing,
-        )
+        parts = self._parts(engine, store, figures, roster)
         http = cast(aiohttp.ClientSession, PeerSession(self._network, self.machine))
         forwarder = Forwarder(engine, roster, member.node, self._closing, http)
         mailbox = Mailbox(store, clock)
@@ -158,6 +146,26 @@ class ServerSite:
         while True:
             await asyncio.sleep(PULSE_S)
             engine.pulse()
+
+    def _parts(self, engine: Engine, store: Store, figures: Figures, roster: Roster) -> Parts:
+        clock = engine.clock
+        return Parts(
+            brain=engine,
+            catalog=store.catalog,
+            logs=store.logs,
+            files=_files(store),
+            hooks=store.hooks,
+            feed=engine.feed,
+            access=Access(roster=roster, no_auth=True, throttle=Throttle()),
+            audit=AuditTrail(store.access, clock),
+            figures=figures,
+            alerts=Watch(engine, Watcher(engine, figures, lambda: None), store.notes, Carrier()),
+            node=self.machine.name,
+            assurance=Assurance(store),
+            version="0.0.0",
+            started_at=clock.now(),
+            closing=self._closing,
+        )
 
 
 def _files(store: Store) -> Files:

@@ -37,6 +37,7 @@ from rota.store.memory_inbox import MemoryInbox
 from rota.store.memory_match import matches
 from rota.store.memory_objects import MemoryObjects
 from rota.store.nodes import MemoryNodes
+from rota.store.notes import MemoryNotes
 from rota.store.protocol import (
     Change,
     Direction,
@@ -75,6 +76,7 @@ class MemoryStore:
         self.access = MemoryAccess()
         self.nodes = MemoryNodes()
         self.hooks = MemoryHooks()
+        self.notes = MemoryNotes()
 
     async def durability(self) -> Durability:
         """None at all, in truth."""

@@ -13,6 +13,7 @@ from rota.store.hooks import Hooks, MemoryHooks
 from rota.store.limits import LEADER_DEADLINE_S, LOG_BYTES_PER_EXECUTION, SIDE_DEADLINE_S
 from rota.store.memory_access import MemoryAccess
 from rota.store.nodes import MemoryNodes, Nodes
+from rota.store.notes import MemoryNotes, Notes
 from rota.store.objects import ObjectBook
 from rota.store.postgres_access import PostgresAccess, access_line
 from rota.store.postgres_bulk import PostgresArtifacts, PostgresLogs
@@ -22,6 +23,7 @@ from rota.store.postgres_folder import PostgresFolder
 from rota.store.postgres_ledger import PostgresLedger
 from rota.store.postgres_migrate import Schema, prepared
 from rota.store.postgres_nodes import PostgresNodes
+from rota.store.postgres_notes import PostgresNotes
 from rota.store.postgres_objects import PostgresBlobs, PostgresObjects
 from rota.store.postgres_pool import ReaderPool
 from rota.store.postgres_reader import PostgresCatalog
@@ -82,6 +84,9 @@ class PostgresStore:
             self.objects = PostgresObjects(self._files_line, self._readers)
         self.blobs = PostgresBlobs(self._files_line, self._readers)
         """For bundles, where no object storage is named."""
+        self.notes: Notes = MemoryNotes()
+        if schema.has("settings"):
+            self.notes = PostgresNotes(self._access_line)
         self.nodes: Nodes = MemoryNodes()
         if schema.has("followers"):
             self.nodes = PostgresNodes(self._logs_line, self._readers)

@@ -31,7 +31,10 @@ from rota.store.histories import Histories
 from rota.store.hooks import Hooks
 from rota.store.inbox import Inbox
 from rota.store.key_desk import KeyLook as KeyLook
+from rota.store.logs import LogPage as LogPage
+from rota.store.logs import Logs as Logs
 from rota.store.nodes import Nodes
+from rota.store.notes import Notes
 from rota.store.objects import ObjectBook
 from rota.store.queries import ExecutionQuery as ExecutionQuery
 from rota.store.queries import JobQuery as JobQuery
@@ -258,38 +261,6 @@ class Catalog(Histories, Protocol):
         ...
 
 
-class LogPage(msgspec.Struct, frozen=True):
-    """A piece of a log."""
-
-    data: bytes
-    next_offset: int
-    size: int
-    """How many bytes there are so far."""
-    dropped: int = 0
-    """How many came after the log was full, and were left out."""
-
-
-class Logs(Protocol):
-    """Bulk text of executions; never goes through the journal."""
-
-    async def append(self, execution_id: ExecutionId, offset: int | None, data: bytes) -> int:
-        """Adds what is new from `offset` on (None: at the end); answers the size after it.
-
-        Bytes already there are left as they are, so a repeat changes nothing; an offset past the
-        end adds nothing and answers the size, so that the sender goes on from there. Bytes past the
-        cap are not kept but count in this answer, or the sender would offer them for ever.
-        """
-        ...
-
-    async def read(self, execution_id: ExecutionId, offset: int, limit: int) -> LogPage:
-        """At most `limit` bytes from `offset`."""
-        ...
-
-    async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """Removes the logs of these; those that have none are no error."""
-        ...
-
-
 class ArtifactError(StoreError):
     """The artifact was refused; nothing of it was kept."""
 
@@ -367,6 +338,11 @@ class Store(Protocol):
     @property
     def hooks(self) -> Hooks:
         """For who may send webhooks."""
+        ...
+
+    @property
+    def notes(self) -> Notes:
+        """For what is set beside the journal."""
         ...
 
     @property

@@ -49,7 +49,7 @@ def setting_rows(folded: Folded) -> list[tuple[str, str, bytes]]:
 
 
 def read_settings(found: Iterable[tuple[str, bytes]]) -> Settings:
-    """From (kind, body)."""
+    """From (kind, body); other kinds are not the scheduler's (notes.py)."""
     policy: Policy | None = None
     tenants: list[Tenant] = []
     runtimes: list[Runtime] = []
@@ -58,7 +58,7 @@ def read_settings(found: Iterable[tuple[str, bytes]]) -> Settings:
             policy = _decode_policy(body)
         elif kind == "tenant":
             tenants.append(_decode_tenant(body))
-        else:
+        elif kind == "runtime":
             runtimes.append(_decode_runtime(body))
     tenants.sort(key=lambda one: one.name)
     runtimes.sort(key=lambda one: (one.tenant, one.name))

@@ -20,6 +20,7 @@ from rota.store.sqlite_access import SqliteAccess
 from rota.store.sqlite_connect import give_back
 from rota.store.sqlite_hooks import SqliteHooks
 from rota.store.sqlite_logs import SqliteLogs
+from rota.store.sqlite_notes import SqliteNotes
 from rota.store.sqlite_objects import SqliteObjects
 from rota.store.sqlite_reader import SqliteCatalog
 from rota.store.sqlite_retention import drop_some
@@ -61,6 +62,7 @@ class SqliteStore:
         self._dropped_to = ""
         self.hooks = SqliteHooks(self.ledger)
         self.objects = SqliteObjects(path, self.ledger)
+        self.notes = SqliteNotes(self.ledger)
         self._sweep_soon()
 
     async def durability(self) -> Durability:

@@ -132,3 +132,5 @@ INPUTS_MAX = 16
 """Bundles that one job is given beside what it runs."""
 BUNDLE_BYTES_MAX = 4 * 1024 * 1024 * 1024
 """One bundle: code with all its libraries, or data for a job to begin with."""
+ALERT_URL_CHARS_MAX = 2_000
+"""An address that alerts are sent to."""

@@ -26,6 +26,7 @@ from rota.worker.diary import open_diary
 from rota.worker.guard.client import Guard, GuardError, Isolation
 from rota.worker.link import HttpWire, Link, Uplink
 from rota.worker.machine import Machine, detect, gpu_indices
+from rota.worker.metrics import DoorError, MetricsDoor
 from rota.worker.polling import SILENCE_S, Conversation, FatalError
 from rota.worker.runners.equipment import Equipment
 from rota.worker.runners.folder import Shelf, UnusableError, Workplace, default_work_dir, passed_on
@@ -100,6 +101,8 @@ class WorkerConfig:
     """What runs containers: `auto` takes podman or docker, whichever is found first."""
     container_options: Sequence[str] = ()
     """Added to the command line of every container."""
+    metrics: tuple[str, int] | None = None
+    """Where its own figures can be asked for; None: nowhere."""
     isolation: Isolation = "auto"
     """`auto`: each job in a PID namespace where the kernel permits it."""
 
@@ -162,6 +165,7 @@ class Agent:
         workshop = Workshop(site, self._pool, self._sessions)
         self._crew = Crew(self._session, workshop, diary, self._talk.wake)
         self._shift = Shift(self._session, self._talk, self._crew, self._clock, diary)
+        self.door = MetricsDoor(config.metrics, self._crew)
         self._notice: asyncio.Task[None] | None = None
 
     def told_to_stop(self) -> None:
@@ -200,9 +204,10 @@ class Agent:
 
     async def _work_or_say_why(self) -> int:
         try:
+            await self.door.open()
             await self._meet_guard()
             await self._work()
-        except (FatalError, GuardError, AppError) as error:
+        except (FatalError, GuardError, AppError, DoorError) as error:
             self._diary.error("stops", why=str(error))
             return EXIT_FAILED
         return EXIT_FAILED if self._session.owed else 0
@@ -240,6 +245,7 @@ class Agent:
         await self._crew.logs_sent(0)
         if self._notice is not None:
             await self._notice
+        await self.door.close()
         await self._link.close()
         await self._sessions.close()
         await self._pool.close()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, assert_never
+from typing import Any, Protocol, TypeAlias, assert_never
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
@@ -103,6 +104,18 @@ class Crew:
         self._tasks: set[asyncio.Task[None]] = set()
         self._logs: set[asyncio.Task[None]] = set()
         self._renewed_at = 0.0
+        self.ended: Counter[str] = Counter()
+        """How many executions ended here, by how."""
+
+    @property
+    def held(self) -> int:
+        """Executions that it has."""
+        return self._session.held
+
+    @property
+    def owed(self) -> int:
+        """Reports that no server has heard yet."""
+        return self._session.owed
 
     def obey(self, instructions: Iterable[Instruction]) -> None:
         """Does as told; what a step yields in turn is done as well."""
@@ -148,14 +161,18 @@ class Crew:
             task = _task.decode(order.task)
         except msgspec.MsgspecError as error:
             message = f"this worker cannot run the task: {error}"
-            return self._session.ended(report_failed(order.execution_id, order.fence, message))
+            return self._ended(report_failed(order.execution_id, order.fence, message))
         if isinstance(task, Noop):
-            return self._session.ended(report_noop(order.execution_id, order.fence))
+            return self._ended(report_noop(order.execution_id, order.fence))
         run = self._runs[order.execution_id] = self._workshop.run_of(order, task)
         running = asyncio.create_task(self._attend(order, run))
         self._tasks.add(running)
         running.add_done_callback(self._tasks.discard)
         return []
+
+    def _ended(self, report: CompletedReport) -> list[Instruction]:
+        self.ended[report.status] += 1
+        return self._session.ended(report)
 
     def _abandon(self, instruction: Abandon) -> None:
         self._diary.warning(
@@ -167,9 +184,13 @@ class Crew:
         try:
             report = await run.run()
         except Exception as error:  # noqa: BLE001  (the top of a run: a defect must end as a report)
-            self._diary.exception("an execution broke its runner", execution_id=order.execution_id)
+            self._diary.exception("an execution broke its runner", **names_of(order))
             message = f"the worker failed to run this: {type(error).__name__}: {error}"
             report = report_failed(order.execution_id, order.fence, message)
+        if report.status != "succeeded":
+            self._diary.info(
+                "an execution did not succeed", status=report.status, **names_of(order)
+            )
         self._over(run, report)
 
     def _over(self, run: Run, report: CompletedReport) -> None:
@@ -179,5 +200,18 @@ class Crew:
         if run.log_left is not None:
             self._logs.add(run.log_left)
             run.log_left.add_done_callback(self._logs.discard)
-        self.obey(self._session.ended(report))
+        self.obey(self._ended(report))
         self._wake()
+
+
+def names_of(order: OrderView) -> dict[str, Any]:
+    """By which a line of the log is found again, beside the job and its trace."""
+    names: dict[str, Any] = {
+        "job_id": order.job_id,
+        "execution_id": order.execution_id,
+        "attempt": order.attempt,
+        "name": order.name,
+    }
+    if order.traceparent:
+        names["trace_id"] = order.traceparent.split("-")[1]
+    return names

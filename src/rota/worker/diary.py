@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TextIO
 
@@ -14,9 +15,10 @@ INFO = 20
 def open_diary(stream: TextIO | None = None) -> FilteringBoundLogger:
     """A logger of its own; nothing global is set up."""
     target = stream or sys.stderr
+    chosen = os.environ.get("ROTA_LOG_FORMAT", "auto")
     draw = (
-        structlog.dev.ConsoleRenderer(colors=True)
-        if target.isatty()
+        structlog.dev.ConsoleRenderer(colors=target.isatty())
+        if chosen == "text" or (chosen == "auto" and target.isatty())
         else structlog.processors.JSONRenderer()
     )
     logger: FilteringBoundLogger = structlog.wrap_logger(

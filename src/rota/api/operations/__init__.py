@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rota.api.operations.access import ACCESS
+from rota.api.operations.alerts import ALERTS
 from rota.api.operations.events import EVENTS, HOOKS, TRIGGERS
 from rota.api.operations.files import ARTIFACTS, BUNDLES
 from rota.api.operations.jobs import JOBS
@@ -25,6 +26,7 @@ OPERATIONS = (
     *HOOKS,
     *POLICY,
     *PLANNING,
+    *ALERTS,
     *SERVICE,
     *ACCESS,
 )

@@ -48,7 +48,9 @@ JOBS: Sequence[Operation] = (
         answer=JobView,
         status=201,
         also={200: DryRunView},
-        description="With `dry_run` nothing is submitted: the answer says when it would start.",
+        description="With `dry_run` nothing is submitted: the answer says when it would start. "
+        "A W3C `traceparent` header makes the job part of the caller's trace; one that cannot be "
+        "read is passed over.",
         examples={
             "body": examples.JOB_SPEC,
             "answer": examples.JOB,

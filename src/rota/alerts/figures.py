@@ -1,0 +1,208 @@
+"""Looks at the figures a leader has anyway, and remembers the looks of the last hour.
+
+A look costs what there is of queues, workers and lines, never what waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from rota.alerts.limits import WINDOW_MS_MAX
+from rota.core.glance import QueueGlance, WorkerGlance
+from rota.core.model import Instant, JobState, Millis, WorkerState
+from rota.core.schedules import Decision, Why
+from rota.engine.ports import Brain
+
+_ENDED = (JobState.SUCCEEDED.value, JobState.FAILED.value)
+LEFT_OUT = (Why.MISSED, Why.TOO_OLD, Why.BACKLOG)
+"""Why runs of schedules are skipped that somebody may have counted on."""
+
+Buckets = Sequence[tuple[float, int]]
+
+
+class Histogram(Protocol):
+    """Figures of one thing measured many times."""
+
+    def buckets(self) -> Buckets:
+        """(upper bound, how many were at or below it), rising; the last bound is infinity."""
+        ...
+
+
+class Counted(Protocol):
+    """What the engine counts."""
+
+    def finished(self) -> Mapping[tuple[str, str], int]:
+        """Jobs ended, by (queue, state)."""
+        ...
+
+    def decided(self) -> Mapping[tuple[str, str], int]:
+        """Instants of schedules, by (decision, why skipped)."""
+        ...
+
+    def histograms(self) -> Mapping[str, Histogram]:
+        """By name."""
+        ...
+
+    def fold_lag_seconds(self) -> float:
+        """How far the tables are behind the journal."""
+        ...
+
+
+class QueueLook(msgspec.Struct, frozen=True):
+    """One queue, or all of them."""
+
+    waiting: int = 0
+    ended: int = 0
+    """Succeeded or failed."""
+    failed: int = 0
+    ready_ms: Millis = 0
+    """How long the longest waiting of those that come next has been ready."""
+
+
+class Look(msgspec.Struct, frozen=True):
+    """The figures of one moment."""
+
+    at: Millis
+    """By the steady clock."""
+    queues: Mapping[str, QueueLook]
+    """"" is all of them; others only if a rule names them."""
+    online: int
+    lost: tuple[Instant, ...]
+    """When each worker that is gone without a word was given up."""
+    missed: int
+    appends: Buckets
+    lateness: Buckets
+    behind_s: float
+    disk_free: int | None
+    wall: Instant
+
+
+class Watcher:
+    """Takes looks."""
+
+    def __init__(self, brain: Brain, counted: Counted, disk_free: Callable[[], int | None]) -> None:
+        self._brain = brain
+        self._counted = counted
+        self._disk_free = disk_free
+
+    def look(self, named: Iterable[str]) -> Look:
+        """Now; the brain must be settled. `named` are the queues that rules ask for."""
+        now = self._brain.clock.now()
+        workers = self._brain.workers()
+        measured = self._counted.histograms()
+        decided = self._counted.decided()
+        return Look(
+            at=self._brain.clock.steady(),
+            queues=self._queues(now, dict.fromkeys(named)),
+            online=sum(one.worker.state is not WorkerState.OFFLINE for one in workers),
+            lost=tuple(lost_at(workers, self._brain.timing.lease_ttl_ms)),
+            missed=sum(decided.get((Decision.SKIPPED.value, why.value), 0) for why in LEFT_OUT),
+            appends=measured["append_seconds"].buckets(),
+            lateness=measured["schedule_lateness_seconds"].buckets(),
+            behind_s=self._counted.fold_lag_seconds(),
+            disk_free=self._disk_free(),
+            wall=now,
+        )
+
+    def _queues(self, now: Instant, named: Mapping[str, None]) -> dict[str, QueueLook]:
+        queues = self._brain.queues()
+        waiting = {one.queue.name: one.depth.get(JobState.QUEUED, 0) for one in queues}
+        ready = ready_ms(queues, self._brain.ready_since(), now)
+        ended = self._counted.finished()
+        everybody = QueueLook(
+            sum(waiting[one.queue.name] for one in queues if not one.queue.paused),
+            sum(count for (_, state), count in ended.items() if state in _ENDED),
+            sum(count for (_, state), count in ended.items() if state == JobState.FAILED.value),
+            max(ready.values(), default=0),
+        )
+        return {"": everybody} | {
+            name: QueueLook(
+                waiting.get(name, 0),
+                sum(ended.get((name, state), 0) for state in _ENDED),
+                ended.get((name, JobState.FAILED.value), 0),
+                ready.get(name, 0),
+            )
+            for name in named
+        }
+
+
+def ready_ms(
+    queues: Sequence[QueueGlance], since: Mapping[str, Instant], now: Instant
+) -> dict[str, Millis]:
+    """By queue, for how long a job that comes next has been ready; paused ones wait on purpose."""
+    return {
+        one.queue.name: max(0, now - since[one.queue.name])
+        for one in queues
+        if one.queue.name in since and not one.queue.paused
+    }
+
+
+def lost_at(workers: Sequence[WorkerGlance], patience: Millis) -> Iterator[Instant]:
+    """When each worker that is lost was given up: it had been silent for its lease.
+
+    One that leaves says so.
+    """
+    for one in workers:
+        gone, seen = one.worker.gone_at, one.last_seen
+        away = one.worker.state is WorkerState.OFFLINE
+        if away and gone is not None and seen is not None and gone - seen >= patience:
+            yield gone
+
+
+class History:
+    """The looks of the longest window, oldest first."""
+
+    def __init__(self) -> None:
+        self._looks: deque[Look] = deque()
+        self.leaders: deque[Millis] = deque(maxlen=100)
+        """When, by the steady clock, another server was found to lead."""
+
+    def add(self, look: Look) -> None:
+        """The newest; those that no window reaches go."""
+        self._looks.append(look)
+        while look.at - self._looks[0].at > WINDOW_MS_MAX:
+            self._looks.popleft()
+
+    @property
+    def newest(self) -> Look:
+        """The last one."""
+        return self._looks[-1]
+
+    def before(self, window_ms: Millis) -> Look:
+        """The oldest that is no older than the window."""
+        edge = self.newest.at - window_ms
+        return next(one for one in self._looks if one.at >= edge)
+
+    def covers(self, window_ms: Millis) -> bool:
+        """Whether a whole window was seen."""
+        return self.newest.at - self._looks[0].at >= window_ms
+
+    def changes_of_leader(self, window_ms: Millis) -> int:
+        """How many there were within the window."""
+        return sum(self.newest.at - at <= window_ms for at in self.leaders)
+
+
+def measured_between(earlier: Buckets, later: Buckets) -> list[tuple[float, int]]:
+    """(lower bound of a bucket, how many fell into it since then)."""
+    found = []
+    low, before, after = 0.0, 0, 0
+    old = dict(earlier)
+    for bound, count in later:
+        found.append((low, (count - after) - (old.get(bound, 0) - before)))
+        low, before, after = bound, old.get(bound, 0), count
+    return found
+
+
+def exceeded_by(found: Sequence[tuple[float, int]], part: float) -> float:
+    """What this part of all measurements was above, as far as the buckets tell; 0 if none."""
+    wanted = max(1.0, part * sum(count for _, count in found))
+    above = 0
+    for low, count in reversed(found):
+        above += count
+        if above >= wanted:
+            return low
+    return 0.0

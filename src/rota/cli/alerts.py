@@ -1,0 +1,256 @@
+"""Lists alerts, sets and silences their rules, and says who is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rota.cli.connect import answer, connected
+from rota.cli.options import duration, json_option
+from rota.cli.render import Column, Row, Styled, print_object, show_facts, show_table
+from rota.cli.text import local, span
+from rota.sdk import alert_calls as calls
+from rota.wire.alerts import AlertPage, AlertView, ChannelPage, ChannelTrial, ChannelView
+
+RULES = (
+    Column("NAME", cut=True),
+    Column("STATUS"),
+    Column("VALUE", right=True),
+    Column("FROM", right=True),
+    Column("FOR", spare=2, right=True),
+    Column("QUEUE", spare=3, cut=True),
+    Column("SEVERITY", spare=1),
+    Column("SINCE", spare=1),
+    Column("SILENCED UNTIL", spare=1),
+)
+CHANNELS = (
+    Column("NAME", cut=True),
+    Column("ADDRESS", cut=True),
+    Column("FROM SEVERITY"),
+    Column("SIGNED", spare=1),
+    Column("WAITING", spare=1, right=True),
+)
+STYLES = {"firing": "bold red", "pending": "yellow", "ok": "green", "off": "dim"}
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def alerts(ctx: click.Context, *, as_json: bool) -> None:
+    """List what is watched for and how it stands, or act on it."""
+    if ctx.invoked_subcommand is None:
+        with connected() as client:
+            answer(client, calls.list_alerts(), _draw_rules, as_json=as_json)
+
+
+@alerts.command("list")
+@json_option
+def list_(*, as_json: bool) -> None:
+    """List what is watched for, and how it stands."""
+    with connected() as client:
+        answer(client, calls.list_alerts(), _draw_rules, as_json=as_json)
+
+
+def _draw_rules(page: AlertPage) -> None:
+    show_table(RULES, [_row(one) for one in page.items], empty="nothing is watched for")
+
+
+def _row(one: AlertView) -> Row:
+    return (
+        one.name,
+        Styled(one.status, STYLES[one.status]),
+        "-" if one.value is None else f"{one.value:g}",
+        f"{one.threshold:g} {one.unit}",
+        span(one.for_),
+        one.queue or "-",
+        one.severity,
+        local(one.since),
+        local(one.silence.until) if one.silence else "-",
+    )
+
+
+@alerts.command()
+@click.argument("name")
+@json_option
+def show(name: str, *, as_json: bool) -> None:
+    """Show a rule, and how it stands."""
+    with connected() as client:
+        answer(client, calls.get_alert(name), _draw_rule, as_json=as_json)
+
+
+def _draw_rule(one: AlertView) -> None:
+    silence = "-"
+    if one.silence is not None:
+        silence = f"until {local(one.silence.until)} {one.silence.reason}".rstrip()
+    show_facts(
+        [
+            ("name", one.name),
+            ("status", Styled(one.status, STYLES[one.status])),
+            ("says", one.message or "-"),
+            ("since", local(one.since)),
+            ("watches for", f"{one.condition}: {one.meaning}"),
+            ("threshold", f"{one.threshold:g} {one.unit}"),
+            ("window", span(one.window)),
+            ("for", span(one.for_)),
+            ("at least", str(one.at_least)),
+            ("queue", one.queue or "all"),
+            ("severity", one.severity),
+            ("tells", "everybody" if one.channels is None else ", ".join(one.channels) or "nobody"),
+            ("again", "-" if one.repeat is None else f"every {span(one.repeat)}"),
+            ("silenced", silence),
+        ]
+    )
+
+
+@alerts.command("set")
+@click.argument("name")
+@click.option("--condition", help="What it watches for; a built-in name says so itself.")
+@click.option("--threshold", type=float, help="From where on it matters.")
+@click.option("--window", type=duration, metavar="DURATION", help="What is counted or compared.")
+@click.option("--for", "for_", type=duration, metavar="DURATION", help="How long it must hold.")
+@click.option("--at-least", type=int, help="Fewer in the window say nothing.")
+@click.option("--severity", type=click.Choice(["info", "warning", "critical"]))
+@click.option("--queue", help="Only this one.")
+@click.option("--channel", "channels", multiple=True, help="Who is told; none named: everybody.")
+@click.option("--repeat", type=duration, metavar="DURATION", help="Tell again this often.")
+@click.option("--on/--off", "enabled", default=None, help="Whether anybody watches.")
+@json_option
+def set_(name: str, *, as_json: bool, **given: Any) -> None:
+    """Make a rule or change one; what is not given stays as it is."""
+    changes = {
+        word.rstrip("_"): list(value) if isinstance(value, tuple) else value
+        for word, value in given.items()
+        if value is not None and value != ()
+    }
+    if not changes:
+        raise click.UsageError("say what to change: --threshold, --for, --severity, --off …")
+    with connected() as client:
+        known = {one.name: one for one in client.call(calls.list_alerts()).items}
+        before = _spec_of(known[name]) if name in known and "condition" not in changes else {}
+        answer(client, calls.set_alert(name, {**before, **changes}), _draw_rule, as_json=as_json)
+
+
+def _spec_of(one: AlertView) -> dict[str, Any]:
+    return {
+        "condition": one.condition,
+        "threshold": one.threshold,
+        "window": one.window,
+        "for": one.for_,
+        "at_least": one.at_least,
+        "severity": one.severity,
+        "queue": one.queue,
+        "channels": one.channels,
+        "repeat": one.repeat,
+        "enabled": one.enabled,
+    }
+
+
+@alerts.command()
+@click.argument("name")
+def reset(name: str) -> None:
+    """Remove a rule, or make a built-in one as it was at first."""
+    with connected() as client:
+        client.call(calls.delete_alert(name))
+        click.echo(f"{name} is as it was at first, or gone")
+
+
+@alerts.command()
+@click.argument("name")
+@click.option("--for", "length", type=duration, default="1h", show_default=True, help="How long.")
+@click.option("--reason", default="", help="For others who look.")
+@json_option
+def silence(name: str, *, length: Any, reason: str, as_json: bool) -> None:
+    """Tell nobody of it for a while."""
+    body = {"for": length, "reason": reason}
+    with connected() as client:
+        answer(client, calls.silence_alert(name, body), _draw_rule, as_json=as_json)
+
+
+@alerts.command()
+@click.argument("name")
+@json_option
+def unsilence(name: str, *, as_json: bool) -> None:
+    """Let it tell again."""
+    with connected() as client:
+        answer(client, calls.unsilence_alert(name), _draw_rule, as_json=as_json)
+
+
+@alerts.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def channels(ctx: click.Context, *, as_json: bool) -> None:
+    """List who is told, or set up and remove somebody."""
+    if ctx.invoked_subcommand is None:
+        with connected() as client:
+            answer(client, calls.list_channels(), _draw_channels, as_json=as_json)
+
+
+def _draw_channels(page: ChannelPage) -> None:
+    rows = [_channel_row(one) for one in page.items]
+    show_table(CHANNELS, rows, empty="nobody is told yet: rota alerts channels set NAME")
+
+
+def _channel_row(one: ChannelView) -> Row:
+    return (one.name, one.url, one.severity, "yes" if one.signed else "no", str(one.waiting))
+
+
+@channels.command("set")
+@click.argument("name")
+@click.option(
+    "--url", envvar="ROTA_ALERT_URL", prompt="Address", hide_input=True,
+    help="https://…, mailto://…, slack://…; asked for if left out, for it is a secret.",
+)  # fmt: skip
+@click.option("--secret", envvar="ROTA_ALERT_SECRET", help="Signs what goes to a webhook.")
+@click.option(
+    "--severity", type=click.Choice(["info", "warning", "critical"]), default="info",
+    show_default=True, help="What matters less is not told.",
+)  # fmt: skip
+@json_option
+def set_channel(name: str, *, as_json: bool, **given: Any) -> None:
+    """Set up somebody to tell; the address is never shown again."""
+
+    def draw(one: ChannelView) -> None:
+        click.echo(f"{one.name} is told at {one.url}; try it: rota alerts test {one.name}")
+
+    with connected() as client:
+        answer(client, calls.set_channel(name, given), draw, as_json=as_json)
+
+
+@channels.command("delete")
+@click.argument("name")
+def delete_channel(name: str) -> None:
+    """Tell somebody no longer."""
+    with connected() as client:
+        client.call(calls.delete_channel(name))
+        click.echo(f"{name} is told no longer")
+
+
+@alerts.command()
+@click.argument("channel")
+@json_option
+def test(channel: str, *, as_json: bool) -> int:
+    """Send a notice that says it is a test; fails if nobody takes it."""
+    with connected() as client:
+        tried: ChannelTrial = client.call(calls.try_channel(channel))
+    if as_json:
+        print_object(tried)
+    else:
+        click.echo(f"{channel}: {tried.message}")
+    return 0 if tried.taken else 1
+
+
+@alerts.command()
+def rules() -> None:
+    """Print the built-in rules as a rule file for Prometheus."""
+    from rota.alerts.prometheus import rule_file
+
+    click.echo(rule_file(), nl=False)
+
+
+@alerts.command()
+def dashboard() -> None:
+    """Print a dashboard for Grafana, to be imported there."""
+    from rota.alerts.grafana import dashboard as drawn
+
+    print_object(drawn())

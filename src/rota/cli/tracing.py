@@ -1,0 +1,69 @@
+"""Decides by the standard OTEL_* variables whether a server traces, and puts that together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.api.parts import Parts
+from rota.engine.loop import Engine
+from rota.traces.follower import Follower
+from rota.traces.naming import Recorded
+
+if TYPE_CHECKING:
+    from rota.traces.otlp import Otlp
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+def wants_traces(environment: Mapping[str, str]) -> bool:
+    """An address to send to, or the exporter named; and nobody has said no."""
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    if exporter and exporter not in ("otlp", "none"):
+        raise click.ClickException(
+            f"OTEL_TRACES_EXPORTER={exporter} is not known here: otlp, or none"
+        )
+    return exporter == "otlp" or (
+        not exporter and any(environment.get(name) for name in _ENDPOINTS)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """What runs while a server traces."""
+
+    otlp: Otlp
+    follower: Follower
+
+    def start(self) -> None:
+        """Follows the journal from now on."""
+        self.follower.start()
+
+    async def stop(self) -> None:
+        """Lets go of what was made."""
+        await self.follower.stop()
+        await asyncio.to_thread(self.otlp.close)
+
+
+def trace(
+    parts: Parts, engine: Engine, environment: Mapping[str, str]
+) -> tuple[Parts, list[Tracing]]:
+    """The parts of a server that traces, if it is to; nothing of the SDK is loaded if not."""
+    if not wants_traces(environment):
+        return parts, []
+    try:
+        from rota.traces.otlp import open_otlp
+    except ImportError as error:
+        raise click.ClickException(
+            f"OTEL_* asks for traces, and {error.name} is not here: pip install 'rota[otel]'"
+        ) from error
+    otlp = open_otlp(engine.node)
+    naming = Recorded(otlp.samples)
+    follower = Follower(engine, engine.feed, parts.catalog, naming, otlp)
+    return replace(parts, naming=naming), [Tracing(otlp, follower)]

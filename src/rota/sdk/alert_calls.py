@@ -1,0 +1,81 @@
+"""The calls about alerts, as values; does no I/O, like `calls`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from rota.sdk.calls import Call
+from rota.wire.alerts import (
+    AlertPage,
+    AlertView,
+    ChannelPage,
+    ChannelTrial,
+    ChannelView,
+    NoticePage,
+)
+from rota.wire.limits import PAGE_ITEMS_MAX
+from rota.wire.units import encode
+
+_ALL = (("limit", str(PAGE_ITEMS_MAX)),)
+"""There are fewer rules and addresses than a page holds."""
+
+
+def list_alerts() -> Call[AlertPage]:
+    """All rules, and how they stand."""
+    return Call("GET", "/alerts", AlertPage, params=_ALL)
+
+
+def get_alert(name: str) -> Call[AlertView]:
+    """One of them."""
+    return Call("GET", f"/alerts/{_word(name)}", AlertView)
+
+
+def set_alert(name: str, spec: Mapping[str, Any]) -> Call[AlertView]:
+    """A rule; what is not given is as its condition has it."""
+    return Call("PUT", f"/alerts/{_word(name)}", AlertView, body=encode(spec))
+
+
+def delete_alert(name: str) -> Call[None]:
+    """A rule is gone, or as it was at first."""
+    return Call("DELETE", f"/alerts/{_word(name)}", type(None))
+
+
+def silence_alert(name: str, spec: Mapping[str, Any]) -> Call[AlertView]:
+    """It tells nobody for a while."""
+    return Call("PUT", f"/alerts/{_word(name)}/silence", AlertView, body=encode(spec))
+
+
+def unsilence_alert(name: str) -> Call[AlertView]:
+    """It may tell again."""
+    return Call("DELETE", f"/alerts/{_word(name)}/silence", AlertView)
+
+
+def list_notices() -> Call[NoticePage]:
+    """What was told lately."""
+    return Call("GET", "/alert-notices", NoticePage, params=_ALL)
+
+
+def list_channels() -> Call[ChannelPage]:
+    """All who are told."""
+    return Call("GET", "/alert-channels", ChannelPage, params=_ALL)
+
+
+def set_channel(name: str, spec: Mapping[str, Any]) -> Call[ChannelView]:
+    """Somebody to tell."""
+    return Call("PUT", f"/alert-channels/{_word(name)}", ChannelView, body=encode(spec))
+
+
+def delete_channel(name: str) -> Call[None]:
+    """Told no longer."""
+    return Call("DELETE", f"/alert-channels/{_word(name)}", type(None))
+
+
+def try_channel(name: str) -> Call[ChannelTrial]:
+    """A notice that says it is a test."""
+    return Call("POST", f"/alert-channels/{_word(name)}/test", ChannelTrial, keyed=True)
+
+
+def _word(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,194 @@
+"""Follows the journal while this server leads, and has spans made of what ended in it.
+
+It reads what is durable, beside the loop. A change of the leader may cost the spans of its last
+moments; nothing else waits for them, and no job is the worse for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
+
+import structlog
+
+from rota.core.lifecycle import JOB_FINAL
+from rota.core.model import Execution, Instant, JobId, JobRecord, JobState, Life
+from rota.core.outcome import MoveJob, PutExecution, PutJob
+from rota.engine.ports import Brain
+from rota.store.protocol import Catalog, Change, Seq, StoreError
+from rota.traces.limits import FOLLOW_EVERY_S, FOLLOW_PAUSE_S, JOBS_KNOWN_MAX, RECORDS_AT_ONCE
+from rota.traces.naming import Recorded
+from rota.traces.spans import Link, Span, life_span_id, spans_of_job, spans_of_run
+
+log = structlog.get_logger("rota.traces")
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class Feed(Protocol):
+    """Tells how far the journal has come."""
+
+    seq: int
+
+    async def wait_beyond(self, seq: int) -> int:
+        """Returns once it is past `seq`."""
+        ...
+
+
+class Exporter(Protocol):
+    """Where spans go; never waits for them to arrive."""
+
+    def export(self, spans: Iterable[Span]) -> None:
+        """Takes them over."""
+        ...
+
+
+class Follower:
+    """One for each server that traces."""
+
+    def __init__(
+        self, brain: Brain, feed: Feed, catalog: Catalog, naming: Recorded, exporter: Exporter
+    ) -> None:
+        self._brain = brain
+        self._feed = feed
+        self._catalog = catalog
+        self._naming = naming
+        self._exporter = exporter
+        self._wanted: OrderedDict[JobId, bool] = OrderedDict()
+        self._durable: OrderedDict[JobId, Instant] = OrderedDict()
+        self._ready: OrderedDict[tuple[JobId, int], Instant] = OrderedDict()
+        """By job and fence, since when a run was waited for."""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """From now on."""
+        self._task = asyncio.create_task(self._run(), name="rota-traces")
+
+    async def stop(self) -> None:
+        """What was read is exported."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        seq: int | None = None
+        while True:
+            try:
+                if not self._brain.standing().leads:
+                    seq = None
+                    await asyncio.sleep(FOLLOW_PAUSE_S)
+                    continue
+                seq = self._feed.seq if seq is None else seq
+                await self._feed.wait_beyond(seq)
+                # Whoever reads has the tables hurried: rather many at once than each at once.
+                await asyncio.sleep(FOLLOW_EVERY_S)
+                if self._brain.standing().leads:
+                    seq = await self.follow(seq, self._feed.seq)
+            except StoreError as error:
+                log.warning("journal_not_read", reason=str(error))
+                await asyncio.sleep(FOLLOW_PAUSE_S)
+            except Exception:
+                log.exception("spans_not_made")
+                seq = None
+                await asyncio.sleep(FOLLOW_PAUSE_S)
+
+    async def follow(self, seq: int, newest: int) -> int:
+        """Makes spans of all that ended in the records after `seq`; answers how far it came."""
+        while seq < newest:
+            changes = await self._catalog.changes_after(Seq(seq), RECORDS_AT_ONCE)
+            await self._take(changes)
+            # Records without changes give nothing back, yet they are behind us too.
+            seq = max(min(seq + RECORDS_AT_ONCE, newest), *(one.seq for one in changes), 0)
+        return seq
+
+    async def _take(self, changes: Sequence[Change]) -> None:
+        runs: list[Execution] = []
+        jobs: dict[JobId, None] = {}
+        for change in changes:
+            match change.write:
+                case PutJob(id=job_id, spec=spec, life=life):
+                    root = self._naming.root(job_id, spec.trace)
+                    _keep(self._wanted, job_id, root.sampled)
+                    if root.sampled and spec.revision == 0 and life.lives == 1:
+                        _keep(self._durable, job_id, change.at)
+                    self._moved(job_id, life, jobs)
+                case MoveJob(id=job_id, life=life):
+                    self._moved(job_id, life, jobs)
+                case PutExecution(execution=execution):
+                    if execution.ended_at is not None and self._is_wanted(execution.job_id):
+                        runs.append(execution)
+                case _:
+                    pass
+        await self._make(runs, list(jobs))
+
+    def _moved(self, job_id: JobId, life: Life, ended: dict[JobId, None]) -> None:
+        if not self._is_wanted(job_id):
+            if life.state in JOB_FINAL:
+                self._wanted.pop(job_id, None)
+            return
+        if life.state in JOB_FINAL:
+            ended[job_id] = None
+        elif life.state is JobState.RUNNING and life.ready_at is not None:
+            _keep(self._ready, (job_id, life.fence), life.ready_at)
+
+    def _is_wanted(self, job_id: JobId) -> bool:
+        """Unknown ones are looked up: their submission was before this server led."""
+        return self._wanted.get(job_id, True)
+
+    async def _make(self, runs: Sequence[Execution], ended: Sequence[JobId]) -> None:
+        ids = dict.fromkeys([*(one.job_id for one in runs), *ended])
+        if not ids:
+            return
+        records = {one.id: one for one in await self._catalog.jobs(list(ids))}
+        spans: list[Span] = []
+        for execution in runs:
+            job = records.get(execution.job_id)
+            if job is not None:
+                spans += self._run_spans(job, execution)
+        links = await self._upstream([records[one] for one in ended if one in records])
+        for job_id in ended:
+            if job_id in records:
+                spans += self._job_spans(records[job_id], links.get(job_id, ()))
+            self._wanted.pop(job_id, None)
+        self._exporter.export(spans)
+
+    def _run_spans(self, job: JobRecord, execution: Execution) -> list[Span]:
+        root = self._naming.root(job.id, job.spec.trace)
+        if not root.sampled:
+            return []
+        ready_at = self._ready.pop((job.id, execution.fence), None)
+        return spans_of_run(job, execution, root, ready_at)
+
+    def _job_spans(self, job: JobRecord, links: Sequence[Link]) -> list[Span]:
+        root = self._naming.root(job.id, job.spec.trace)
+        # It may have been started over before we came to see its end.
+        if not root.sampled or job.life.state not in JOB_FINAL:
+            return []
+        durable_at = self._durable.pop(job.id, job.spec.created_at)
+        return spans_of_job(job, root, durable_at, links)
+
+    async def _upstream(self, jobs: Sequence[JobRecord]) -> dict[JobId, list[Link]]:
+        """Links to what each job waited for; most wait for nothing, and cost nothing here."""
+        wanted = {one.job_id for job in jobs for one in job.spec.dependencies}
+        if not wanted:
+            return {}
+        found = {one.id: one for one in await self._catalog.jobs(sorted(wanted))}
+        return {
+            job.id: [self._link(found[one.job_id]) for one in job.spec.dependencies
+                     if one.job_id in found]
+            for job in jobs
+        }  # fmt: skip
+
+    def _link(self, job: JobRecord) -> Link:
+        root = self._naming.root(job.id, job.spec.trace)
+        return Link(root.trace_id, life_span_id(job), "waited for")
+
+
+def _keep(known: OrderedDict[K, T], key: K, value: T) -> None:
+    known[key] = value
+    if len(known) > JOBS_KNOWN_MAX:
+        known.popitem(last=False)

@@ -1,0 +1,58 @@
+"""W3C trace context: how a job's trace is named, and which spans it is made of.
+
+Span ids are digests of what they are about, so that a server, a worker and a program in another
+language name the same span without having to ask each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import NamedTuple
+
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?\Z")
+_NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
+SAMPLED = 1
+
+
+class TraceParent(NamedTuple):
+    """A span that others hang below."""
+
+    trace_id: str
+    span_id: str
+    sampled: bool
+
+    def __str__(self) -> str:
+        return f"00-{self.trace_id}-{self.span_id}-{int(self.sampled):02x}"
+
+
+def parse_traceparent(text: str) -> TraceParent | None:
+    """None: it is none, and is to be passed over (the standard says so)."""
+    found = _TRACEPARENT.match(text.strip()[:256])
+    if found is None:
+        return None
+    version, trace_id, span_id, flags = found.groups()
+    if version == "ff" or trace_id == _NO_TRACE or span_id == _NO_SPAN:
+        return None
+    if version == "00" and len(text.strip()) != 55:
+        return None
+    return TraceParent(trace_id, span_id, bool(int(flags, 16) & SAMPLED))
+
+
+def trace_id_of(job_id: str) -> str:
+    """The trace that a job begins which nobody's trace led to."""
+    return _digest(f"trace/{job_id}", 16)
+
+
+def job_span_id(job_id: str) -> str:
+    """The span of a job from its submission to its end."""
+    return _digest(f"job/{job_id}", 8)
+
+
+def part_span_id(job_id: str, part: str, fence: int = 0) -> str:
+    """The span of a part of it: `submit`, or `wait` and `run` of one of its executions."""
+    return _digest(f"{part}/{job_id}/{fence}", 8)
+
+
+def _digest(text: str, size: int) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=size).hexdigest()

@@ -1,0 +1,135 @@
+"""What is handed to Prometheus and Grafana: the real checker takes it, it asks for real names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.alerts.grafana import dashboard
+from rota.alerts.prometheus import rule_file
+from rota.alerts.rules import Condition
+from tests.alerts.promtool import promtool
+from tests.api.house import House, open_house
+
+NAME = re.compile(r"\b((?:rota|process)_[a-z_]+)\b")
+ONLY_AMONG_OTHERS = ("rota_standby_lag_seconds",)
+
+
+def queries() -> Iterator[str]:
+    drawn: dict[str, Any] = dashboard()
+    for panel in drawn["panels"]:
+        yield from (target["expr"] for target in panel["targets"])
+    yield from (note["expr"] for note in drawn["annotations"]["list"])
+
+
+async def scrape(house: House) -> str:
+    await house.finish(await house.start(await house.register()))
+    await house.submit()
+    return (await house.http.get("/metrics")).text
+
+
+async def test_every_query_asks_for_metrics_that_are_there() -> None:
+    async with open_house() as house:
+        told = re.findall(r"^(\w+?)(?:\{| )", await scrape(house), re.MULTILINE)
+    rules = re.findall("expr: (.+)", rule_file())
+    asked = {name for query in (*rules, *queries()) for name in NAME.findall(query)}
+    assert len(asked) > 15
+    assert sorted(asked - set(told) - set(ONLY_AMONG_OTHERS)) == []
+
+
+def test_there_is_a_rule_for_each_condition_and_promtool_takes_them(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yml"
+    file.write_text(rule_file())
+    run = promtool("check", "rules", str(file))
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"{len(Condition) + 1} rules found" in run.stdout
+
+
+async def test_promtool_takes_what_a_scrape_answers() -> None:
+    async with open_house() as house:
+        told = await scrape(house)
+    run = promtool("check", "metrics", given=told)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_promtool_sees_each_rule_fire_on_figures_that_should_set_it_off(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(rule_file())
+    (tmp_path / "trial.yml").write_text(_TRIAL)
+    run = promtool("test", "rules", str(tmp_path / "trial.yml"))
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_dashboard_is_whole() -> None:
+    drawn = dashboard()
+    places = [tuple(panel["gridPos"].values()) for panel in drawn["panels"]]
+    assert len(set(places)) == len(places) == len({panel["id"] for panel in drawn["panels"]})
+    for panel in drawn["panels"]:
+        assert panel["title"]
+        assert panel["targets"]
+    for query in queries():
+        assert query.count("(") == query.count(")")
+
+
+@pytest.mark.parametrize("query", list(queries()))
+def test_promtool_takes_each_query_of_the_dashboard(query: str, tmp_path: Path) -> None:
+    """As a recording rule, with Grafana's words filled in."""
+    plain = query.replace("$__rate_interval", "1m").replace("$job", ".+")
+    file = tmp_path / "rules.yml"
+    file.write_text(
+        "groups:\n- name: g\n  rules:\n  - record: a:b\n    expr: |\n      " + plain + "\n"
+    )
+    run = promtool("check", "rules", str(file))
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+_TRIAL = """
+rule_files: [rules.yml]
+evaluation_interval: 30s
+tests:
+  - interval: 30s
+    input_series:
+      - {series: 'rota_leader{job="cell"}', values: '1x60'}
+      - {series: 'rota_epoch{job="cell"}', values: '4x20 5x40'}
+      - {series: 'rota_jobs{job="cell",status="queued",queue="a"}', values: '0x10 0+100x50'}
+      - {series: 'rota_jobs_finished_total{job="cell",status="failed",queue="a"}', values: '0+3x60'}
+      - {series: 'rota_jobs_finished_total{job="cell",status="succeeded",queue="a"}', values: '0+5x60'}
+      - {series: 'rota_ready_wait_seconds{job="cell"}', values: '900x60'}
+      - {series: 'rota_workers{job="cell",status="online"}', values: '0x60'}
+      - {series: 'rota_workers_lost{job="cell"}', values: '0x20 1x40'}
+      - {series: 'rota_schedule_occurrences_total{job="cell",outcome="skipped",reason="missed"}', values: '0x20 1x40'}
+      - {series: 'rota_schedule_lateness_seconds_bucket{job="cell",le="10.0"}', values: '0x60'}
+      - {series: 'rota_schedule_lateness_seconds_bucket{job="cell",le="30.0"}', values: '0+1x60'}
+      - {series: 'rota_schedule_lateness_seconds_bucket{job="cell",le="+Inf"}', values: '0+1x60'}
+      - {series: 'rota_append_seconds_bucket{job="cell",le="0.5"}', values: '0x60'}
+      - {series: 'rota_append_seconds_bucket{job="cell",le="1.0"}', values: '0+9x60'}
+      - {series: 'rota_append_seconds_bucket{job="cell",le="+Inf"}', values: '0+9x60'}
+      - {series: 'rota_fold_lag_seconds{job="cell"}', values: '60x60'}
+      - {series: 'rota_data_disk_free_bytes{job="cell"}', values: '1000x60'}
+    promql_expr_test:
+      - expr: count(ALERTS{alertstate="firing",job="cell"})
+        eval_time: 18m
+        exp_samples: [{labels: '{}', value: 12}]
+  - interval: 30s
+    input_series:
+      - {series: 'rota_leader{job="calm"}', values: '1x60'}
+      - {series: 'rota_epoch{job="calm"}', values: '4x60'}
+      - {series: 'rota_jobs{job="calm",status="queued",queue="a"}', values: '5x60'}
+      - {series: 'rota_jobs_finished_total{job="calm",status="failed",queue="a"}', values: '7x60'}
+      - {series: 'rota_jobs_finished_total{job="calm",status="succeeded",queue="a"}', values: '0+9x60'}
+      - {series: 'rota_ready_wait_seconds{job="calm"}', values: '9x60'}
+      - {series: 'rota_workers{job="calm",status="online"}', values: '2x60'}
+      - {series: 'rota_workers_lost{job="calm"}', values: '3x60'}
+      - {series: 'rota_schedule_occurrences_total{job="calm",outcome="skipped",reason="missed"}', values: '8x60'}
+      - {series: 'rota_append_seconds_bucket{job="calm",le="0.5"}', values: '0+9x60'}
+      - {series: 'rota_append_seconds_bucket{job="calm",le="+Inf"}', values: '0+9x60'}
+      - {series: 'rota_fold_lag_seconds{job="calm"}', values: '0x60'}
+      - {series: 'rota_data_disk_free_bytes{job="calm"}', values: '1000000000000x60'}
+    promql_expr_test:
+      - expr: count(ALERTS)
+        eval_time: 18m
+        exp_samples: []
+"""  # noqa: E501  (one series a line reads best)

@@ -1,0 +1,76 @@
+"""Notices on their way."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from rota.alerts.board import News, Notice
+from rota.alerts.limits import GIVE_UP_MS, OUTBOX_MAX, RETRY_MS_MAX
+from rota.alerts.outbox import Outbox
+from rota.alerts.rules import DEFAULTS, Book, Channel, Severity
+
+BOOK = Book(
+    channels={
+        "mail": Channel("mail", "mailto://a"),
+        "pager": Channel("pager", "https://b", severity=Severity.CRITICAL),
+    }
+)
+
+
+def notice(rule: str = "wait", at: int = 0) -> Notice:
+    severity = DEFAULTS[rule].severity
+    return Notice(f"{rule}/{at}", rule, News.FIRING, severity, "", "", 1.0, 1.0, at, at)
+
+
+def addresses(outbox: Outbox) -> list[str]:
+    return [letter.channel for letter in outbox.letters]
+
+
+def test_everybody_is_told_what_matters_enough_to_them() -> None:
+    outbox = Outbox()
+    outbox.put([notice("wait"), notice("no_workers")], BOOK)
+    assert addresses(outbox) == ["mail", "mail", "pager"]
+
+
+def test_a_rule_that_names_its_channels_tells_no_other() -> None:
+    outbox = Outbox()
+    rule = replace(DEFAULTS["no_workers"], channels=("pager",))
+    outbox.put([notice("no_workers")], replace(BOOK, rules={"no_workers": rule}))
+    assert addresses(outbox) == ["pager"]
+
+
+def test_notices_to_one_address_stay_in_order() -> None:
+    outbox = Outbox()
+    outbox.put([notice(at=1), notice(at=2)], BOOK)
+    (first,) = outbox.due(now=5)
+    assert first.notice.at == 1
+    outbox.failed(first, now=5)
+    assert outbox.due(now=6) == []
+    (again,) = outbox.due(now=5 + RETRY_MS_MAX)
+    assert (again.notice.at, again.tries) == (1, 1)
+    outbox.taken(again)
+    assert [one.notice.at for one in outbox.due(now=6)] == [2]
+
+
+def test_what_nobody_takes_is_tried_less_and_less_often_and_then_given_up() -> None:
+    outbox = Outbox()
+    outbox.put([notice()], BOOK)
+    now, tries = 0, 0
+    while outbox.letters:
+        (letter,) = outbox.due(now)
+        tries += 1
+        outbox.failed(letter, now)
+        if outbox.letters:
+            assert outbox.letters[0].due_at - now <= RETRY_MS_MAX
+            now = outbox.letters[0].due_at
+    assert now >= GIVE_UP_MS
+    assert tries == pytest.approx(GIVE_UP_MS / RETRY_MS_MAX, abs=8)
+
+
+def test_an_address_that_is_dead_for_long_does_not_fill_the_store() -> None:
+    outbox = Outbox()
+    for at in range(OUTBOX_MAX + 10):
+        outbox.put([notice(at=at)], BOOK)
+    assert len(outbox.letters) == OUTBOX_MAX
+    assert outbox.letters[0].notice.at == 10

@@ -1,0 +1,347 @@
+"""Alerts end to end: a cell in trouble, rules and channels by the API, real sends on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import warnings
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rota.alerts.limits import CHANNELS_MAX
+from rota.core.inputs import Timing
+from tests.api.company import a_cell
+from tests.api.house import House, open_house, watch_of
+from tests.engine.rig import until
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what the library imports is not ours to mend
+    import apprise
+
+    apprise.Apprise.instantiate("json://127.0.0.1")
+
+SECRET = "a-secret-of-some-length"
+
+
+class Ear:
+    """Listens on loopback, answers every HTTP request, and remembers it."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, dict[str, str], bytes]] = []
+        self.status = 200
+
+    async def start(self) -> Ear:
+        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def stop(self) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in head[1:] if ": " in line)
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        self.heard.append((head[0].split()[1], headers, body))
+        writer.write(f"HTTP/1.1 {self.status} X\r\nContent-Length: 0\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    @property
+    def documents(self) -> list[dict[str, Any]]:
+        return [json.loads(body) for _, _, body in self.heard]
+
+
+@pytest.fixture
+async def ear() -> AsyncIterator[Ear]:
+    one = await Ear().start()
+    yield one
+    await one.stop()
+
+
+async def add_channel(house: House, url: str, name: str = "ops", **more: Any) -> dict[str, Any]:
+    answer = await house.ask("PUT", f"/alert-channels/{name}", {"url": url, **more}, expect=200)
+    return dict(answer)
+
+
+async def fail_one(house: House) -> None:
+    """A dead letter."""
+    worker_id = await house.register()
+    await house.finish(await house.start(worker_id), "failed", error={"message": "no"})
+
+
+async def test_a_dead_letter_is_told_by_a_signed_webhook_once(house: House, ear: Ear) -> None:
+    watch = house.parts.alerts
+    await add_channel(house, f"http://127.0.0.1:{ear.port}/in", secret=SECRET)
+    await watch.look()
+    await fail_one(house)
+    for _ in range(3):
+        await watch.look()
+        await watch.deliver()
+    ((path, headers, body),) = ear.heard
+    told = json.loads(body)
+    assert path == "/in"
+    assert (told["rule"], told["status"], told["cell"]) == ("dead_letters", "firing", "here")
+    stamp, digest = (part.partition("=")[2] for part in headers["rota-signature"].split(","))
+    made = hmac.new(SECRET.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
+    assert digest == made
+    shown = await house.ask("GET", "/alerts?status=firing", expect=200)
+    assert [(one["name"], one["value"]) for one in shown["items"]] == [("dead_letters", 1.0)]
+    (notice,) = (await house.ask("GET", "/alert-notices", expect=200))["items"]
+    assert (notice["name"], notice["status"]) == ("dead_letters", "firing")
+
+
+async def test_a_wait_is_told_and_is_over_when_somebody_takes_the_job(
+    house: House, ear: Ear
+) -> None:
+    watch = house.parts.alerts
+    rule = {"condition": "wait", "queue": "slow", "threshold": 0.001, "for": 0}
+    await house.ask("PUT", "/alerts/slow-queue", rule, expect=200)
+    await house.ask("PUT", "/alerts/no_workers", {"enabled": False}, expect=200)
+    await add_channel(house, f"http://127.0.0.1:{ear.port}/")
+    await house.submit(queue="slow")
+    await until(lambda: house.engine.clock.now() - house.engine.ready_since()["slow"] > 5)
+    await watch.look()
+    await watch.deliver()
+    await house.lease(await house.register())
+    await watch.look()
+    await watch.look()
+    await watch.deliver()
+    assert [(one["rule"], one["status"]) for one in ear.documents] == [
+        ("slow-queue", "firing"),
+        ("slow-queue", "resolved"),
+    ]
+
+
+async def test_a_paused_queue_waits_on_purpose(house: House) -> None:
+    await house.ask("PUT", "/alerts/wait", {"threshold": 0, "for": 0}, expect=200)
+    await house.submit(queue="later")
+    await house.ask("POST", "/queues/later/pause", expect=200)
+    look = house.parts.alerts._watcher.look(["later"])
+    assert (look.queues[""].waiting, look.queues[""].ready_ms) == (0, 0)
+    assert look.queues["later"].waiting == 1
+
+
+async def test_a_worker_that_falls_silent_is_told_of_and_one_that_leaves_is_not(ear: Ear) -> None:
+    async with open_house(Timing(lease_ttl_ms=200)) as house:
+        watch = house.parts.alerts
+        await add_channel(house, f"http://127.0.0.1:{ear.port}/")
+        leaver = await house.register("leaver")
+        await house.ask("DELETE", f"/workers/{leaver}")
+        await watch.look()
+        assert watch.kept.board.places == {}
+        await house.register("sleeper")
+        await until(lambda: all(one.worker.gone_at is not None for one in house.engine.workers()))
+        await watch.look()
+        await watch.deliver()
+        assert [one["rule"] for one in ear.documents] == ["worker_lost"]
+        assert ear.documents[0]["value"] == 1
+
+
+async def test_a_receiver_that_is_away_gets_it_later(house: House, ear: Ear) -> None:
+    watch = house.parts.alerts
+    await add_channel(house, f"http://127.0.0.1:{ear.port}/")
+    await watch.look()
+    await fail_one(house)
+    ear.status = 503
+    await watch.look()
+    await watch.deliver()
+    (channel,) = (await house.ask("GET", "/alert-channels", expect=200))["items"]
+    assert channel["waiting"] == 1
+    await watch.deliver()
+    assert len(ear.heard) == 1, "it is not due yet"
+    ear.status = 204
+    outbox = watch.kept.outbox
+    outbox.letters = [replace(one, due_at=0) for one in outbox.letters]
+    await watch.deliver()
+    assert len(ear.heard) == 2
+    assert outbox.letters == []
+
+
+async def test_the_next_leader_goes_on_without_telling_twice(ear: Ear) -> None:
+    async with a_cell(ttl_ms=1_500) as cell:
+        first, second = await cell.pair()
+        path, url = "/alert-channels/ops", f"http://127.0.0.1:{ear.port}/"
+        # Asked of a follower, done by the leader.
+        answer = await second.http.put(path, json={"url": url})
+        assert answer.status_code == 200, answer.text
+        await first.parts.alerts.look()
+        (await second.http.put("/alerts/disk_low", json={"threshold": 1e17})).raise_for_status()
+        await first.parts.alerts.look()
+        await first.parts.alerts.deliver()
+        assert [one["rule"] for one in ear.documents] == ["disk_low"]
+        await first.crash()
+        await until(lambda: second.engine.standing().leads)
+        for _ in range(2):
+            await second.parts.alerts.look()
+            await second.parts.alerts.deliver()
+        assert [one["rule"] for one in ear.documents] == ["disk_low", "leader_changed"]
+        shown = (await second.http.get("/alerts?status=firing")).json()["items"]
+        assert [one["name"] for one in shown] == ["disk_low", "leader_changed"]
+
+
+async def test_a_server_that_only_starts_again_is_no_other_leader(house: House) -> None:
+    await house.parts.alerts.look()
+    again = watch_of(house.engine, house.parts.figures, house.store)  # type: ignore[arg-type]
+    await again.look()
+    assert again.kept.board.places == {}
+
+
+async def test_a_server_that_does_not_lead_tells_nobody(house: House) -> None:
+    watch = watch_of(house.engine, house.parts.figures, house.store)  # type: ignore[arg-type]
+    await house.engine.stop()
+    await watch.look()
+    assert watch.kept.board.epoch == 0
+    answer = await house.http.get("/alerts")
+    assert answer.status_code == 503
+
+
+async def test_what_was_set_is_there_after_a_restart(house: House) -> None:
+    await house.ask("PUT", "/alerts/wait", {"threshold": 42, "severity": "critical"}, expect=200)
+    await house.ask("PUT", "/alerts/wait/silence", {"for": "1h", "reason": "r"}, expect=200)
+    await add_channel(house, "https://hooks.example/T0/B0/hush", secret=SECRET)
+    again = watch_of(house.engine, house.parts.figures, house.store)  # type: ignore[arg-type]
+    await again.open()
+    assert again.book == house.parts.alerts.book
+    shown = await house.ask("GET", "/alerts/wait", expect=200)
+    assert (shown["threshold"], shown["severity"], shown["silence"]["reason"]) == (
+        42,
+        "critical",
+        "r",
+    )
+    shown = await house.ask("DELETE", "/alerts/wait/silence", expect=200)
+    assert shown["silence"] is None
+    await house.ask("DELETE", "/alerts/wait", expect=204)
+    shown = await house.ask("GET", "/alerts/wait", expect=200)
+    assert (shown["threshold"], shown["builtin"]) == (600, True)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:hush@hooks.example/T0/hush?token=hush",
+        "mailto://user:hush@mail.example?to=ops@example.com",
+        "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#hush",
+    ],
+)
+async def test_no_address_or_secret_is_ever_shown_again(house: House, url: str) -> None:
+    made = await add_channel(house, url, secret=SECRET)
+    listed = await house.http.get("/alert-channels")
+    for text in (json.dumps(made), listed.text, repr(house.parts.alerts.book)):
+        for word in ("hush", SECRET, "T1JJ3T3L2", "TIiajkdnlazkcOXrIdevi7FQ"):
+            assert word not in text
+    assert made["signed"]
+
+
+@pytest.mark.parametrize("url", ["pigeon://hush@coop", "mailto://user:hush@", "slack://hush"])
+async def test_an_address_that_is_refused_is_not_in_the_log_either(
+    house: House, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = await house.http.put("/alert-channels/x", json={"url": url})
+    assert answer.status_code == 422
+    assert "hush" not in answer.text + caplog.text
+
+
+async def test_a_library_address_is_told_in_words(house: House, ear: Ear) -> None:
+    """Through apprise: its own plain-JSON service, on loopback."""
+    await add_channel(house, f"json://127.0.0.1:{ear.port}/in")
+    tried = await house.ask("POST", "/alert-channels/ops/test", expect=200)
+    assert tried == {"taken": True, "message": "taken"}
+    told = ear.documents[0]
+    assert told["title"] == "[Rota] here: test test (info)"
+    assert "whether 'ops' can be told" in told["message"]
+    ear.status = 500
+    tried = await house.ask("POST", "/alert-channels/ops/test", expect=200)
+    assert tried["taken"] is False
+
+
+async def test_a_chat_is_told_in_words(house: House, ear: Ear) -> None:
+    """Mattermost takes what Slack takes, and can be anywhere."""
+    await add_channel(house, f"mmost://127.0.0.1:{ear.port}/3ccdd113474722377935511fc85d3dd4")
+    assert (await house.ask("POST", "/alert-channels/ops/test", expect=200))["taken"]
+    path, _, body = ear.heard[0]
+    assert path == "/hooks/3ccdd113474722377935511fc85d3dd4"
+    assert "whether 'ops' can be told" in json.loads(body)["text"]
+
+
+async def test_a_mail_is_sent(house: House) -> None:
+    said: list[bytes] = []
+
+    async def smtp(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 here\r\n")
+        writing = False
+        while line := await reader.readline():
+            said.append(line)
+            ends = line == b".\r\n"
+            if not writing or ends:
+                word = line[:4].upper()
+                writing = word == b"DATA"
+                writer.write(
+                    {b"DATA": b"354 go on\r\n", b"QUIT": b"221 bye\r\n"}.get(word, b"250 ok\r\n")
+                )
+            if line[:4].upper() == b"QUIT":
+                break
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(smtp, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        query = "from=rota@example.com&to=ops@example.com&mode=insecure"
+        await add_channel(house, f"mailto://127.0.0.1:{port}?{query}")
+        assert (await house.ask("POST", "/alert-channels/ops/test", expect=200))["taken"]
+    assert b"rcpt TO:<ops@example.com>\r\n" in said
+    assert b"Subject: [Rota] here: test test (info)\r\n" in said
+
+
+async def test_a_webhook_that_cannot_be_reached_says_so(house: House, ear: Ear) -> None:
+    await ear.stop()
+    await add_channel(house, f"http://127.0.0.1:{ear.port}/hush")
+    tried = await house.ask("POST", "/alert-channels/ops/test", expect=200)
+    assert tried == {"taken": False, "message": "it cannot be reached: ConnectError"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "field"),
+    [
+        ("/alerts/mine", {}, 422, "condition"),
+        ("/alerts/wait", {"window": "3h"}, 422, "window"),
+        ("/alerts/wait", {"condition": "weather"}, 422, "condition"),
+        ("/alerts/disk_low", {"queue": "q"}, 422, "queue"),
+        ("/alerts/wait", {"channels": ["nobody"]}, 422, "channels"),
+        ("/alerts/no where", {"condition": "wait"}, 422, "name"),
+        ("/alert-channels/x", {"url": "carrier-pigeon"}, 422, "url"),
+        ("/alert-channels/x", {"url": "pigeon://coop"}, 422, "url"),
+        ("/alert-channels/x", {"url": "https://"}, 422, "url"),
+        ("/alerts/nobody/silence", {"for": "1h"}, 404, None),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_with_its_reason(
+    house: House, path: str, body: dict[str, Any], status: int, field: str | None
+) -> None:
+    answer = await house.http.put(path, json=body)
+    assert answer.status_code == status, answer.text
+    assert field is None or field in answer.text
+
+
+async def test_a_channel_that_a_rule_names_cannot_go_first(house: House) -> None:
+    await add_channel(house, "https://hooks.example/in")
+    await house.ask("PUT", "/alerts/wait", {"channels": ["ops"]}, expect=200)
+    await house.ask("DELETE", "/alert-channels/ops", expect=409)
+    await house.ask("DELETE", "/alerts/wait", expect=204)
+    await house.ask("DELETE", "/alert-channels/ops", expect=204)
+    await house.ask("DELETE", "/alerts/wait", expect=409)
+
+
+async def test_there_is_an_end_to_how_many_are_told(house: House) -> None:
+    for n in range(CHANNELS_MAX):
+        await add_channel(house, "https://hooks.example/in", f"c{n}")
+    answer = await house.http.put("/alert-channels/one-more", json={"url": "https://a.example"})
+    assert answer.status_code == 409

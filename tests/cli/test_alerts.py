@@ -1,0 +1,70 @@
+"""`rota alerts` against a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.api.house import TOKEN
+from tests.cli.conftest import Rota
+from tests.sdk.real_server import real_server
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with real_server() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_URL", url)
+    monkeypatch.setenv("ROTA_TOKEN", TOKEN)
+
+
+def test_a_rule_is_made_changed_silenced_and_removed(rota: Rota) -> None:
+    made = rota(
+        *("alerts", "set", "gpu-wait", "--condition", "wait", "--queue", "gpu"),
+        *("--threshold", "1800", "--for", "5m", "--severity", "critical"),
+    )
+    assert made.status == 0, made.err
+    assert "1800 s" in made.out
+    changed = rota("alerts", "set", "gpu-wait", "--threshold", "900", "--json").json
+    assert (changed["threshold"], changed["queue"], changed["for"]) == (900, "gpu", 300)
+    assert rota("alerts", "set", "gpu-wait", "--off", "--json").json["status"] == "off"
+    assert rota("alerts", "silence", "gpu-wait", "--for", "2h", "--reason", "new boxes").status == 0
+    assert "new boxes" in rota("alerts", "show", "gpu-wait").out
+    assert "gpu-wait" in rota("alerts").out
+    assert rota("alerts", "unsilence", "gpu-wait", "--json").json["silence"] is None
+    assert rota("alerts", "reset", "gpu-wait").status == 0
+    assert "gpu-wait" not in rota("alerts", "list").out
+    assert rota("alerts", "set", "gpu-wait", "--threshold", "1").status != 0
+
+
+def test_a_channel_is_set_up_and_tried_and_its_address_not_shown(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_ALERT_URL", "http://127.0.0.1:9/hush")
+    made = rota("alerts", "channels", "set", "ops", "--severity", "warning")
+    assert made.status == 0, made.err
+    listed = rota("alerts", "channels")
+    assert "http://127.0.0.1:9/…" in listed.out
+    assert "hush" not in made.out + listed.out
+    tried = rota("alerts", "test", "ops")
+    assert tried.status == 1
+    assert "cannot be reached" in tried.out
+    assert rota("alerts", "channels", "delete", "ops").status == 0
+
+
+def test_nothing_to_change_is_said(rota: Rota) -> None:
+    assert "say what to change" in rota("alerts", "set", "wait").err
+
+
+def test_the_files_for_prometheus_and_grafana_need_no_server(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_URL", "http://127.0.0.1:9")
+    assert "alert: RotaDeadLetters" in rota("alerts", "rules").out
+    assert json.loads(rota("alerts", "dashboard").out)["uid"] == "rota-overview"
