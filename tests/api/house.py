@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 
 from rota.api.app import Parts, create_app
 from rota.api.auth import Access
+from rota.api.parts import Simulator
 from rota.api.roster import Roster, digest
 from rota.api.throttle import Throttle
 from rota.api.trail import AuditTrail
@@ -29,6 +30,8 @@ from tests.api.files import memory_files
 
 TOKEN = "a-token-for-tests"
 HOST = "127.0.0.1:7070"
+URL = f"http://{HOST}"
+HEADERS = {"Authorization": f"Bearer {TOKEN}", "Host": HOST}
 NOOP = {"kind": "noop"}
 ADMIN = Token(
     id="019a85bf-0000-7000-8000-000000000001",
@@ -108,16 +111,19 @@ class House:
 
 @asynccontextmanager
 async def open_house(
-    timing: Timing | None = None, *, no_auth: bool = False, throttle: Throttle | None = None
+    timing: Timing | None = None,
+    *,
+    no_auth: bool = False,
+    throttle: Throttle | None = None,
+    simulator: Simulator | None = None,
 ) -> AsyncIterator[House]:
     """Starts it, and stops it whatever happens."""
     store, clock, figures = MemoryStore(), SystemClock(), Figures()
     engine = Engine(store, clock, timing or Timing(), figures, Member(node="node-a"))
-    await engine.start()
     roster, audit = Roster(store.access, clock), AuditTrail(store.access, clock)
     await store.access.add_token(ADMIN)
-    await roster.start()
-    await audit.start()
+    for part in (engine, roster, audit):
+        await part.start()
     parts = Parts(
         brain=engine,
         catalog=store.catalog,
@@ -133,20 +139,17 @@ async def open_house(
         version="0.0.0",
         started_at=clock.now(),
         disk_free=lambda: 1234,
+        simulator=simulator,
     )
     app = create_app(parts)
     transport = httpx2.ASGITransport(app=app)
-    headers = {"Authorization": f"Bearer {TOKEN}", "Host": HOST}
-    async with httpx2.AsyncClient(
-        transport=transport, base_url=f"http://{HOST}", headers=headers
-    ) as http:
+    async with httpx2.AsyncClient(transport=transport, base_url=URL, headers=HEADERS) as http:
         try:
             yield House(app, parts, engine, store, http)
         finally:
             parts.closing.set()
-            await roster.stop()
-            await audit.stop()
-            await engine.stop()
+            for one in (roster, audit, engine):
+                await one.stop()
             await store.close()
 
 

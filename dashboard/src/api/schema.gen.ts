@@ -1006,6 +1006,21 @@ export interface ReliefView {
   enough: boolean | null;
 }
 
+export interface ReplayView {
+  policy: "conservative" | "current" | "default" | "easy" | "easy-sjf" | "fcfs" | "recorded" | "strict";
+  avg_wait: number;
+  p50_wait: number;
+  p95_wait: number;
+  max_wait: number;
+  slowdown: number;
+  utilisation: number;
+  makespan: number;
+  preemptions: number;
+  peak_waiting: number | null;
+  waits: (number | null)[];
+  uses: number[];
+}
+
 export interface Requirements {
   cpu?: number;
   memory?: number | string;
@@ -1151,6 +1166,25 @@ export interface ShapeView {
   slots: number;
   per_worker: number | null;
   kind: number | null;
+}
+
+export interface SimulationSpec {
+  from: string;
+  to?: string | null;
+  workers?: number | null;
+  policies?: ("conservative" | "current" | "default" | "easy" | "easy-sjf" | "fcfs" | "recorded" | "strict")[];
+}
+
+export interface SimulationView {
+  from: string;
+  jobs: number;
+  left_out: number;
+  is_cut: boolean;
+  workers: number;
+  cpus: number;
+  load: number | null;
+  span: number;
+  policies: ReplayView[];
 }
 
 export interface SizeView {
@@ -1822,6 +1856,11 @@ export interface Calls {
     query: { tenant?: string; name?: string; since?: string; limit?: number; };
     body: null;
     answer: WasteView;
+  };
+  "POST /simulations": {
+    query: Record<string, never>;
+    body: SimulationSpec;
+    answer: SimulationView;
   };
   "GET /healthz": {
     query: Record<string, never>;
