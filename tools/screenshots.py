@@ -33,6 +33,7 @@ PAGES = {
     "schedules": "/ui/schedules",
     "triggers": "/ui/triggers",
     "dead-letters": "/ui/dead-letters",
+    "simulate": "/ui/simulate",
     "settings": "/ui/settings",
 }
 SHOWN = ("overview-light", "overview-dark", "job-dark", "graph-light")

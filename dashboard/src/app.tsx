@@ -15,6 +15,7 @@ import { Queues } from "./pages/Queues";
 import { Schedule, Schedules } from "./pages/Schedules";
 import { Settings } from "./pages/Settings";
 import { SignIn } from "./pages/SignIn";
+import { Simulate } from "./pages/Simulate";
 import { Timeline } from "./pages/Timeline";
 import { Trigger, Triggers } from "./pages/Triggers";
 import { Worker, Workers } from "./pages/Workers";
@@ -30,11 +31,12 @@ const PAGES: readonly [string, string, (found: Record<string, string>) => ReactN
   ["/ui/workers", "Workers", () => <Workers />],
   ["/ui/workers/{id}", "Worker", ({ id = "" }) => <Worker key={id} id={id} />],
   ["/ui/timeline", "Timeline", () => <Timeline />],
-  ["/ui/queues", "Queues", () => <Queues />],
+  ["/ui/queues", "Queues and tenants", () => <Queues />],
   ["/ui/schedules", "Schedules", () => <Schedules />],
   ["/ui/schedules/{id}", "Schedule", ({ id = "" }) => <Schedule key={id} id={id} />],
   ["/ui/triggers", "Triggers", () => <Triggers />],
   ["/ui/triggers/{id}", "Trigger", ({ id = "" }) => <Trigger key={id} id={id} />],
+  ["/ui/simulate", "Simulate", () => <Simulate />],
   ["/ui/settings", "Settings", () => <Settings />],
 ];
 

@@ -17,6 +17,7 @@ from rota.alerts.figures import Watcher
 from rota.alerts.watch import Watch
 from rota.api.app import Parts, create_app
 from rota.api.auth import Access
+from rota.api.parts import Simulator
 from rota.api.roster import Roster, digest
 from rota.api.throttle import Throttle
 from rota.api.trail import AuditTrail
@@ -33,6 +34,8 @@ from tests.api.files import memory_files
 
 TOKEN = "a-token-for-tests"
 HOST = "127.0.0.1:7070"
+URL = f"http://{HOST}"
+HEADERS = {"Authorization": f"Bearer {TOKEN}", "Host": HOST}
 NOOP = {"kind": "noop"}
 ADMIN = Token(
     id="019a85bf-0000-7000-8000-000000000001",
@@ -145,30 +148,27 @@ async def open_house(
     no_auth: bool = False,
     throttle: Throttle | None = None,
     naming: Naming = PASSED_ON,
+    simulator: Simulator | None = None,
 ) -> AsyncIterator[House]:
     """Starts it, and stops it whatever happens."""
     store, clock, figures = MemoryStore(), SystemClock(), Figures()
     engine = Engine(store, clock, timing or Timing(), figures, Member(node="node-a"))
-    await engine.start()
     roster, audit = Roster(store.access, clock), AuditTrail(store.access, clock)
     await store.access.add_token(ADMIN)
-    await roster.start()
-    await audit.start()
+    for part in (engine, roster, audit):
+        await part.start()
     access = Access(roster=roster, no_auth=no_auth, throttle=throttle or Throttle())
-    parts = replace(_parts(engine, store, figures, access, audit), naming=naming)
+    alone = _parts(engine, store, figures, access, audit)
+    parts = replace(alone, naming=naming, simulator=simulator)
     app = create_app(parts)
     transport = httpx2.ASGITransport(app=app)
-    headers = {"Authorization": f"Bearer {TOKEN}", "Host": HOST}
-    async with httpx2.AsyncClient(
-        transport=transport, base_url=f"http://{HOST}", headers=headers
-    ) as http:
+    async with httpx2.AsyncClient(transport=transport, base_url=URL, headers=HEADERS) as http:
         try:
             yield House(app, parts, engine, store, http)
         finally:
             parts.closing.set()
-            await roster.stop()
-            await audit.stop()
-            await engine.stop()
+            for one in (roster, audit, engine):
+                await one.stop()
             await store.close()
 
 

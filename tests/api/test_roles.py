@@ -126,6 +126,7 @@ EXPECTED = {
     "PUT /tenants/{name}": OPERATORS,
     "GET /autoscale": READERS,
     "GET /reports/waste": READERS,
+    "POST /simulations": OPERATORS,
     "GET /healthz": EVERYBODY,
     "GET /readyz": EVERYBODY,
     "GET /stats": READERS,

@@ -22,6 +22,7 @@ PATHS = (
     "/ui/queues",
     "/ui/schedules",
     "/ui/triggers",
+    "/ui/simulate",
     "/ui/settings",
 )
 GRAVE = ("serious", "critical")
@@ -36,6 +37,8 @@ def job_id(site: Site) -> str:
     site.ask("POST", "/triggers", {"name": "paged", "event": "paged.*", "job": job})
     made = site.shell("echo printed; exit 3", name="paged", labels={"team": "x"})
     site.until_status(made, "failed")
+    site.shell("true", name="paged-array", count=3)
+    site.shell("true", name="paged-wait", requirements={"cpu": 512}, finish_by="2h")
     return made
 
 
@@ -49,7 +52,11 @@ def every_path(site: Site, job_id: str) -> list[str]:
     schedule = site.ask("GET", "/schedules?name=paged")["items"][0]["schedule_id"]
     trigger = site.ask("GET", "/triggers?name=paged")["items"][0]["trigger_id"]
     tabs = [f"/ui/jobs/{job_id}?tab={tab}" for tab in ("log", "tries", "graph", "details")]
-    return [*PATHS, *tabs, f"/ui/schedules/{schedule}", f"/ui/triggers/{trigger}"]
+    more = [
+        site.ask("GET", f"/jobs?name={name}")["items"][-1] for name in ("paged-array", "paged-wait")
+    ]
+    jobs = [f"/ui/jobs/{one['job_id']}" for one in more]
+    return [*PATHS, *tabs, *jobs, f"/ui/schedules/{schedule}", f"/ui/triggers/{trigger}"]
 
 
 def grave_findings(page: Page) -> list[str]:
@@ -88,6 +95,8 @@ def test_dialogs_and_the_sign_in_have_no_serious_findings_either(
         ("/ui/schedules", "New schedule"),
         ("/ui/triggers", "Try an event"),
         ("/ui/settings", "New token"),
+        ("/ui/queues", "New tenant"),
+        ("/ui/queues", "Take a preset"),
         (f"/ui/jobs/{job_id}", "Delete"),
     ):
         page = open_page(path)

@@ -1085,6 +1085,21 @@ export interface ReliefView {
   enough: boolean | null;
 }
 
+export interface ReplayView {
+  policy: "conservative" | "current" | "default" | "easy" | "easy-sjf" | "fcfs" | "recorded" | "strict";
+  avg_wait: number;
+  p50_wait: number;
+  p95_wait: number;
+  max_wait: number;
+  slowdown: number;
+  utilisation: number;
+  makespan: number;
+  preemptions: number;
+  peak_waiting: number | null;
+  waits: (number | null)[];
+  uses: number[];
+}
+
 export interface Requirements {
   cpu?: number;
   memory?: number | string;
@@ -1240,6 +1255,25 @@ export interface SilenceSpec {
 export interface SilenceView {
   until: string;
   reason: string;
+}
+
+export interface SimulationSpec {
+  from: string;
+  to?: string | null;
+  workers?: number | null;
+  policies?: ("conservative" | "current" | "default" | "easy" | "easy-sjf" | "fcfs" | "recorded" | "strict")[];
+}
+
+export interface SimulationView {
+  from: string;
+  jobs: number;
+  left_out: number;
+  is_cut: boolean;
+  workers: number;
+  cpus: number;
+  load: number | null;
+  span: number;
+  policies: ReplayView[];
 }
 
 export interface SizeView {
@@ -1911,6 +1945,11 @@ export interface Calls {
     query: { tenant?: string; name?: string; since?: string; limit?: number; };
     body: null;
     answer: WasteView;
+  };
+  "POST /simulations": {
+    query: Record<string, never>;
+    body: SimulationSpec;
+    answer: SimulationView;
   };
   "GET /alerts": {
     query: { status?: string; limit?: number; cursor?: string; };

@@ -24,6 +24,11 @@ export function curlOf(act: Act, origin: string): string {
   return parts.join(" \\\n  ");
 }
 
+/** Fetches a file under the name that the server gives it. */
+export function fetchLine(address: string): string {
+  return `curl -OJ -H "Authorization: Bearer $ROTA_TOKEN" ${quote(address)}`;
+}
+
 export function rotaLine(...words: string[]): string {
   return ["rota", ...words.map(quote)].join(" ");
 }

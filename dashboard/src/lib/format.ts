@@ -13,6 +13,12 @@ export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
+/** A part of one; small ones are not rounded away. */
+export function percent(part: number): string {
+  const value = part * 100;
+  return `${value && value < 1 ? "<1" : Math.round(value)} %`;
+}
+
 const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 export function bytes(value: number): string {
@@ -55,9 +61,11 @@ export function taskLine(task: Json): string {
   if (task === null || typeof task !== "object" || Array.isArray(task)) return "function";
   switch (task.kind) {
     case "command":
+      return words(task.argv);
     case "bundle":
+      return words(task.argv) || `bundle ${String(task.bundle_id ?? "")}`;
     case "container":
-      return Array.isArray(task.argv) ? task.argv.map((word) => quote(String(word))).join(" ") : "";
+      return `${String(task.image ?? "")} ${words(task.argv)}`.trim();
     case "python":
       return String(task.entry ?? "");
     case "http":
@@ -65,6 +73,33 @@ export function taskLine(task: Json): string {
     default:
       return String(task.kind ?? "");
   }
+}
+
+function words(argv: Json | undefined): string {
+  return Array.isArray(argv) ? argv.map((word) => quote(String(word))).join(" ") : "";
+}
+
+/** The bundles that a task names, and what for. */
+export function bundlesOf(task: Json): { use: string; id: string }[] {
+  if (task === null || typeof task !== "object" || Array.isArray(task)) return [];
+  const found: { use: string; id: string }[] = [];
+  if (typeof task.bundle_id === "string") found.push({ use: "it runs", id: task.bundle_id });
+  const inputs = task.inputs;
+  if (inputs !== null && typeof inputs === "object" && !Array.isArray(inputs))
+    for (const [name, id] of Object.entries(inputs))
+      found.push({ use: `input ${name}`, id: String(id) });
+  return found;
+}
+
+/** A size that the API reads back to the byte: in the largest unit that divides it. */
+export function sizeWord(value: number): string {
+  let at = 0;
+  let left = value;
+  while (left && left % 1024 === 0 && at < SIZES.length - 1) {
+    left /= 1024;
+    at += 1;
+  }
+  return at ? `${left}${SIZES[at]}` : String(left);
 }
 
 /** As a shell reads it. */

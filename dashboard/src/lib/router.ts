@@ -90,6 +90,7 @@ export const pageOf = {
   schedule: (id: string) => `/ui/schedules/${encodeURIComponent(id)}`,
   triggers: "/ui/triggers",
   trigger: (id: string) => `/ui/triggers/${encodeURIComponent(id)}`,
+  simulate: "/ui/simulate",
   deadLetters: "/ui/dead-letters",
   settings: "/ui/settings",
 };

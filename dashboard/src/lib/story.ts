@@ -1,7 +1,8 @@
 // A job's life as one line of stretches: what it waited for, when it ran, how each try ended.
 
 import type { ExecutionView, JobView } from "../api/schema.gen";
-import type { Tone } from "./status";
+import { bandOf } from "./band";
+import { type Tone, toneOf } from "./status";
 
 export interface Stretch {
   label: string;
@@ -13,6 +14,7 @@ export interface Stretch {
 }
 
 export function story(job: JobView, executions: readonly ExecutionView[], now: number): Stretch[] {
+  if (bandOf(job) && job.started_at) return bandStory(job, Date.parse(job.started_at), now);
   const tries = [...executions].sort((a, b) => Date.parse(a.claimed_at) - Date.parse(b.claimed_at));
   const ended = job.finished_at ? Date.parse(job.finished_at) : null;
   const created = Date.parse(job.created_at);
@@ -45,6 +47,22 @@ export function story(job: JobView, executions: readonly ExecutionView[], now: n
     if (now > at) until(now, tries.length ? "waits to try again" : waitWord(job), "wait", true);
   } else if (ended !== null && ended > at + 1) until(ended, waitWord(job), "wait");
   return found;
+}
+
+/** Of many as one: it waits until the first member starts, and runs until the last has ended. */
+function bandStory(job: JobView, started: number, now: number): Stretch[] {
+  const created = Date.parse(job.created_at);
+  const end = job.finished_at ? Date.parse(job.finished_at) : null;
+  const ran: Stretch = {
+    label: "its members ran",
+    tone: end === null ? "busy" : toneOf(job.status),
+    from: started,
+    to: end ?? Math.max(now, started),
+    open: end === null,
+  };
+  if (started <= created) return [ran];
+  const waited = { label: waitWord(job), tone: "wait", from: created, to: started } as const;
+  return [{ ...waited, open: false }, ran];
 }
 
 function waitWord(job: JobView): string {

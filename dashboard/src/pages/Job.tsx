@@ -2,20 +2,23 @@
 
 import type { ExecutionView, JobView } from "../api/schema.gen";
 import { useCall } from "../api/use";
+import { bandOf, memberOf } from "../lib/band";
 import { rotaLine } from "../lib/commands";
 import { count, errorLine, shortId } from "../lib/format";
 import { pageOf, setSearch, useSearch } from "../lib/router";
-import { isFinal } from "../lib/status";
 import { Ago, Copy, Empty, Link, Loading, PageHead, Panel, Status, Trouble } from "../parts/basics";
 import { GraphView } from "../parts/GraphView";
 import { JobActs } from "../parts/JobActs";
 import { Details } from "../parts/JobDetails";
+import { BandBar, Members } from "../parts/JobMembers";
 import { JobStory } from "../parts/JobStory";
 import { Tries } from "../parts/JobTries";
 import { Why } from "../parts/JobWhy";
 import { LogView } from "../parts/LogView";
 
-const TABS = ["log", "tries", "graph", "details"] as const;
+/** Of many as one the members have the logs and the tries. */
+const BAND_TABS = ["members", "graph", "details"] as const;
+const JOB_TABS = ["log", "tries", "graph", "details"] as const;
 
 export function Job(props: { id: string }) {
   const path = { job_id: props.id };
@@ -40,7 +43,9 @@ export function Job(props: { id: string }) {
     );
   if (!job) return <Loading what="the job" />;
   const executions = tries.data?.items ?? [];
-  const tab = TABS.find((one) => one === search.get("tab")) ?? "log";
+  const band = bandOf(job);
+  const tabs = band ? BAND_TABS : JOB_TABS;
+  const tab = tabs.find((one) => one === search.get("tab")) ?? tabs[0];
   return (
     <>
       <PageHead
@@ -54,18 +59,20 @@ export function Job(props: { id: string }) {
             <span className="id">{job.job_id}</span> <Copy text={job.job_id} /> in{" "}
             <Link to={pageOf.jobs(`queue=${encodeURIComponent(job.queue)}`)}>{job.queue}</Link>,
             submitted <Ago time={job.created_at} />
+            <MemberLine job={job} />
           </>
         }
       >
         <JobActs job={job} />
       </PageHead>
-      {job.status === "running" && job.progress !== null ? (
+      {band ? <BandBar job={job} band={band} /> : null}
+      {job.status === "running" && job.progress !== null && !band ? (
         <p className="job-progress">
           <progress max={1} value={job.progress} aria-label="Progress" />{" "}
           {Math.round(job.progress * 100)} % <span className="soft">{job.message}</span>
         </p>
       ) : null}
-      {isFinal(job.status) ? null : <Why job={job} />}
+      <Why job={job} />
       {job.error !== null ? (
         <div className="trouble" role="note">
           <strong>Error</strong> {errorLine(job.error)}
@@ -75,7 +82,7 @@ export function Job(props: { id: string }) {
         <JobStory job={job} executions={executions} />
       </Panel>
       <div className="tabs" role="tablist">
-        {TABS.map((one) => (
+        {tabs.map((one) => (
           <button
             key={one}
             type="button"
@@ -83,7 +90,7 @@ export function Job(props: { id: string }) {
             id={`tab-${one}`}
             aria-selected={tab === one}
             aria-controls="tab-panel"
-            onClick={() => setSearch({ tab: one === "log" ? "" : one })}
+            onClick={() => setSearch({ tab: one === tabs[0] ? "" : one })}
           >
             {one === "tries"
               ? `Tries ${count(executions.length)}`
@@ -92,11 +99,25 @@ export function Job(props: { id: string }) {
         ))}
       </div>
       <div role="tabpanel" id="tab-panel" aria-labelledby={`tab-${tab}`}>
+        {tab === "members" && band ? <Members job={job} band={band} /> : null}
         {tab === "log" ? <Log job={job} executions={executions} /> : null}
         {tab === "tries" ? <Tries job={job} executions={executions} /> : null}
         {tab === "graph" ? <Graph id={props.id} /> : null}
         {tab === "details" ? <Details job={job} /> : null}
       </div>
+    </>
+  );
+}
+
+function MemberLine(props: { job: JobView }) {
+  const member = memberOf(props.job);
+  if (!member) return null;
+  return (
+    <>
+      , member {count(member.index)} of{" "}
+      <Link to={pageOf.job(member.id)}>
+        {member.kind} {shortId(member.id)}
+      </Link>
     </>
   );
 }

@@ -4,6 +4,7 @@ import { type FormEvent, useMemo, useState } from "react";
 import type { JobFilter, JobView } from "../api/schema.gen";
 import { useMay } from "../api/session";
 import { useCall, usePages } from "../api/use";
+import { bandOf, memberOf } from "../lib/band";
 import { type BulkAction, NAMED_MAX } from "../lib/bulk";
 import {
   bulkFilterOf,
@@ -131,6 +132,19 @@ export function Jobs() {
   );
 }
 
+/** That it stands for many, or is one of many. */
+function Many(props: { job: JobView }) {
+  const band = bandOf(props.job);
+  const member = memberOf(props.job);
+  if (band)
+    return (
+      <span className="chip">
+        {band.kind} of {count(band.size)}
+      </span>
+    );
+  return member ? <span className="soft small">member {count(member.index)}</span> : null;
+}
+
 const COLUMNS: readonly Column<JobView>[] = [
   {
     head: "Job",
@@ -143,6 +157,7 @@ const COLUMNS: readonly Column<JobView>[] = [
         <span className="soft id" title={job.job_id}>
           {shortId(job.job_id)}
         </span>
+        <Many job={job} />
         <span className="soft under">{taskLine(job.task).slice(0, 160)}</span>
       </>
     ),

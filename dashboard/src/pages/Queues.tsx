@@ -1,4 +1,4 @@
-// Queues: how much waits, what each may do, and changing that.
+// Queues, tenants and the policy: how much waits, what each may do and has, and changing that.
 
 import { type FormEvent, useState } from "react";
 import type { Problem } from "../api/client";
@@ -14,7 +14,9 @@ import { length } from "../lib/time";
 import { ActButton, CommandLines, useSay } from "../parts/Acts";
 import { Empty, Link, Loading, PageHead, Status, Trouble } from "../parts/basics";
 import { Dialog } from "../parts/Dialog";
+import { PolicyPanel } from "../parts/PolicyPanel";
 import { type Column, Table } from "../parts/Table";
+import { Tenants } from "../parts/Tenants";
 
 export function Queues() {
   const pages = usePages("GET /queues", { query: { limit: 200 } }, { every: 1_500 });
@@ -23,7 +25,7 @@ export function Queues() {
   const most = Math.max(1, ...pages.items.map((queue) => queue.depth.queued + queue.depth.pending));
   return (
     <>
-      <PageHead title="Queues" />
+      <PageHead title="Queues and tenants" />
       <Trouble error={pages.error} />
       {pages.isPending ? <Loading what="queues" /> : null}
       {pages.data && !pages.items.length ? (
@@ -49,6 +51,10 @@ export function Queues() {
           </button>
         </p>
       ) : null}
+      <div className="below">
+        <Tenants />
+        <PolicyPanel />
+      </div>
       {editing ? <EditQueue queue={editing} onClose={() => setEditing(null)} /> : null}
     </>
   );

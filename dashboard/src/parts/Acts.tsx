@@ -80,6 +80,16 @@ export function CommandLines(props: { act: Act }) {
   );
 }
 
+/** The same for a terminal, folded away where it would stand in the way. */
+export function Elsewhere(props: { act: Act }) {
+  return (
+    <details>
+      <summary>The same elsewhere</summary>
+      <CommandLines act={props.act} />
+    </details>
+  );
+}
+
 export interface ActProps {
   label: string;
   act: Act;

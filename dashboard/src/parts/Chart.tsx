@@ -12,6 +12,10 @@ export interface Series {
   values: readonly (number | null)[];
   fill?: boolean;
   dash?: boolean;
+  /** A line goes on over what is not known. */
+  bridge?: boolean;
+  /** Stands beside the label in place of the last value. */
+  note?: string;
 }
 
 const NAMES = ["good", "bad", "busy", "wait", "off", "accent", "soft", "line"] as const;
@@ -67,6 +71,7 @@ export function Chart(props: {
   }, [props]);
 
   const last = props.series.map((one) => {
+    if (one.note) return `${one.label} ${one.note}`;
     const value = one.values.findLast((each) => each !== null);
     return `${one.label} ${value === undefined || value === null ? "none" : props.format(value)}`;
   });
@@ -138,7 +143,7 @@ function optionsOf(
         stroke: paint[one.colour],
         width: 1.6,
         points: { show: false },
-        spanGaps: false,
+        spanGaps: one.bridge ?? false,
         ...(one.fill
           ? { fill: paint[one.colour].replace("rgb(", "rgba(").replace(")", ", 0.13)") }
           : {}),

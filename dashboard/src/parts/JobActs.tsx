@@ -4,6 +4,7 @@ import { useState } from "react";
 import type { JobView } from "../api/schema.gen";
 import { useMay } from "../api/session";
 import { useCall } from "../api/use";
+import { bandOf, cancelWords, memberOf } from "../lib/band";
 import { rotaLine } from "../lib/commands";
 import { go, pageOf } from "../lib/router";
 import { isFinal, RETRIABLE } from "../lib/status";
@@ -17,6 +18,9 @@ export function JobActs(props: { job: JobView }) {
   const [placing, setPlacing] = useState(false);
   const operate = useMay("operate");
   const waits = job.status === "pending" || job.status === "queued";
+  const band = bandOf(job);
+  // A member is retried and deleted with its array or gang, never alone.
+  const alone = memberOf(job) === null;
   const retry = {
     call: "POST /jobs/{job_id}/retry",
     asked: { path },
@@ -24,39 +28,43 @@ export function JobActs(props: { job: JobView }) {
   } as const;
   return (
     <>
-      {RETRIABLE.includes(job.status) ? (
-        <ActButton label="Retry" needs="submit" act={retry} done="It starts over." />
+      {alone && RETRIABLE.includes(job.status) ? (
+        <ActButton
+          label="Retry"
+          needs="submit"
+          act={retry}
+          done="It starts over."
+          {...(band?.kind === "array"
+            ? { confirm: "Only members that did not succeed run again; the others' results stay." }
+            : {})}
+        />
       ) : null}
       {isFinal(job.status) ? null : (
         <ActButton
           label="Cancel"
           needs="submit"
           danger
-          confirm={
-            job.status === "running"
-              ? "Its worker stops it: SIGTERM, some grace, then SIGKILL for the whole process tree."
-              : "It is cancelled before it starts."
-          }
+          confirm={cancelWords(job)}
           act={{
             call: "PUT /jobs/{job_id}/cancel",
             asked: { path },
             rota: rotaLine("cancel", job.job_id),
           }}
           done="Cancelled."
-          {...(waits ? { undo: retry } : {})}
+          {...(waits && alone ? { undo: retry } : {})}
         />
       )}
-      {waits && operate ? (
+      {waits && operate && !band ? (
         <button type="button" onClick={() => setPlacing(true)}>
           Run on a worker
         </button>
       ) : null}
-      {isFinal(job.status) ? (
+      {alone && isFinal(job.status) ? (
         <ActButton
           label="Delete"
           needs="submit"
           danger
-          confirm="The job, its tries, logs and files go. This cannot be undone."
+          confirm={`The job, ${band ? "all its members, " : ""}its tries, logs and files go. This cannot be undone.`}
           act={{
             call: "DELETE /jobs/{job_id}",
             asked: { path },

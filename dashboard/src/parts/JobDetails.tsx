@@ -6,6 +6,7 @@ import { bytes, isEmpty, pretty, quote, shortId, taskLine } from "../lib/format"
 import { pageOf } from "../lib/router";
 import { exact, length } from "../lib/time";
 import { Command, Copy, Facts, Link, Panel } from "./basics";
+import { Bundles } from "./JobBundles";
 
 export function Details(props: { job: JobView }) {
   const { job } = props;
@@ -27,6 +28,7 @@ export function Details(props: { job: JobView }) {
           <pre className="json">{pretty(job.task)}</pre>
         </details>
       </Panel>
+      <Bundles task={job.task} />
       <Panel title="Terms">
         <Facts
           items={[
@@ -45,6 +47,8 @@ export function Details(props: { job: JobView }) {
             ],
             ["Due", job.run_at && exact(job.run_at)],
             ["Expires", job.expires_at && exact(job.expires_at)],
+            ["To end by", job.finish_by && exact(job.finish_by)],
+            ["May be preempted", job.preemptible ? "yes" : null],
             ["Semantics", job.semantics.replaceAll("_", " ")],
             ["Key", job.concurrency && `${job.concurrency.key}, ${job.concurrency.limit} at once`],
             [

@@ -1,16 +1,19 @@
 // Every try of a job: where, how long, what it used against what it asked for, what it left.
 
-import type { ExecutionView, JobView } from "../api/schema.gen";
+import { addressOf } from "../api/client";
+import type { ArtifactView, ExecutionView, JobView } from "../api/schema.gen";
+import { fetchLine, rotaLine } from "../lib/commands";
 import { amount, bytes, errorLine, shortId } from "../lib/format";
 import { pageOf } from "../lib/router";
 import { exact, length } from "../lib/time";
-import { Empty, Facts, Link, Panel, Status, Took } from "./basics";
+import { Command, Copy, Empty, Facts, Link, Meter, Panel, Status, Took } from "./basics";
+import { Checksum } from "./JobBundles";
 
 export function Tries(props: { job: JobView; executions: readonly ExecutionView[] }) {
   if (!props.executions.length) return <Empty title="No try yet." />;
   return (
     <>
-      {props.executions.map((one) => (
+      {props.executions.map((one, at) => (
         <Panel
           key={one.execution_id}
           title={
@@ -39,7 +42,7 @@ export function Tries(props: { job: JobView; executions: readonly ExecutionView[
             ]}
           />
           <Usage execution={one} job={props.job} />
-          <Artifacts execution={one} />
+          <Artifacts execution={one} job={props.job} last={at === 0} />
         </Panel>
       ))}
     </>
@@ -48,56 +51,75 @@ export function Tries(props: { job: JobView; executions: readonly ExecutionView[
 
 const SHOWN_AS: Record<string, (value: number) => string> = {
   cpu_seconds: (value) => length(value),
-  user_seconds: (value) => length(value),
-  system_seconds: (value) => length(value),
-  wall_seconds: (value) => length(value),
-  memory: bytes,
-  memory_max: bytes,
   memory_peak: bytes,
-  max_rss: bytes,
 };
 
+/** What it used; of memory also how much it could, which may be more than in the try before. */
 function Usage(props: { execution: ExecutionView; job: JobView }) {
-  const usage = props.execution.usage;
-  if (usage === null || typeof usage !== "object" || Array.isArray(usage)) return null;
+  const { usage, memory = 0 } = props.execution;
+  const used = usage !== null && typeof usage === "object" && !Array.isArray(usage) ? usage : {};
+  const peak = typeof used.memory_peak === "number" ? used.memory_peak : null;
   const asked = props.job.requirements;
   return (
-    <Facts
-      items={[
-        ...Object.entries(usage).map(
-          ([name, value]) =>
-            [
-              name.replaceAll("_", " "),
-              typeof value === "number"
-                ? (SHOWN_AS[name] ?? ((one: number) => String(Number(one.toFixed(3)))))(value)
-                : JSON.stringify(value),
-            ] as const,
-        ),
-        [
-          "asked for",
-          `${amount("cpu", asked.cpu)} cpu${asked.memory ? `, ${bytes(asked.memory)}` : ""}`,
-        ],
-      ]}
-    />
+    <>
+      <Facts
+        items={[
+          ...Object.entries(used).map(
+            ([name, value]) =>
+              [
+                name.replace(/_seconds$/, "_time").replaceAll("_", " "),
+                typeof value === "number"
+                  ? (SHOWN_AS[name] ?? ((one: number) => String(Number(one.toFixed(3)))))(value)
+                  : JSON.stringify(value),
+              ] as const,
+          ),
+          [
+            "asked for",
+            `${amount("cpu", asked.cpu)} cpu${memory ? `, ${bytes(memory)} memory` : ""}`,
+          ],
+          [
+            "memory of this try",
+            memory && memory !== asked.memory
+              ? `${bytes(memory)}, where the job now asks ${asked.memory ? bytes(asked.memory) : "none"}`
+              : null,
+          ],
+        ]}
+      />
+      {peak !== null && memory ? (
+        <Meter
+          label="memory"
+          used={peak}
+          capacity={memory}
+          text={`${bytes(peak)} of ${bytes(memory)}`}
+        />
+      ) : null}
+    </>
   );
 }
 
-function Artifacts(props: { execution: ExecutionView }) {
-  const files = props.execution.artifacts as { name?: string; size?: number }[];
+/** The last try's files have a command of their own; any try's can be fetched by address. */
+function Artifacts(props: { execution: ExecutionView; job: JobView; last: boolean }) {
+  const files = props.execution.artifacts as unknown as readonly ArtifactView[];
   if (!files.length) return null;
+  const address = (name: string) =>
+    addressOf("GET /executions/{execution_id}/artifacts/{name}", {
+      path: { execution_id: props.execution.execution_id, name },
+    });
   return (
-    <ul className="plain-list">
-      {files.map((file) => (
-        <li key={file.name}>
-          <a
-            href={`/executions/${encodeURIComponent(props.execution.execution_id)}/artifacts/${encodeURIComponent(file.name ?? "")}`}
-            download
-          >
-            {file.name}
-          </a>{" "}
-          <span className="soft">{bytes(file.size ?? 0)}</span>
-        </li>
-      ))}
-    </ul>
+    <>
+      <h3>Files it left</h3>
+      <ul className="plain-list">
+        {files.map((file) => (
+          <li key={file.name}>
+            <a href={address(file.name)} download>
+              {file.name}
+            </a>{" "}
+            <span className="soft">{bytes(file.size)}</span> <Checksum sha256={file.sha256} />
+            <Copy text={fetchLine(location.origin + address(file.name))} label="copy curl" />
+          </li>
+        ))}
+      </ul>
+      {props.last ? <Command text={rotaLine("artifacts", "get", props.job.job_id)} /> : null}
+    </>
   );
 }

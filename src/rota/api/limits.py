@@ -178,6 +178,10 @@ ERROR_TEXT_CHARS = 400
 """Of an error, as much as tells it from others."""
 TIMELINE_BARS_MAX = 1_000
 """Executions on one timeline: more bars than pixels tell nothing."""
+SIMULATION_JOBS_MAX = 20_000
+"""Jobs of the past that one simulation reads: some seconds of a processor for each policy."""
+SIMULATIONS_MAX = 1
+"""Simulations of one server at a time: each takes a processor for itself."""
 TIMELINE_WINDOW_MS_MAX = 31 * 24 * 3600 * 1000
 """The longest window of a timeline."""
 LOG_PIECE_BYTES_MAX = 4 * 1024 * 1024

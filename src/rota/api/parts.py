@@ -17,6 +17,7 @@ from rota.api.history import Recorder
 from rota.api.ids import IdMint
 from rota.api.limits import (
     BULK_REMEMBERED_MAX,
+    SIMULATIONS_MAX,
     STREAMS_MAX,
     TENANTS_REMEMBERED_MAX,
     USAGE_KINDS_MAX,
@@ -44,6 +45,18 @@ class Feed(Protocol):
 
     async def wait_beyond(self, seq: int) -> int:
         """Returns the newest committed position once that is past `seq`."""
+        ...
+
+
+class SimulatorError(Exception):
+    """A simulation that cannot be run or took too long; the text says why, and what to do."""
+
+
+class Simulator(Protocol):
+    """Runs a study elsewhere, bounded in time and memory."""
+
+    async def run(self, study: bytes) -> bytes:
+        """A `Study` in, a `SimulationView` out, both JSON; raises SimulatorError."""
         ...
 
 
@@ -82,6 +95,8 @@ class Parts:
     """Who is there; None: there are no other servers."""
     recorder: Recorder | None = None
     """How the figures moved; None: nobody notes them."""
+    simulator: Simulator | None = None
+    """Runs the past again; None: nobody does."""
 
 
 class UsageBoard:
@@ -114,10 +129,17 @@ class UsageBoard:
 
 
 class Seats:
-    """Counts open streams, so that endless ones cannot take the whole server."""
+    """Counts what goes on for long, so that it cannot take the whole server."""
 
-    def __init__(self, limit: int = STREAMS_MAX) -> None:
+    def __init__(
+        self,
+        limit: int = STREAMS_MAX,
+        code: str = "too_many_streams",
+        taken: str = "streams are open already: close one, or ask again later",
+    ) -> None:
         self._limit = limit
+        self._code = code
+        self._full = f"{limit} {taken}"
         self._taken = 0
 
     def check(self) -> None:
@@ -125,8 +147,8 @@ class Seats:
         if self._taken >= self._limit:
             raise ProblemError(
                 429,
-                "too_many_streams",
-                f"{self._limit} streams are open already: close one, or ask again later",
+                self._code,
+                self._full,
                 headers={"Retry-After": "5"},
             )
 
@@ -199,6 +221,11 @@ class Desk:
     ids: IdMint = field(default_factory=IdMint)
     usage: UsageBoard = field(default_factory=UsageBoard)
     seats: Seats = field(default_factory=Seats)
+    simulations: Seats = field(
+        default_factory=lambda: Seats(
+            SIMULATIONS_MAX, "too_many_simulations", "simulation is under way: ask again later"
+        )
+    )
     bulk: BulkMemory = field(default_factory=BulkMemory)
     bell: LogBell = field(default_factory=LogBell)
     tenants: TenantBook = field(default_factory=TenantBook)

@@ -87,3 +87,34 @@ WASTE: dict[str, Any] = {
         }
     ],
 }
+
+SIMULATION_SPEC: dict[str, Any] = {
+    "from": "2026-01-24T00:00:00Z",
+    "to": "2026-01-31T00:00:00Z",
+    "workers": 5,
+    "policies": ["recorded", "current", "easy"],
+}
+_TRIAL: dict[str, Any] = {
+    "avg_wait": 41.2,
+    "p50_wait": 3.0,
+    "p95_wait": 190.5,
+    "max_wait": 900.0,
+    "slowdown": 3.4,
+    "utilisation": 0.71,
+    "makespan": 604000.0,
+    "preemptions": 0,
+    "peak_waiting": 310,
+    "waits": [12.0, None],
+    "uses": [0.62, 0.8],
+}
+SIMULATION: dict[str, Any] = {
+    "from": AT,
+    "jobs": 12840,
+    "left_out": 3,
+    "is_cut": False,
+    "workers": 5,
+    "cpus": 40.0,
+    "load": 0.68,
+    "span": 604000.0,
+    "policies": [{"policy": "recorded", **_TRIAL}, {"policy": "easy", **_TRIAL}],
+}

@@ -36,8 +36,8 @@ def opening_of(client: Client) -> Opening:
     return Opening(
         VERSION,
         exported_at=now(),
-        workers=[_worker(worker) for worker in workers],
-        queues=[_queue(queue) for queue in client.queues()],
+        workers=[worker_line(worker) for worker in workers],
+        queues=[queue_line(queue) for queue in client.queues()],
         tenants=_tenants(client),
     )
 
@@ -50,13 +50,14 @@ def _tenants(client: Client) -> list[TenantLine]:
             page = client.call(policy_calls.list_tenants(limit=PAGE_ITEMS_MAX, cursor=cursor))
         except NotFoundError:  # a server of before there were any
             return found
-        found += [_tenant(tenant) for tenant in page.items]
+        found += [tenant_line(tenant) for tenant in page.items]
         cursor = page.next_cursor
         if cursor is None:
             return found
 
 
-def _tenant(tenant: TenantView) -> TenantLine:
+def tenant_line(tenant: TenantView) -> TenantLine:
+    """A tenant as the record has it."""
     quota = tenant.quota
     return TenantLine(tenant.name, tenant.weight, QuotaLine(quota.running, quota.cpu, quota.memory))
 
@@ -68,10 +69,11 @@ def lines_of(client: Client, given: Mapping[str, Any]) -> Iterator[JobLine]:
         # Of an array or gang it is the members that ran, and they are jobs themselves.
         is_band = job.array is not None or job.gang is not None
         if job.started_at is not None and job.finished_at is not None and not is_band:
-            yield _job(job)
+            yield job_line(job)
 
 
-def _job(job: JobView) -> JobLine:
+def job_line(job: JobView) -> JobLine:
+    """A job that ran, as the record has it."""
     needs = msgspec.structs.asdict(job.requirements)
     return msgspec.convert(
         {
@@ -95,7 +97,8 @@ def _job(job: JobView) -> JobLine:
     )
 
 
-def _worker(worker: WorkerView) -> WorkerLine:
+def worker_line(worker: WorkerView) -> WorkerLine:
+    """A worker as the record has it."""
     kinds = worker.resources
     return msgspec.convert(
         {
@@ -112,7 +115,8 @@ def _worker(worker: WorkerView) -> WorkerLine:
     )
 
 
-def _queue(queue: QueueView) -> QueueLine:
+def queue_line(queue: QueueView) -> QueueLine:
+    """A queue as the record has it."""
     rate = queue.rate_limit
     return QueueLine(
         queue.name,

@@ -30,6 +30,7 @@ from rota.cli.crew import Crew
 from rota.cli.hosting import EmbeddedServer, next_signal, on_signal, run_loop, until_signal
 from rota.cli.identity import announce, withdraw
 from rota.cli.listening import listen, refuse_open_door, url_of
+from rota.cli.own_process import OwnProcess
 from rota.cli.storage import open_files
 from rota.cli.stores import member_of, open_store, refuse_nowhere, timing_of
 from rota.cli.tracing import trace
@@ -263,6 +264,7 @@ def _parts(ground: Ground, figures: Figures, admission: Admission, assurance: As
         started_at=engine.clock.now(),
         disk_free=disk_free,
         cell=ground.cell,
+        simulator=OwnProcess(),
     )
 
 

@@ -158,6 +158,7 @@ POLICY = (
 PLANNING = (
     Route("GET", "/autoscale", planning.show_autoscale),
     Route("GET", "/reports/waste", planning.show_waste),
+    Route("POST", "/simulations", not_here),
 )
 
 SERVICE = (

@@ -22,13 +22,18 @@ def bars(values: Sequence[float], top: float) -> str:
 
 def waits(diary: Diary, columns: int, until_ms: int) -> list[float]:
     """The mean wait in seconds of the jobs that became ready in each of so many slices."""
+    return [one or 0.0 for one in mean_waits(diary, columns, until_ms)]
+
+
+def mean_waits(diary: Diary, columns: int, until_ms: int) -> list[float | None]:
+    """The same; None where no job became ready."""
     sums, counts = [0] * columns, [0] * columns
     for ready, start in zip(diary.ready, diary.start, strict=True):
         column = min(columns - 1, ready * columns // max(1, until_ms))
         sums[column] += start - ready
         counts[column] += 1
     return [
-        total / count / 1000 if count else 0.0 for total, count in zip(sums, counts, strict=True)
+        total / count / 1000 if count else None for total, count in zip(sums, counts, strict=True)
     ]
 
 

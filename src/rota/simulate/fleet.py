@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from rota.core.inputs import Register
 from rota.core.labels import misplaced, unwelcome
@@ -54,6 +55,11 @@ class FleetPlan(msgspec.Struct, frozen=True):
     def can_run(self, queue: str, needs: Needs) -> bool:
         """Whether any machine could run such a job if it had nothing else to do."""
         return any(alike.could_run(queue, needs) for alike in self.machines)
+
+    def resized(self, workers: int) -> FleetPlan:
+        """So many machines, each like one of these, in turn."""
+        each = [replace(alike, count=1) for alike in self.machines for _ in range(alike.count)]
+        return FleetPlan(tuple(each[number % len(each)] for number in range(workers)))
 
     def registrations(self) -> Iterator[Register]:
         """What the machines say of themselves when they come."""

@@ -134,3 +134,7 @@ BUNDLE_BYTES_MAX = 4 * 1024 * 1024 * 1024
 """One bundle: code with all its libraries, or data for a job to begin with."""
 ALERT_URL_CHARS_MAX = 2_000
 """An address that alerts are sent to."""
+SIMULATION_POLICIES_MAX = 4
+"""Policies that one simulation compares: more cannot be told apart in a chart."""
+SIMULATION_WORKERS_MAX = 1_000
+"""Workers of one simulation by a server; `rota simulate` takes more."""

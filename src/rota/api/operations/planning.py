@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.api import autoscale, plan_examples, reports
+from rota.api import autoscale, plan_examples, reports, simulations
 from rota.api.roles import Rule
 from rota.api.routes import Operation
 from rota.wire.autoscale import AutoscaleView
 from rota.wire.reports import WasteView
+from rota.wire.simulations import SimulationSpec, SimulationView
 
 PLANNING: Sequence[Operation] = (
     Operation(
@@ -40,5 +41,21 @@ PLANNING: Sequence[Operation] = (
         "the last few hundred runs whose workers measured them. `suggestion` is what to ask for "
         "instead.",
         examples={"answer": plan_examples.WASTE},
+    ),
+    Operation(
+        method="POST",
+        path="/simulations",
+        summary="Run the past once more under other policies",
+        handle=simulations.simulate,
+        tag="Planning",
+        rule=Rule.OPERATE,
+        body=SimulationSpec,
+        answer=SimulationView,
+        repeatable=True,
+        description="The jobs that ran and were submitted in this time, up to 20,000, with the "
+        "scheduler of the server under virtual time, in a process of its own that has half a "
+        "minute. Nothing is changed or stored. One at a time; a larger study is for "
+        "`rota history export` and `rota simulate`.",
+        examples={"body": plan_examples.SIMULATION_SPEC, "answer": plan_examples.SIMULATION},
     ),
 )

@@ -1,0 +1,135 @@
+// What the server says of a job that waits, in words: when it starts, where it stands, what was.
+
+import type { DeadlineView, EstimateView, PositionView, SpellView } from "../api/schema.gen";
+import { count, plural, shortId } from "./format";
+import type { Tone } from "./status";
+import { ago, exact, length } from "./time";
+
+const METHODS: Record<string, string> = {
+  known_times: "the times it waits for are known",
+  reservation: "a place is kept for it",
+  forward_run: "the scheduler, played forward",
+  fluid: "from how many are before it",
+};
+
+export interface StartWords {
+  when: string;
+  /** Between which times four of five such starts fall. */
+  likely: string | null;
+  /** How that is known, and how such estimates have turned out. */
+  how: string | null;
+}
+
+export function startWords(estimate: EstimateView, now: number): StartWords {
+  const { at, low, high, method } = estimate;
+  const only = (when: string): StartWords => ({ when, likely: null, how: null });
+  if (method === "never") return only("Never, as things are.");
+  if (!at) return only(unknownWords(method));
+  if (Date.parse(at) <= now) return only("As soon as a worker with room asks.");
+  const spans = low && high && low !== high;
+  return {
+    when: `At about ${exact(at)}, ${ago(at, now)}`,
+    likely: spans ? `likely ${soon(low, now)} to ${soon(high, now)}` : null,
+    how: howWords(estimate),
+  };
+}
+
+/** `unknown`, or `unknown: ` and the reason. */
+function unknownWords(method: string): string {
+  const [, reason] = method.split(/:\s*/, 2);
+  return reason ? `Nobody can say when: ${reason}.` : "Nobody can say when.";
+}
+
+const soon = (time: string, now: number): string =>
+  Date.parse(time) <= now ? "from now" : ago(time, now);
+
+function howWords(estimate: EstimateView): string {
+  const how = METHODS[estimate.method] ?? estimate.method.replaceAll("_", " ");
+  const past = estimate.accuracy;
+  if (!past) return `${how}; no estimate has come true yet`;
+  const inside = Math.round(past.inside * 100);
+  return `${how}; of ${plural(past.starts, "start")} foretold, ${inside} % fell inside`;
+}
+
+/** Where the expected start and its interval lie between now and the last of them: parts of 1. */
+export function startSpan(
+  estimate: EstimateView,
+  now: number,
+): { low: number; at: number; high: number } | null {
+  const { at, low, high } = estimate;
+  if (!at || !low || !high) return null;
+  const end = Math.max(Date.parse(high), Date.parse(at));
+  if (end <= now) return null;
+  const part = (time: string) => Math.min(1, Math.max(0, (Date.parse(time) - now) / (end - now)));
+  return { low: part(low), at: part(at), high: part(high) };
+}
+
+export function placeWords(position: PositionView): string {
+  const about = position.exact ? "" : "about ";
+  const parts = [
+    `${about}${count(position.ahead)} before it of ${plural(position.waiting, "job")} like it`,
+  ];
+  if (typeof position.starts_before === "number")
+    parts.push(`${plural(position.starts_before, "job")} of all kinds before it`);
+  if (position.tenants_ahead)
+    parts.push(`${plural(position.tenants_ahead, "tenant")} before its own`);
+  return parts.join("; ");
+}
+
+export function spellWords(spell: SpellView): string {
+  const lasts = spell.until === null ? " so far" : "";
+  const where = spell.worker_id ? ` on ${shortId(spell.worker_id)}` : "";
+  const reason = spell.reason ? ` (${spell.reason.replaceAll("_", " ")})` : "";
+  return `${spell.what} ${length(spell.seconds)}${lasts}${where}${reason}`;
+}
+
+const VERDICTS: Record<DeadlineView["verdict"], { words: string; tone: Tone }> = {
+  on_time: { words: "on time", tone: "good" },
+  at_risk: { words: "at risk", tone: "wait" },
+  late: { words: "late", tone: "bad" },
+  met: { words: "met", tone: "good" },
+  missed: { words: "missed", tone: "bad" },
+};
+
+export function deadlineWords(deadline: DeadlineView): {
+  verdict: string;
+  slack: string;
+  tone: Tone;
+} {
+  const { words, tone } = VERDICTS[deadline.verdict];
+  const left = length(Math.abs(deadline.slack));
+  return {
+    verdict: words,
+    slack: deadline.slack >= 0 ? `${left} to spare` : `${left} too late`,
+    tone,
+  };
+}
+
+/** Whether that alone would do; the server tried it on a copy, or left it open. */
+export function enoughWords(enough: boolean | null): string {
+  if (enough === null) return "whether that is enough was not tried";
+  return enough ? "then it starts at once" : "not enough by itself";
+}
+
+export interface Piece {
+  text: string;
+  /** What the text names, if it is an id. */
+  names?: "job" | "worker";
+}
+
+const IDS = /\b(worker |job )?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b/g;
+
+/** A sentence cut at the ids in it, so that each can lead to what it names. */
+export function pieces(text: string): Piece[] {
+  const found: Piece[] = [];
+  let end = 0;
+  for (const one of text.matchAll(IDS)) {
+    const [whole, lead = "", id = ""] = one;
+    const begin = one.index + lead.length;
+    if (begin > end) found.push({ text: text.slice(end, begin) });
+    found.push({ text: id, names: lead === "worker " ? "worker" : "job" });
+    end = one.index + whole.length;
+  }
+  if (end < text.length) found.push({ text: text.slice(end) });
+  return found;
+}

@@ -1,0 +1,20 @@
+// A sentence of the server, in which every id leads to what it names.
+
+import { shortId } from "../lib/format";
+import { pageOf } from "../lib/router";
+import { pieces } from "../lib/why";
+import { Link } from "./basics";
+
+export function Told(props: { text: string }) {
+  return pieces(props.text).map((one, at) => {
+    // biome-ignore lint/suspicious/noArrayIndexKey: pieces are in the order of the sentence
+    if (!one.names) return <span key={at}>{one.text}</span>;
+    const to = one.names === "worker" ? pageOf.worker(one.text) : pageOf.job(one.text);
+    return (
+      // biome-ignore lint/suspicious/noArrayIndexKey: pieces are in the order of the sentence
+      <Link key={at} to={to} title={one.text}>
+        {shortId(one.text)}
+      </Link>
+    );
+  });
+}

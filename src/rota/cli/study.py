@@ -1,0 +1,128 @@
+"""The process in which a server has the past run again: a study comes in, its outcome goes out.
+
+It bounds itself, so that a study that is too large ends it and never the server.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from typing import Any
+
+import msgspec
+
+from rota.api.policy import policy_of
+from rota.api.simulations import Study
+from rota.cli.own_process import REFUSED
+from rota.cli.past import job_line, queue_line, tenant_line, worker_line
+from rota.cli.problems import Failure
+from rota.cli.workloads import Case
+from rota.engine.clock import SystemClock
+from rota.simulate import chart
+from rota.simulate.fleet import FleetPlan
+from rota.simulate.history import VERSION, History, Opening, history_of
+from rota.simulate.study import Setting, Trial, load, recorded, trial
+from rota.simulate.workload import GraphError, fitting
+from rota.simulate.world import SimulationError
+from rota.wire.policy import PolicySpec
+from rota.wire.simulations import ReplayName, ReplayView, SimulationView
+from rota.wire.units import dec_hook
+
+MEMORY_MAX = 2 << 30
+"""Address space: 20,000 jobs take a small part of it."""
+NICE = 10
+"""The server's own work goes first."""
+SLICES = 120
+"""Points of a line in a chart."""
+
+
+def main() -> int:
+    """Reads standard input to its end, writes the outcome to standard output."""
+    os.nice(NICE)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+    study = msgspec.json.decode(sys.stdin.buffer.read(), type=Study)
+    try:
+        outcome = studied(study)
+    except (Failure, SimulationError, GraphError) as error:
+        print(error, file=sys.stderr)
+        return REFUSED
+    except MemoryError:
+        print("it takes more memory than a server gives to it: ask for less", file=sys.stderr)
+        return REFUSED
+    sys.stdout.buffer.write(msgspec.json.encode(outcome))
+    return 0
+
+
+def studied(study: Study) -> SimulationView:
+    """Every policy of it, side by side."""
+    history = _history(study)
+    there = history.fleet()
+    assert there is not None, "the server asks only while there are workers"
+    fleet = there if study.fleet is None else there.resized(study.fleet)
+    works = fitting(history, fleet.can_run)
+    if not len(works):
+        raise Failure("no job ran then that these workers could run")
+    case = Case(works, fleet, history.settings())
+    trials = {name: _tried(study, name, case, there) for name in study.policies}
+    span_ms = chart.span_ms(one.diary for one in trials.values())
+    pressure = load(works, fleet)
+    return SimulationView(
+        start=min(job.scheduled_at for job in study.jobs),
+        jobs=len(works),
+        left_out=works.dropped,
+        is_cut=study.is_cut,
+        workers=fleet.workers,
+        cpus=fleet.cpu_milli / 1000,
+        load=pressure if pressure < float("inf") else None,
+        span=span_ms / 1000,
+        policies=[
+            _view(name, one, span_ms, there if study.policies[name] is None else fleet)
+            for name, one in trials.items()
+        ],
+    )
+
+
+def _history(study: Study) -> History:
+    opening = Opening(
+        VERSION,
+        workers=[worker_line(one) for one in study.workers],
+        queues=[queue_line(one) for one in study.queues],
+        tenants=[tenant_line(one) for one in study.tenants],
+    )
+    return history_of("the past", opening, [job_line(one) for one in study.jobs])
+
+
+def _tried(study: Study, name: ReplayName, case: Case, there: FleetPlan) -> Trial:
+    settings: dict[str, Any] | None = study.policies[name]
+    if settings is None:
+        found = recorded(case.workload, there)
+        assert found is not None, "of jobs that ran it is known when they started"
+        return found
+    policy = policy_of(msgspec.convert(settings, PolicySpec, dec_hook=dec_hook))
+    try:
+        return trial(policy, Setting(case.workload, case.fleet, SystemClock(), case.setup))
+    except SimulationError as error:
+        raise SimulationError(f"policy {name}: {error}") from error
+
+
+def _view(name: ReplayName, made: Trial, span_ms: int, fleet: FleetPlan) -> ReplayView:
+    (figures,) = made.runs
+    return ReplayView(
+        policy=name,
+        avg_wait=figures.avg_wait_s,
+        p50_wait=figures.p50_wait_s,
+        p95_wait=figures.p95_wait_s,
+        max_wait=figures.max_wait_s,
+        slowdown=figures.avg_bounded_slowdown,
+        utilisation=figures.utilisation,
+        makespan=figures.makespan_s,
+        preemptions=figures.preemptions,
+        peak_waiting=None if name == "recorded" else figures.peak_waiting,
+        waits=chart.mean_waits(made.diary, SLICES, span_ms),
+        uses=chart.uses(made.diary, (SLICES, span_ms), fleet.cpu_milli),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Simulations: what ran in a cell, run once more under other policies or with other workers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from rota.wire.jobs import Moment, Time
+from rota.wire.limits import SIMULATION_POLICIES_MAX, SIMULATION_WORKERS_MAX
+
+ReplayName = Literal[
+    "recorded", "current", "default", "strict", "fcfs", "easy", "conservative", "easy-sjf"
+]
+
+ReplayNames: TypeAlias = Annotated[
+    list[ReplayName], Meta(min_length=1, max_length=SIMULATION_POLICIES_MAX)
+]
+
+
+class SimulationSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """Which past, on how many workers, under which policies."""
+
+    start: Moment = msgspec.field(name="from")
+    """Jobs that were submitted after this."""
+    end: Moment | None = msgspec.field(name="to", default=None)
+    """And before this; left out: until now."""
+    workers: Annotated[int, Meta(ge=1, le=SIMULATION_WORKERS_MAX)] | None = None
+    """So many workers, like those of now in turn; left out: those of now."""
+    policies: ReplayNames = msgspec.field(default_factory=lambda: ["recorded", "current"])
+    """Presets; `current` is the policy in force, `recorded` what happened in truth."""
+
+
+class ReplayView(msgspec.Struct):
+    """What a policy would have made of it; times in seconds."""
+
+    policy: ReplayName
+    avg_wait: float
+    p50_wait: float
+    p95_wait: float
+    max_wait: float
+    slowdown: float
+    """The mean of (wait + run) / run, where a run shorter than 10 s counts as 10 s."""
+    utilisation: float
+    """Of the processors, between the first and the last arrival."""
+    makespan: float
+    """From the first arrival to the last end."""
+    preemptions: int
+    peak_waiting: int | None
+    """The most that waited at once; null: of what was recorded nobody counted it."""
+    waits: list[float | None]
+    """The mean wait of the jobs that came in each slice of the time shown; null: none came."""
+    uses: list[float]
+    """The part of the processors in use in each slice."""
+
+
+class SimulationView(msgspec.Struct):
+    """The same jobs under each policy, side by side."""
+
+    start: Time = msgspec.field(name="from")
+    """When the first of the jobs came."""
+    jobs: int
+    left_out: int
+    """Jobs that none of the workers could run."""
+    is_cut: bool
+    """There were more jobs than one simulation takes: these are the newest of them."""
+    workers: int
+    cpus: float
+    load: float | None
+    """Work that arrives against what the workers can do in that time; null: it came at once."""
+    span: float
+    """Seconds that the slices cover, from the first arrival on."""
+    policies: list[ReplayView]
