@@ -96,12 +96,16 @@ def _key(name: str) -> str:
 def _calls(path: str, item: Mapping[str, Any]) -> Iterator[str]:
     for method, call in item.items():
         query = [part for part in call.get("parameters", ()) if part["in"] == "query"]
-        fields = " ".join(f"{_key(one['name'])}?: {_type(one['schema'])};" for one in query)
+        fields = " ".join(f"{_asked(one)}: {_type(one['schema'])};" for one in query)
         yield f'  "{method.upper()} {path}": {{'
         yield f"    query: {f'{{ {fields} }}' if fields else 'Record<string, never>'};"
         yield f"    body: {_content(call.get('requestBody', {}))};"
         yield f"    answer: {_answer(call)};"
         yield "  };"
+
+
+def _asked(parameter: Mapping[str, Any]) -> str:
+    return _key(parameter["name"]) + ("" if parameter["required"] else "?")
 
 
 def _answer(call: Mapping[str, Any]) -> str:

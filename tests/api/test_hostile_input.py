@@ -53,7 +53,7 @@ SENSELESS: dict[str, tuple[bytes, str]] = {
     "infinite": (b',"timeout":1e999', "timeout"),
     "negative time": (b',"timeout":-1', "timeout"),
     "not a duration": (b',"timeout":"soon"', "timeout"),
-    "no time at all": (b',"timeout":0', ""),
+    "no time at all": (b',"timeout":0', "timeout"),
     "many tries": (b',"retry":{"max_attempts":1000000000}', "retry.max_attempts"),
     "no offset": (b',"run_at":"2026-01-01T00:00:00"', "run_at"),
     "the end of time": (b',"run_at":"9999-12-31T23:59:59Z"', "run_at"),

@@ -94,7 +94,7 @@ async def test_lists_go_on_where_the_page_before_ended(house: House) -> None:
         ({"cron": "@noon"}, "cron", "@daily"),
         ({"cron": "0 0 * *"}, "cron", "five"),
         ({"cron": FAR, "interval": "5m"}, "cron", "exactly one"),
-        ({"interval": 0}, "", "more than 0"),
+        ({"interval": 0}, "interval", "more than 0"),
         ({"interval": "200000000000s"}, "interval", "ten years"),
         ({"interval": "500ms"}, "interval", "at least 1 s"),
         ({"timezone": "Europe/Berlim"}, "timezone", "did you mean Europe/Berlin?"),

@@ -89,7 +89,7 @@ async def test_a_token_ends_when_it_was_said_to(house: House) -> None:
         ({"role": "worker", "tenant": "acme"}, "tenant"),
         ({"role": "operator", "tenant": "acme"}, "tenant"),
         ({"role": "admin", "tenant": "acme"}, "tenant"),
-        ({"role": "viewer", "expires_in": 0}, ""),
+        ({"role": "viewer", "expires_in": 0}, "expires_in"),
         ({"role": "viewer", "tenant": "two words"}, "tenant"),
         ({"role": "viewer", "name": "bell\x07"}, "name"),
         ({"role": "viewer", "token": "mine"}, "token"),

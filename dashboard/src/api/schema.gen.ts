@@ -1657,7 +1657,7 @@ export interface Calls {
     answer: LinkView;
   };
   "GET /executions/{execution_id}/artifacts/{name}/upload": {
-    query: { sha256?: string; };
+    query: { sha256: string; };
     body: null;
     answer: UploadView;
   };
@@ -1677,7 +1677,7 @@ export interface Calls {
     answer: BundleView | UploadView;
   };
   "GET /bundles": {
-    query: { tenant?: string; sha256?: string; unused_for?: number | string; limit?: number; cursor?: string; };
+    query: { tenant?: string; sha256?: string; unused_for?: string; limit?: number; cursor?: string; };
     body: null;
     answer: BundlePage;
   };
@@ -1937,7 +1937,7 @@ export interface Calls {
     answer: TenantView;
   };
   "GET /autoscale": {
-    query: { target?: number | string; queue?: string; cpu?: number; memory?: number | string; storage?: number | string; gpu?: number; };
+    query: { target?: string; queue?: string; cpu?: number; memory?: string; storage?: string; gpu?: number; };
     body: null;
     answer: AutoscaleView;
   };

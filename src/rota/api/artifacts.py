@@ -85,6 +85,7 @@ def _upload_name(execution_id: str, name: str, sha256: str | None) -> str | None
 async def show_artifact_upload(call: Call[None, UploadQuery]) -> UploadView:
     """How much of an upload that broke off is here."""
     execution = await find_execution(call, execution_id_in(call))
+    check_artifact_name(call.path["name"])
     name = _upload_name(execution.id, call.path["name"], call.query.sha256) or ""
     return UploadView(await call.parts.files.spool.offset(name))
 

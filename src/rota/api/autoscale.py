@@ -49,7 +49,7 @@ async def show_autoscale(call: Call[None, AutoscaleQuery]) -> AutoscaleView:
     """What it takes, as of now."""
     query = call.query
     if not query.target.ms:
-        raise invalid("target", "more than 0")
+        raise invalid("target", "must be more than 0")
     await call.parts.brain.settled()
     demand = call.parts.brain.demand(query.target.ms, _size(query))
     queues = demand.queues

@@ -25,6 +25,8 @@ _QUOTED = re.compile(r"`([^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[[^\]]*\]")
 _LOST_PLUS = re.compile(r" (\d\d:\d\d)$")
 _DATED = re.compile(r"\d{4}-")
+_RULE = re.compile(r"(?P<field>(?P<name>[a-z]\w*)(?:\[\d+\])?) (?P<text>.*)", re.DOTALL)
+"""What a whole object is checked for: it begins with the name of the field that is at fault."""
 _UNKNOWN = "Object contains unknown field "
 _MISSING = "Object missing required field "
 _KINDS = "`command`, `python`, `http`, `bundle`, `container` and `noop`"
@@ -156,6 +158,8 @@ def explain(error: msgspec.ValidationError, kind: Any) -> ProblemError:
         field = f"{field}.{name}" if field else name
         unknown = text.startswith(_UNKNOWN)
         message = _unknown_field(name, path, kind) if unknown else f"`{name}` is required"
+    elif (rule := _RULE.match(text)) and rule["name"] in _names_at(kind, path):
+        field, message = f"{field}.{rule['field']}".lstrip("."), rule["text"]
     elif path.endswith("task.kind"):
         message = _task_kind(text)
     detail = f"{field}: {message}" if field else message
@@ -218,17 +222,20 @@ class QueryReader:
 
     def __init__(self, kind: type[Any]) -> None:
         self._kind = kind
+        self._known: list[str] = []
         self._lists: list[str] = []
         self._flags: list[str] = []
         self._times: list[str] = []
-        self._numbers: list[str] = []
+        self._plain: list[str] = []
+        """Those for which the word `null` is just a word."""
         for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]
             options = list(_alternatives(field.type))
+            self._known.append(field.encode_name)
             for names, wanted in (
                 (self._lists, inspect.ListType),
                 (self._flags, inspect.BoolType),
                 (self._times, inspect.DateTimeType),
-                (self._numbers, inspect.IntType),
+                (self._plain, inspect.StrType | inspect.ListType),
             ):
                 if any(isinstance(one, wanted) for one in options):
                     names.append(field.encode_name)
@@ -242,7 +249,7 @@ class QueryReader:
                 given.setdefault(name, []).append(value)
             elif name in given:
                 raise invalid(name, "given twice")
-            elif value or name not in self._kind.__struct_fields__:
+            elif value or name not in self._known:
                 given[name] = value
         try:
             return msgspec.convert(given, self._kind, strict=False, dec_hook=dec_hook)
@@ -258,8 +265,8 @@ class QueryReader:
             value = _LOST_PLUS.sub(r"+\1", value)
             if not _DATED.match(value):  # a bare number would be seconds since 1970
                 raise invalid(name, "not a time: write it like 2026-01-31T09:00:00Z")
-        if name in self._numbers and value.lower() == "null":
-            raise invalid(name, "expected a number")  # it would count as not given
+        if value.lower() == "null" and name in self._known and name not in self._plain:
+            raise invalid(name, "null is no value: leave it out")  # it would count as not given
         return value
 
 

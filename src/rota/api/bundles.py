@@ -29,6 +29,7 @@ from rota.wire.bundles import (
     BundlePage,
     BundleUploadView,
     BundleView,
+    FileName,
     Format,
     Sha256,
     UploadView,
@@ -44,7 +45,7 @@ Size = Annotated[int, Meta(ge=1, le=BUNDLE_BYTES_MAX)]
 class PushQuery(msgspec.Struct, forbid_unknown_fields=True):
     """What comes. In pieces, each says `size` and `offset`; an upload goes on by its `sha256`."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=255)] = "bundle"
+    name: FileName = "bundle"
     tenant: QueueName | None = None
     sha256: Sha256 | None = None
     size: Size | None = None

@@ -11,7 +11,8 @@ import msgspec
 from rota.api import examples
 from rota.api.roles import ALLOWED
 from rota.api.routes import JSON, NoQuery, Operation
-from rota.wire.jobs import QueueName
+from rota.wire.bundles import FileName
+from rota.wire.jobs import TOGETHER, QueueName
 from rota.wire.limits import KEY_CHARS_MAX
 from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, Problem
 from rota.wire.units import schema_hook
@@ -19,11 +20,7 @@ from rota.wire.units import schema_hook
 Document = dict[str, Any]
 
 _QUEUE_NAME = msgspec.json.schema(QueueName)
-_FILE_NAME = {
-    "type": "string",
-    "maxLength": 255,
-    "pattern": r"^[^.\x00-\x1f\x7f/\\][^\x00-\x1f\x7f/\\]*$",
-}
+_FILE_NAME = msgspec.json.schema(FileName)
 _ID = {"type": "string", "minLength": 1}
 _TEXT = {"type": "string", "pattern": r"^[^\x00]*$"}
 _REF = "#/components/schemas/{name}"
@@ -55,6 +52,8 @@ def build_document(operations: Sequence[Operation], version: str) -> Document:
     _, components = msgspec.json.schema_components(
         types, schema_hook=schema_hook, ref_template=_REF
     )
+    for kind, rules in TOGETHER.items():
+        components[kind].update(rules)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         described = _describe(operation, components)
@@ -140,9 +139,10 @@ def _path_parameters(operation: Operation) -> Iterator[Document]:
 def _query_parameters(operation: Operation, components: Document) -> Iterator[Document]:
     if operation.query is NoQuery:
         return
-    for name, schema in components[operation.query.__name__]["properties"].items():
-        parameter: Document = {"name": name, "in": "query", "required": False}
-        plain = _without_null(schema)
+    query = components[operation.query.__name__]
+    for name, schema in query["properties"].items():
+        parameter: Document = {"name": name, "in": "query", "required": name in query["required"]}
+        plain = _as_text(_without_null(schema))
         if text := plain.pop("description", None):
             parameter["description"] = text
         if example := plain.pop("examples", None):
@@ -158,10 +158,22 @@ def _without_null(schema: Document) -> Document:
     options = [one for one in schema.get("anyOf", []) if one != {"type": "null"}]
     plain = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
     if len(options) == 1:
-        return {**plain, **options[0]}
+        return {**options[0], **plain}
     if schema.get("default") is not None:
         plain["default"] = schema["default"]
     return {**plain, "anyOf": options} if options else plain
+
+
+def _as_text(schema: Document) -> Document:
+    """A query is all text: of what may be a number or text, the number as text."""
+    options = schema.get("anyOf", [])
+    texts = [one for one in options if one.get("type") == "string"]
+    if not texts or len(texts) == len(options):
+        return schema
+    plain = {key: one for key, one in schema.items() if key not in ("anyOf", "exclusiveMinimum")}
+    if len(texts) == 1 and not plain.keys() & texts[0].keys():
+        return {**plain, **texts[0]}
+    return {**plain, "type": "string", "anyOf": texts}
 
 
 def _header_parameters(operation: Operation) -> Iterator[Document]:
@@ -179,13 +191,16 @@ def _header_parameters(operation: Operation) -> Iterator[Document]:
             },
             "example": "invoice-42",
         }
-    for name, example in operation.headers.items():
+    for name, header in operation.headers.items():
+        schema = {"type": "string"}
+        if header.pattern is not None:
+            schema["pattern"] = header.pattern
         yield {
             "name": name,
             "in": "header",
             "required": False,
-            "schema": {"type": "string", "pattern": r"^\d{1,18}\.\d{1,18}$"},
-            "example": example,
+            "schema": schema,
+            "example": header.example,
         }
 
 

@@ -106,7 +106,7 @@ def _length(given: float | str, field: str) -> Duration:
     except ValueError as error:
         raise invalid(field, str(error)) from None
     if length.ms == 0:
-        raise invalid(field, "a wait is more than 0")
+        raise invalid(field, "must be more than 0")
     return length
 
 

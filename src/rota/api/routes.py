@@ -72,6 +72,15 @@ class Reply:
     status: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HeaderSpec:
+    """A request header that a call reads, as the document shows it."""
+
+    example: str
+    pattern: str | None = None
+    """What it must look like; None: what is not understood is passed over."""
+
+
 Handle = Callable[[Call[Any, Any]], Awaitable[Any]]
 
 
@@ -109,8 +118,8 @@ class Operation:
     """Any server can answer it while nobody leads."""
     traffic: bool = False
     """What workers send all day: it is neither audited nor held to a rate."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Request headers it reads, each with an example."""
+    headers: Mapping[str, HeaderSpec] = field(default_factory=dict)
+    """Request headers it reads."""
     also: Mapping[int, Any] = field(default_factory=dict)
     """Other good answers than the usual one."""
     patch_of: Any = None

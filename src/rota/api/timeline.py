@@ -53,7 +53,9 @@ def _window(call: Call[None, TimelineQuery]) -> tuple[Instant, Instant]:
     asked = call.query
     end = call.parts.brain.clock.now() if asked.before is None else to_instant(asked.before)
     start = end - WINDOW_MS if asked.after is None else to_instant(asked.after)
-    if not 0 <= start < end:
+    if start < 0:
+        raise invalid("before" if asked.after is None else "after", "not before 1970")
+    if start >= end:
         raise invalid("after", "must be earlier than `before`")
     if end - start > TIMELINE_WINDOW_MS_MAX:
         raise invalid("after", "a timeline shows 31 days at most")

@@ -17,6 +17,15 @@ Sha256: TypeAlias = Annotated[
         examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"],
     ),
 ]
+FileName: TypeAlias = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=255,
+        extra_json_schema={"pattern": r"^[^.\x00-\x1f\x7f/\\][^\x00-\x1f\x7f/\\]*$"},
+    ),
+]
+"""A plain name that cannot lead elsewhere; who keeps the file sees to that, this only says so."""
 Format: TypeAlias = Literal["file", "zip", "tar"]
 
 

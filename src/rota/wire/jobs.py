@@ -154,13 +154,22 @@ class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
         if self.max_parallel is not None and self.count is None:
             raise ValueError("max_parallel is for an array: give its count too")
         if self.gang is not None and self.count is not None:
-            raise ValueError("count and gang are two different things: give one of them")
+            raise ValueError("gang does not go with count: a job is a gang or an array")
 
 
 class BatchJobSpec(JobSpec, kw_only=True, forbid_unknown_fields=True):
     """A job of a batch; `ref` lets the others name it."""
 
     ref: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=PLAIN)] | None = None
+
+
+_NO_ARRAY = {"properties": {"count": {"type": "null"}}}
+_NOT_AT_ONCE = {"properties": {"max_parallel": {"type": "null"}}}
+_NO_GANG = {"properties": {"gang": {"type": "null"}}}
+_AN_ARRAY = {"properties": {"count": {"type": "integer"}}, "required": ["count"]}
+_BANDS = {"allOf": [{"anyOf": [_NOT_AT_ONCE, _AN_ARRAY]}, {"anyOf": [_NO_ARRAY, _NO_GANG]}]}
+TOGETHER = {"JobSpec": _BANDS, "BatchJobSpec": _BANDS}
+"""How `JobSpec.__post_init__` reads in the document, by type; null counts as not given."""
 
 
 class BatchSpec(msgspec.Struct, forbid_unknown_fields=True):

@@ -137,7 +137,10 @@ class BundleRun(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", ta
     """
 
     bundle_id: BundleId
-    argv: Annotated[Argument, Meta(examples=[["./run.sh", "42"]])] = []
+    argv: Annotated[
+        Argument,
+        Meta(examples=[["./run.sh", "42"]], extra_json_schema={"prefixItems": [PROGRAM]}),
+    ] = []
     env: Env = {}
     inputs: Inputs | UnsetType = UNSET
 

@@ -59,8 +59,10 @@ class DebounceSpec(msgspec.Struct, forbid_unknown_fields=True):
     key: Key | None = None
 
     def __post_init__(self) -> None:
-        if self.wait.ms == 0 or (self.max_wait is not None and self.max_wait.ms == 0):
-            raise ValueError("a wait is more than 0")
+        if self.wait.ms == 0:
+            raise ValueError("wait must be more than 0")
+        if self.max_wait is not None and self.max_wait.ms == 0:
+            raise ValueError("max_wait must be more than 0")
 
 
 class BatchingSpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -72,7 +74,7 @@ class BatchingSpec(msgspec.Struct, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.wait.ms == 0:
-            raise ValueError("wait is more than 0")
+            raise ValueError("wait must be more than 0")
 
 
 Debounce: TypeAlias = Annotated[

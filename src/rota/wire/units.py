@@ -219,11 +219,15 @@ def schema_hook(kind: type) -> dict[str, Any]:
             ],
         }
     if kind is Deadline:
-        length = schema_hook(Duration)
+        seconds, text = schema_hook(Duration)["anyOf"]
         return {
             "description": 'a time, or how long after it is submitted: "2h"',
             "examples": ["2h"],
-            "anyOf": [{"type": "string", "format": "date-time"}, *length["anyOf"]],
+            "anyOf": [
+                {"type": "string", "format": "date-time"},
+                {**seconds, "exclusiveMinimum": 0},
+                {**text, "pattern": "^(?=.*[1-9])" + text["pattern"].removeprefix("^")},
+            ],
         }
     raise NotImplementedError(kind)
 

@@ -8,12 +8,12 @@ from rota.api import artifacts, bundles, examples
 from rota.api import file_examples as shown
 from rota.api.downloads import OCTETS
 from rota.api.roles import Rule
-from rota.api.routes import Operation
+from rota.api.routes import HeaderSpec, Operation
 from rota.wire.bundles import BundlePage, BundleUploadView, BundleView, LinkView, UploadView
 from rota.wire.executions import ArtifactView
 
 _FILE = "/executions/{execution_id}/artifacts/{name}"
-_RANGE = {"Range": "bytes=0-99"}
+_RANGE = {"Range": HeaderSpec("bytes=0-99")}
 
 ARTIFACTS: Sequence[Operation] = (
     Operation(

@@ -9,7 +9,7 @@ from rota.api import overview_examples as shown
 from rota.api.metrics import CONTENT_TYPE
 from rota.api.paging import PageQuery
 from rota.api.roles import Rule
-from rota.api.routes import Operation
+from rota.api.routes import HeaderSpec, Operation
 from rota.wire.overview import AttentionView, HistoryView, SessionView, TimelineView
 from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
 from rota.wire.service import ClusterView, Health, StatsView
@@ -203,7 +203,7 @@ SERVICE: Sequence[Operation] = (
         query=changes.StreamQuery,
         gives=changes.EVENTS,
         endless=True,
-        headers={"Last-Event-ID": examples.EVENT_ID},
+        headers={"Last-Event-ID": HeaderSpec(examples.EVENT_ID, r"^\d{1,18}\.\d{1,18}$")},
         description="Each event's data is one change (kind, id, status, at, …) and its id a place "
         "in the journal. Send the last id as `Last-Event-ID` to go on from there; without it the "
         "stream starts now, and says at once where that is. If what was missed is no longer kept, "
