@@ -129,7 +129,7 @@ test-slow: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## What is too long for 
 
 .PHONY: slow-short
 slow-short: $(VENV)/.product $(VENV)/.test ## Of those the ones with real processes: a few minutes
-	$(PYTEST) -q -n $(JOBS) -m "slow and process and not chaos and not soak" $(ARGS)
+	$(PYTEST) -q -n $(JOBS) -m "slow and process and not chaos and not soak" --ignore=tests/fuzz --ignore=tests/events $(ARGS)
 
 .PHONY: chaos
 chaos: $(VENV)/.product $(VENV)/.test ## Kill, freeze and cut real processes, and look at what is left

@@ -37,10 +37,9 @@ async def going(run: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         yield
         assert not task.done(), task.exception()
     finally:
-        # Clients of brokers may lose a cancel that comes along with an answer.
-        while not task.done():
-            task.cancel()
-            await asyncio.wait([task], timeout=1)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 def test_a_message_that_is_an_event_is_told_as_it_is() -> None:
@@ -139,6 +138,33 @@ async def test_messages_of_a_redis_stream_are_confirmed_when_they_are_durable(
             )
         assert {one.type for one in events} == {"redis.orders"}
         assert pending["pending"] == 0
+        await redis.aclose()
+
+
+@pytest.mark.process
+async def test_a_redis_source_ends_when_told_whatever_it_is_doing(
+    client: AsyncClient, teller: Teller, tmp_path: Path
+) -> None:
+    """The client loses a cancel that comes along with an answer."""
+    from redis.asyncio import Redis
+
+    from rota.events.redis_streams import RedisStream
+
+    with redis_server(tmp_path) as url:
+        redis: Any = Redis.from_url(url)
+        source = RedisSource(name="shop", url=url, stream="orders")
+        ends = []
+        for steps in range(40):
+            await redis.xadd("orders", {"data": "1"})
+            ends.append(asyncio.create_task(RedisStream(source, teller).run()))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            ends[-1].cancel()
+        done, pending = await asyncio.wait(ends, timeout=30)
+        for task in pending:
+            task.cancel()
+        assert not pending
+        assert all(task.cancelled() for task in done)
         await redis.aclose()
 
 

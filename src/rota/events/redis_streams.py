@@ -6,6 +6,7 @@ nobody else could read or write.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -60,6 +61,7 @@ class RedisStream:
                 count=EVENTS_AT_ONCE,
                 block=REDIS_WAIT_MS,
             )
+            _heed_cancel()
             messages = [one for _, part in answer or () for one in part]
             if not messages:
                 return
@@ -97,6 +99,13 @@ class RedisStream:
             shown = {_text(name): _text(value) for name, value in fields.items()}
             return {**plain, "data": shown}
         return event_of(body, plain)
+
+
+def _heed_cancel() -> None:
+    """Ends the task if that was asked for: the client loses a cancel that comes with an answer."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _text(value: bytes) -> str:

@@ -21,7 +21,7 @@ from rota.worker.runners.http_gate import Sessions
 from rota.worker.runners.process import ProcessRun, Site
 from rota.worker.runners.python_call import PythonRun
 from rota.worker.runners.python_pool import Pool
-from rota.worker.session import Session
+from rota.worker.session import LAPSED, Session
 
 RENEW_SHARE = 0.05
 """Share of a lease after which its renewal is passed on to the guard."""
@@ -195,8 +195,11 @@ class Crew:
 
     def _over(self, run: Run, report: CompletedReport) -> None:
         del self._runs[report.execution_id]
-        if run.lapsed:
-            self._session.lapsed(report.execution_id)
+        if run.lapsed and self._session.lapsed(report.execution_id):
+            # The guard was faster than the watch of leases.
+            self._diary.warning(
+                "abandons an execution", execution_id=report.execution_id, why=LAPSED
+            )
         if run.log_left is not None:
             self._logs.add(run.log_left)
             run.log_left.add_done_callback(self._logs.discard)

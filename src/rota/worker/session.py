@@ -34,6 +34,7 @@ from rota.wire.workers import (
 from rota.worker.instructions import Abandon, Beat, Call, Instruction, Start, Stop, StopReason
 from rota.worker.reports import report_failed, report_stopped
 
+LAPSED = "its lease ran out before it could be renewed"
 LEASE_MARGIN = 0.05
 """Share of a lease given up at its end: clocks of two machines do not run at quite one speed."""
 REPORT_BYTES_PER_CALL_MAX = 8 * 1024 * 1024
@@ -312,18 +313,23 @@ class Session:
     def expire(self, now: float) -> list[Instruction]:
         """Whatever lost its lease by now must end at once."""
         late = [key for key, held in self._held.items() if held.deadline <= now]
-        return self._abandon(late, "its lease ran out before it could be renewed")
+        return self._abandon(late, LAPSED)
 
     def deadline(self, execution_id: str) -> float | None:
         """When its lease runs out, as far as is known."""
         held = self._held.get(execution_id)
         return None if held is None else held.deadline
 
-    def lapsed(self, execution_id: str) -> None:
-        """It was ended because its lease ran out: it is not this worker's to report any more."""
+    def lapsed(self, execution_id: str) -> bool:
+        """It was ended because its lease ran out: it is not this worker's to report any more.
+
+        Answers whether that is news.
+        """
         held = self._held.get(execution_id)
-        if held is not None:
-            held.phase = _Phase.ABANDONED
+        if held is None or held.phase is _Phase.ABANDONED:
+            return False
+        held.phase = _Phase.ABANDONED
+        return True
 
     def next_deadline(self) -> float | None:
         """When `expire` must be asked again at the latest."""
