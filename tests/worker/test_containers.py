@@ -1,7 +1,6 @@
 """Containers, with a program on PATH that stands in for podman (`fake_engine.py`).
 
-No engine runs where these tests do; what podman and docker themselves make of the command line is
-not tried here.
+What podman itself makes of the command line is tried in tests/process/test_podman.py.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def where(tmp_path: Path) -> Path:
 def calls(state: Path) -> list[tuple[list[str], dict[str, str]]]:
     lines = (state / "calls").read_text().splitlines()
     found = [msgspec.json.decode(line) for line in lines]
-    return [(args, env) for args, env in found if args[0] != "info"]
+    return [(args, env) for args, env in found if args[0] not in ("info", "inspect")]
 
 
 def run_of(argv: list[str], where: Path, sink: Sink, **changes: object) -> ProcessRun:
@@ -86,7 +85,7 @@ async def test_a_container_is_run_with_its_limits_and_removed(state: Path, where
     ):
         assert wanted in line
     assert "hello" not in line, "variables are not on a line that everybody sees"
-    assert removed == ["rm", "--force", "--volumes", "rota-e1"]
+    assert removed == ["rm", "--force", "--volumes", "--time", "0", "rota-e1"]
     assert (boxes(state), os.listdir(where)) == ([], [])
 
 
@@ -107,6 +106,25 @@ async def test_the_exit_code_is_the_containers(state: Path, where: Path) -> None
     report = await run_of(["sh", "-c", "exit 7"], where, Sink()).run()
     assert (report.status, report.exit_code) == ("failed", 7)
     assert boxes(state) == []
+
+
+async def test_a_container_that_ran_out_of_memory_says_so(state: Path, where: Path) -> None:
+    (state / "starved").touch()
+    needs = RequirementsView(1, 64 << 20, 0, 0, {}, [])
+    report = await run_of(["sh", "-c", "exit 137"], where, Sink(), requirements=needs).run()
+    error = msgspec.json.decode(report.error)
+    assert (report.status, report.exit_code, error["reason"]) == ("failed", 137, "memory")
+    assert error["message"] == "used 64 MiB of 64 MiB memory"
+
+
+async def test_a_killed_container_is_guessed_to_have_wanted_memory(
+    state: Path, where: Path
+) -> None:
+    needs = RequirementsView(1, 64 << 20, 0, 0, {}, [])
+    report = await run_of(["sh", "-c", "exit 137"], where, Sink(), requirements=needs).run()
+    error = msgspec.json.decode(report.error)
+    assert "most likely because it wanted more than 64 MiB memory" in error["message"]
+    assert "reason" not in error, "a guess is no ground to ask for more"
 
 
 @pytest.mark.parametrize("how", ["cancelled", "abandoned", "timeout"])

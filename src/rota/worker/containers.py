@@ -66,9 +66,13 @@ class Engine:
             *task.argv,
         ]
 
-    def remove(self, order: OrderView) -> list[str]:
-        """Ends and removes the container, whatever it does."""
-        return [self.program, "rm", "--force", "--volumes", name_of(order)]
+    def remove(self, order: OrderView, folder: Path) -> list[str]:
+        """Ends and removes the container, whatever it does, and keeps how it ended: only the engine
+        knows whether memory was what ended it."""
+        # Podman would be patient with it once more; the job has had its grace.
+        at_once = ("--time", "0") if self.kind == "podman" else ()
+        words = (name_of(order), str(folder / END_FILE), "--force", "--volumes", *at_once)
+        return ["/bin/sh", "-c", FAREWELL, "rota", self.program, *words]
 
     def _amounts(self, order: OrderView) -> list[str]:
         needs = order.requirements
@@ -90,6 +94,12 @@ class Engine:
 
 
 ENV_FILE = "container.env"
+END_FILE = "container.end"
+FAREWELL = """\
+engine=$1 name=$2 end=$3; shift 3
+"$engine" inspect --format '{{.State.OOMKilled}}' "$name" >"$end" 2>/dev/null
+exec "$engine" rm "$@" "$name"
+"""
 
 
 def find_engine(choice: Choice, options: Sequence[str] = ()) -> Engine | None:
@@ -134,6 +144,14 @@ def write_env(folder: Path, env: Mapping[str, str]) -> None:
     handle = os.open(folder / ENV_FILE, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.writelines(lines)
+
+
+def out_of_memory(folder: Path) -> bool:
+    """The container was ended for want of memory; False also where nobody could say."""
+    try:
+        return (folder / END_FILE).read_bytes().strip() == b"true"
+    except OSError:
+        return False
 
 
 def name_of(order: OrderView) -> str:

@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from msgspec import UnsetType
 
 from rota.wire.executions import CompletedReport
 from rota.wire.queues import LimitsView
-from rota.wire.tasks import BundleRun, bundles_of
+from rota.wire.tasks import BundleRun, Container, bundles_of
 from rota.wire.workers import OrderView
 from rota.worker.backoff import delay_s
-from rota.worker.containers import Engine
+from rota.worker.containers import Engine, out_of_memory
 from rota.worker.devices import Devices
 from rota.worker.guard.client import Ended, Guard, Launch, Ward
 from rota.worker.instructions import StopReason
@@ -155,9 +156,11 @@ class ProcessRun:
         try:
             file = await self._equipped(folder)
             ended = await self._guarded(self._launch(folder, file, output.write_end), output)
+            ended = self._as_its_engine_saw(ended, folder)
             await output.drained(DRAIN_S)
             progress.close()
-            report = Verdict(self._order).of(ended, self._told, self._log.buffer.tail())
+            verdict = Verdict(self._order, contained=isinstance(self._task, Container))
+            report = verdict.of(ended, self._told, self._log.buffer.tail())
             if not self._at_once.is_set():
                 report = await self._hand_over(folder, report)
                 await self._flush(tasks[0])
@@ -242,9 +245,19 @@ class ProcessRun:
         self.lapsed = ended.cause == "lease"
         if launch.after and ended.after != 0:
             self._note("the container may be left: it could not be removed")
-        if ended.cause == "exit" and ended.deeds:
+        # What a container's engine leaves for a moment is its own affair.
+        if ended.cause == "exit" and ended.deeds and not launch.after:
             self._note(f"ended what the job left running: {deeds_text(ended)}")
         return ended
+
+    def _as_its_engine_saw(self, ended: Ended, folder: Folder) -> Ended:
+        """The guard sees the program that talks to the engine, not what is in the container."""
+        if ended.cause != "exit" or not isinstance(self._task, Container):
+            return ended
+        if not ended.status or not out_of_memory(folder.path):
+            return ended
+        allowed = self._order.requirements.memory
+        return msgspec.structs.replace(ended, cause="memory", used=allowed)
 
     async def _hand_over(self, folder: Folder, report: CompletedReport) -> CompletedReport:
         """The result and the output files; without them a success would not be one."""

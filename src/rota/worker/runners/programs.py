@@ -107,6 +107,6 @@ def _contained(
         argv=around.engine.run(order, task, folder, around.devices),
         env=engine_environment(),
         cwd="/",
-        after=around.engine.remove(order),
+        after=around.engine.remove(order, folder),
         may_gain=True,
     )

@@ -15,12 +15,16 @@ from rota.worker.instructions import StopReason
 from rota.worker.reports import SHUTDOWN, Status, exit_code_of, report_error, report_exit
 from rota.worker.runners.child import deeds_text, excess_text, size_text
 
+KILLED_INSIDE = 128 + signal.SIGKILL
+"""What an engine's program ends with where the container was killed; not every engine says why."""
+
 
 class Verdict:
     """Puts one execution's end into words."""
 
-    def __init__(self, order: OrderView) -> None:
+    def __init__(self, order: OrderView, *, contained: bool = False) -> None:
         self._order = order
+        self._contained = contained
         self._limits = order.limits or LimitsView()
 
     def of(self, ended: Ended, told: StopReason | None, tail: str) -> CompletedReport:
@@ -46,6 +50,9 @@ class Verdict:
             return f"it wrote a file larger than the {size_text(self._limits.file_size)} allowed"
         if ended.forks_refused:
             return f"it wanted more than the {self._limits.processes} processes allowed"
+        if self._contained and code == KILLED_INSIDE and self._order.requirements.memory:
+            allowed = size_text(self._order.requirements.memory)
+            return f"it was killed, most likely because it wanted more than {allowed} memory"
         return ""
 
     def _excess(self, ended: Ended) -> dict[str, Any]:
