@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rota.core.band_checks import check_bands, weights
 from rota.core.cells import NO_CLASS
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import ExecutionState, JobState
-from rota.core.party import JobClass
+from rota.core.party import JobClass, Party
 from rota.core.resources import fits, minus, total
 from rota.core.tables import Tables
 
@@ -106,6 +108,7 @@ def _check_keys(t: Tables) -> None:
 
 def _check_lines(t: Tables) -> None:
     waiting: dict[int, int] = {}
+    parties: dict[int, Party] = {}
     for job_id, cell in t.jobs.items():
         if cell.class_index != NO_CLASS:
             waiting[cell.class_index] = waiting.get(cell.class_index, 0) + 1
@@ -120,10 +123,15 @@ def _check_lines(t: Tables) -> None:
         assert job_class.waiting == waiting.get(job_class.index, 0), "a line's length drifted"
         stands = bool(job_class.waiting or job_class.shelved)
         assert bool(t.lines.ready & job_class.bit) == stands
-        _check_parties(t, job_class)
+        for party in _check_shares(t, job_class):
+            parties[id(party)] = party
         lanes = job_class.lanes.values()
         assert job_class.waiting == sum(lane.kept for lane in lanes), "a lane's length drifted"
         assert job_class.shelved == sum(lane.shelved for lane in lanes), "a shelf's length drifted"
+    for party in parties.values():
+        assert party.ready == party.waiting & party.allowed, "a party's quota drifted"
+        assert party.heads == sorted(party.heads), "a party's lines are out of order"
+        assert len(party.heads) == len(party.lines), "a line has no seat, or two"
 
 
 def _check_work(t: Tables) -> None:
@@ -136,7 +144,7 @@ def _check_work(t: Tables) -> None:
             assert line.work == work.get(number, 0), "the work of a line drifted"
 
 
-def _check_parties(t: Tables, job_class: JobClass) -> None:
+def _check_shares(t: Tables, job_class: JobClass) -> Iterable[Party]:
     """The lines of a class, over all parties, are the class; and parties know what waits."""
     parties = {
         id(party): party
@@ -151,12 +159,10 @@ def _check_parties(t: Tables, job_class: JobClass) -> None:
     for party in parties.values():
         has = job_class.index in party.lines
         assert bool(party.waiting & job_class.bit) == has, "a party's bits drifted"
-        assert party.ready == party.waiting & party.allowed, "a party's quota drifted"
-        assert party.heads == sorted(party.heads), "a party's lines are out of order"
-        assert len(party.heads) == len(party.lines), "a line has no seat, or two"
     for line in lines:
         assert line.seat is not None, "a line has no seat"
         assert line.seat[1] <= t.lines.head(line), "a line is seated behind its head"
+    return parties.values()
 
 
 def _check_tenants(t: Tables) -> None:
