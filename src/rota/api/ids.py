@@ -10,6 +10,7 @@ from rota.wire.cells import cell_tag
 
 _TAIL_BITS = 62
 """What a UUIDv7 leaves free beside time, version, variant and the twelve bits of the cell."""
+_VARIANT = 0b10 << _TAIL_BITS
 _STEP_BYTES = 5
 """Ids of the same millisecond rise by a random step of this size: ordered, yet not guessable."""
 _STEPS_AT_ONCE = 256
@@ -24,30 +25,35 @@ class IdMint:
     """Makes ids that sort in the order they were made, so the newest job has the largest id."""
 
     def __init__(self, cell: str = "") -> None:
-        self._head = 0x7000 | int(cell_tag(cell), 16)
+        self._tag = cell_tag(cell)
         self._ms = 0
         self._tail = 0
-        self._dice = b""
+        self._head = ""
+        """What the ids of one millisecond begin with."""
+        self._steps: list[int] = []
 
     def mint(self, now: Instant) -> str:
         """One id; later calls give larger ones, even if the clock stands still."""
         if now > self._ms:
-            # The top bit starts clear, so that steps within a millisecond have room to rise.
-            self._ms, self._tail = now, secrets.randbits(_TAIL_BITS - 1)
+            self._begin(now)
         else:
-            self._tail += 1 + self._step()
+            self._tail += 1 + (self._steps or self._roll()).pop()
             if self._tail >> _TAIL_BITS:
-                self._ms, self._tail = self._ms + 1, secrets.randbits(_TAIL_BITS - 1)
-        value = self._ms << 80 | self._head << 64 | 0b10 << 62 | self._tail
-        text = f"{value:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+                self._begin(self._ms + 1)
+        text = f"{_VARIANT | self._tail:x}"
+        return f"{self._head}{text[:4]}-{text[4:]}"
 
-    def _step(self) -> int:
-        """Random bits, asked of the system for many ids at once."""
-        if not self._dice:
-            self._dice = secrets.token_bytes(_STEP_BYTES * _STEPS_AT_ONCE)
-        step, self._dice = self._dice[:_STEP_BYTES], self._dice[_STEP_BYTES:]
-        return int.from_bytes(step, "big")
+    def _begin(self, ms: Instant) -> None:
+        # The top bit starts clear, so that steps within a millisecond have room to rise.
+        self._ms, self._tail = ms, secrets.randbits(_TAIL_BITS - 1)
+        self._head = f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{self._tag}-"
+
+    def _roll(self) -> list[int]:
+        """Random steps, asked of the system for many ids at once."""
+        dice = secrets.token_bytes(_STEP_BYTES * _STEPS_AT_ONCE)
+        places = range(0, len(dice), _STEP_BYTES)
+        self._steps = [int.from_bytes(dice[at : at + _STEP_BYTES], "big") for at in places]
+        return self._steps
 
 
 def mint_token() -> str:

@@ -54,6 +54,8 @@ def affinity_view(affinity: Affinity | None) -> AffinityView | None:
 
 def used_of(report: CompletionSpec) -> Used | None:
     """What the scheduler learns from a report; None: nothing."""
+    if report.usage is None and report.status != "failed":
+        return None
     usage = report.usage or {}
     cpu, peak = _amount(usage.get("cpu_seconds")), _amount(usage.get("memory_peak"))
     out_of_memory = report.status == "failed" and _ran_out(bytes(report.error))

@@ -6,6 +6,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
@@ -56,6 +57,12 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 REF = "ref:"
 _EMPTY_PAYLOAD = b"{}"
 _NULL = b"null"
+_STATE_OF = {state.value: state for state in ExecutionState}
+_asked_of = attrgetter(
+    *("name", "queue", "tenant", "priority", "task", "requirements", "affinity", "gang", "retry"),
+    *("semantics", "timeout", "expected_runtime", "preemptible"),
+)
+"""All that a job's terms are made of."""
 _PLAIN_REQUIREMENTS = Requirements()
 _PLAIN_RETRY = RetrySpec()
 
@@ -65,12 +72,13 @@ def spec_of(
     created_at: Instant,
     dependencies: tuple[Dependency, ...],
     where: str = "",
+    terms: Terms | None = None,
 ) -> Spec:
     """What was asked, as the core keeps it. `where` is the job's place in a batch."""
     concurrency = job.concurrency
     labels = job.labels
     return Spec(
-        terms=terms_of(job),
+        terms=terms or terms_of(job),
         task=_task(job, where),
         created_at=created_at,
         payload=_payload(job, where),
@@ -227,6 +235,7 @@ class Batch:
         self._now = now
         self._trace = trace
         self._specs = specs
+        self._terms: tuple[object, Terms] | None = None
         self.job_ids = [JobId(ids.mint(now)) for _ in specs]
         self._refs: dict[str, JobId] = {}
         for number, (spec, job_id) in enumerate(zip(specs, self.job_ids, strict=True)):
@@ -246,12 +255,19 @@ class Batch:
         for number, spec in enumerate(self._specs):
             where = "" if single else f"jobs[{number}]."
             needed = self._dependencies(spec, where) if spec.dependencies else ()
-            core = spec_of(spec, self._now, needed, where)
+            core = spec_of(spec, self._now, needed, where, self._terms_of(spec))
             if self._trace:
                 core = replace(core, trace=self._trace)
             ref = spec.ref or "" if isinstance(spec, BatchJobSpec) else ""
             jobs.append(NewJob(id=self.job_ids[number], spec=core, ref=ref))
         return tuple(jobs)
+
+    def _terms_of(self, spec: JobSpec) -> Terms:
+        """Jobs of a batch are mostly alike: one that asks for the same as the last shares its."""
+        asked = _asked_of(spec)
+        if self._terms is None or self._terms[0] != asked:
+            self._terms = (asked, terms_of(spec))
+        return self._terms[1]
 
     def _dependencies(self, spec: JobSpec, where: str) -> tuple[Dependency, ...]:
         found: dict[JobId, When] = {}
@@ -326,7 +342,7 @@ def completion_of(execution_id: str, report: CompletionSpec, where: str = "") ->
     return Completion(
         execution_id=ExecutionId(execution_id),
         fence=report.fence,
-        state=ExecutionState(report.status),
+        state=_STATE_OF[report.status],
         result=_told(report.result, where + "result"),
         error=_told(report.error, where + "error"),
         exit_code=report.exit_code,

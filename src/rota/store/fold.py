@@ -69,6 +69,9 @@ AnyTimeWrite: TypeAlias = (
     PutSchedule | MoveSchedule | DropSchedule | PutOccurrence | PutCalendar | DropCalendar
 )
 
+_OF_JOBS = (PutJob, MoveJob, DropJob)
+"""Made once: `|` in the loop would make a new type for every write."""
+
 AnySettingWrite: TypeAlias = PutPolicy | PutTenant | PutRuntime
 
 
@@ -120,7 +123,7 @@ def jobs_touched(records: Iterable[Sequence[AnyWrite]]) -> list[JobId]:
     seen: dict[JobId, None] = {}
     for writes in records:
         for write in writes:
-            if isinstance(write, PutJob | MoveJob | DropJob):
+            if isinstance(write, _OF_JOBS):
                 seen[write.id] = None
     return list(seen)
 

@@ -4,7 +4,7 @@ FOLD_WINDOW_WRITES = 4_000
 """Writes folded in one transaction: enough that most short jobs become one row, and few enough
 that an append which arrives meanwhile waits some tens of milliseconds."""
 FOLD_IDLE_S = 0.02
-"""With no reader waiting, how long the writer hopes for more appends before it folds fewer."""
+"""With no reader waiting, how long the writer hopes for more appends before it folds few."""
 FOLD_BACKLOG_WRITES = 100_000
 """Unfolded writes beyond which appends wait for the fold: bounds what a reader waits and what a
 restart replays."""
@@ -60,9 +60,15 @@ ARTIFACT_PIECE_BYTES = 256 * 1024
 """One read of a stored file."""
 ARTIFACT_THREADS = 2
 """Threads that wait for the disk with files."""
-POSTGRES_FOLD_WINDOW_WRITES = 12_000
-"""The same as FOLD_WINDOW_WRITES where a fold holds up no append: wider, for each statement is a
-journey to the database."""
+POSTGRES_FOLD_WINDOW_WRITES = 50_000
+"""The same as FOLD_WINDOW_WRITES where a fold holds up no append: wider, so that under load most
+jobs have ended within it. A job that has not is written two or three times, into all indexes."""
+FOLD_LAG_S = 0.5
+"""With no reader waiting, how long PostgreSQL's fold lets many writes gather. What a reader then
+waits for is the folding of what came in this time."""
+FOLD_FEW_WRITES = 1_000
+"""Fewer than these are folded after FOLD_IDLE_S: there is little to gain, and a follower that is
+read from sees the tables change sooner."""
 POSTGRES_READERS = 4
 """Connections of one server for its readers; a cell's servers share the database's few hundred."""
 CONNECT_S = 5.0

@@ -9,17 +9,14 @@ from typing import Any
 import msgspec
 
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
-from rota.core.model import Execution, ExecutionId, Instant, JobId, Life
-from rota.core.outcome import AnyWrite
+from rota.core.model import Execution, ExecutionId, JobId, Life
 from rota.store import rows
 from rota.store.fold import Folded, Standing, fold, jobs_touched, shelf_of
-from rota.store.journal import decode_record
-from rota.store.limits import POSTGRES_FOLD_WINDOW_WRITES
 from rota.store.postgres_connect import Connection
 from rota.store.postgres_events import write_events
 from rota.store.postgres_migrate import Schema
 from rota.store.postgres_times import write_times
-from rota.store.protocol import Seq
+from rota.store.postgres_window import Window
 from rota.store.rows import Row
 from rota.store.settings import setting_rows
 
@@ -52,13 +49,6 @@ _KEY_COLUMNS = {"key": "text", "fingerprint": "text", "receipt": "bytea", "at": 
 _SETTING_COLUMNS = {"kind": "text", "name": "text", "body": "bytea"}
 _TOTAL_COLUMNS = {"queue": "text", "state": "text", "count": "int8"}
 
-PLANNED = """
-SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off;
-SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL synchronous_commit = off
-"""
-"""The fold looks rows up by their keys and does nothing else. Statistics of tables that empty and
-fill within minutes would sometimes suggest otherwise. Nor does it wait for the disk, behind a
-PgBouncer neither, where a connection has no settings of its own."""
 _IDS = "unnest($1::text[]) AS v (id)"
 """Joined, each id looks into its own day's partition only; an array would look into all."""
 
@@ -78,44 +68,11 @@ INSERT INTO rota.{{other}} (id, state, lives, queue, tenant, name, priority, cre
 """
 
 
-class Window(msgspec.Struct):
-    """A stretch of the journal, read to be folded."""
-
-    records: list[list[AnyWrite]]
-    after: Seq
-    writes: int
-    last_seq: Seq
-    last_at: Instant
-
-
 class Places(msgspec.Struct):
     """Where the jobs of a window stood before it."""
 
     standings: dict[JobId, Standing]
     tables: dict[JobId, str]
-
-
-async def read_window(connection: Connection, after: Seq) -> Window | None:
-    """The next stretch after `after`; a record is never split. None: there is nothing more."""
-    window = Window([], after, 0, after, 0)
-    while window.writes < POSTGRES_FOLD_WINDOW_WRITES:
-        # Records hold from one write to thousands: a few at first, then as many as it takes.
-        size = 8 if not window.records else 64
-        found = await connection.fetch(
-            "SELECT seq, at, body FROM rota.journal WHERE seq > $1 ORDER BY seq LIMIT $2",
-            window.last_seq,
-            size,
-        )
-        for seq, at, body in found:
-            record = decode_record(body)
-            window.records.append(record)
-            window.writes += len(record)
-            window.last_seq, window.last_at = Seq(seq), at
-            if window.writes >= POSTGRES_FOLD_WINDOW_WRITES:
-                break
-        if len(found) < size:
-            break
-    return window if window.records else None
 
 
 class WindowFold:
@@ -128,11 +85,16 @@ class WindowFold:
         self._window = window
         self._copies = copies
         self._schema = schema
+        self._newest: Mapping[str, str | None] = {}
         self._tables: tuple[str, ...] = ()
         """Those that have jobs: mostly there are none on the shelf, and nobody looks for them."""
 
-    async def run(self) -> bool:
-        """Answers whether deleted jobs left logs and files behind."""
+    async def run(self, newest: Mapping[str, str | None]) -> bool:
+        """Answers whether deleted jobs left logs and files behind.
+
+        `newest` is the greatest id of each table before the window.
+        """
+        self._newest = newest
         shelf = ("jobs_shelved",) if await self._shelf_in_use() else ()
         self._tables = ("jobs_live", *shelf, "jobs_done")
         places = await self._places(jobs_touched(self._window.records))
@@ -159,13 +121,11 @@ class WindowFold:
 
     async def _places(self, job_ids: Sequence[JobId]) -> Places:
         places = Places({}, {})
-        for table in self._tables if job_ids else ():
+        for table in self._tables:
             where = "'queued', j.lives, j.queue, j.line"
             if table != "jobs_shelved":
                 where = "j.state, j.lives, j.queue, 0"
-            found = await self._connection.fetch(
-                f"SELECT id, {where} FROM {_IDS} JOIN rota.{table} j USING (id)", job_ids
-            )
+            found = await self._look_up(table, where, job_ids)
             for job_id, *standing in found:
                 places.standings[job_id] = rows.standing(*standing)
                 places.tables[job_id] = table
@@ -226,8 +186,9 @@ class WindowFold:
             await self._insert("jobs_shelved", _SHELF_COLUMNS, shelved)
             if "jobs_shelved" not in self._tables:
                 await self._connection.execute("SELECT rota.open_shelf()")
-        labels = chain.from_iterable(rows.label_rows(*job) for job in folded.specs.items())
-        edges = chain.from_iterable(rows.edge_rows(*job) for job in folded.specs.items())
+        jobs = folded.specs.items()
+        labels = chain.from_iterable(rows.label_rows(*job) for job in jobs if job[1].labels)
+        edges = chain.from_iterable(rows.edge_rows(*job) for job in jobs if job[1].dependencies)
         # A spec may name a label or a parent twice.
         await self._insert("labels", _LABEL_COLUMNS, list(dict.fromkeys(labels)))
         await self._insert("edges", _EDGE_COLUMNS, list(dict.fromkeys(edges)))
@@ -243,8 +204,6 @@ class WindowFold:
             await self._connection.execute(sql, *_columns(moved, _MOVE_COLUMNS))
 
     async def _write_executions(self, executions: Mapping[ExecutionId, Execution]) -> None:
-        if not executions:
-            return
         ids = list(executions)
         in_live = await self._ids_in("executions_live", ids)
         in_done = await self._ids_in("executions_done", [x for x in ids if x not in in_live])
@@ -332,12 +291,17 @@ class WindowFold:
             )
 
     async def _ids_in(self, table: str, ids: Sequence[str]) -> dict[str, None]:
-        if not ids:
-            return {}
-        found = await self._connection.fetch(
-            f"SELECT x.id FROM {_IDS} JOIN rota.{table} x USING (id)", ids
+        return dict.fromkeys(row[0] for row in await self._look_up(table, "0", ids))
+
+    async def _look_up(self, table: str, what: str, ids: Sequence[str]) -> Sequence[Any]:
+        """Id and `what` of those that are there. Ids mostly rise: what is new is not looked for."""
+        newest = self._newest[table]
+        known = [] if newest is None else [one for one in ids if one <= newest]
+        if not known:
+            return []
+        return await self._connection.fetch(
+            f"SELECT id, {what} FROM {_IDS} JOIN rota.{table} j USING (id)", known
         )
-        return dict.fromkeys(row[0] for row in found)
 
     async def _delete_ids(self, table: str, ids: Sequence[str]) -> None:
         if ids:

@@ -20,7 +20,9 @@ from rota.store.limits import (
     FOLD_BACKLOG_WRITES,
     FOLD_CLOSE_S,
     FOLD_DEADLINE_S,
+    FOLD_FEW_WRITES,
     FOLD_IDLE_S,
+    FOLD_LAG_S,
     FOLD_RETRY_S,
     FOLD_STATEMENT_S,
     FOLLOWER_LOOK_S,
@@ -31,12 +33,14 @@ from rota.store.limits import (
     UPKEEP_EVERY_MS,
 )
 from rota.store.postgres_connect import Address, Connection, Line
-from rota.store.postgres_fold import PLANNED, Window, WindowFold, read_window
+from rota.store.postgres_fold import WindowFold
 from rota.store.postgres_load import read_snapshot
 from rota.store.postgres_migrate import Schema
 from rota.store.postgres_objects import doom_outputs
 from rota.store.postgres_partitions import drop_old, drop_old_journal, make_partitions
-from rota.store.protocol import Seq, Snapshot, StoreError, StoreFullError
+from rota.store.postgres_window import Window, read_window, take_turn, window_of
+from rota.store.protocol import JournalRecord, Seq, Snapshot, StoreError, StoreFullError
+from rota.store.unfolded import Unfolded
 from rota.store.watermark import Watermark
 
 T = TypeVar("T")
@@ -49,7 +53,10 @@ class PostgresFolder:
         self._schema = schema
         self.watermark = Watermark(Seq(0), Seq(0))
         self.leads = False
+        self._unfolded = Unfolded()
         self._unfolded_writes = 0
+        self._lags_since = 0.0
+        """By the clock of the thread's loop: the first of those writes came, or were left over."""
         self._counting = threading.Lock()
         self._address = address
         # Not waiting for the disk is safe: the journal can replay what a crash takes back, and
@@ -77,11 +84,14 @@ class PostgresFolder:
         """Finds out how far journal and tables are, and makes room for the next records."""
         await self._in_thread(self._prepare())
 
-    def note_appended(self, seq: Seq, writes: int) -> None:
+    def note_appended(self, record: JournalRecord) -> None:
         """A record of ours is durable."""
-        self.watermark.set_appended(seq)
+        self._unfolded.add(record)
+        self.watermark.set_appended(record.seq)
         with self._counting:
-            self._unfolded_writes += writes
+            if not self._unfolded_writes:
+                self._lags_since = self._loop.time()
+            self._unfolded_writes += len(record.writes)
         self._rouse()
 
     async def room(self) -> None:
@@ -169,7 +179,9 @@ class PostgresFolder:
             return None
         if awaited or self._unfolded_writes >= POSTGRES_FOLD_WINDOW_WRITES:
             return 0
-        return FOLD_IDLE_S
+        if self._unfolded_writes < FOLD_FEW_WRITES:
+            return FOLD_IDLE_S
+        return max(0.0, self._lags_since + FOLD_LAG_S - self._loop.time())
 
     async def _work_once(self) -> None:
         try:
@@ -208,7 +220,11 @@ class PostgresFolder:
 
     async def _fold_window(self) -> bool:
         after = self.watermark.folded
-        window = await self._line.read(lambda c: read_window(c, after))
+        window: Window | None
+        if at_hand := self._unfolded.after(after, POSTGRES_FOLD_WINDOW_WRITES):
+            window = window_of(at_hand)
+        else:
+            window = await self._line.read(lambda c: read_window(c, after))
         if window is None:
             self.watermark.set_appended(after)
             self._count_folded(self._unfolded_writes)
@@ -218,6 +234,7 @@ class PostgresFolder:
             await self._upkeep(window)
         leaves_behind = await self._line.write(lambda c: self._apply(c, window))
         if leaves_behind is None:
+            self._unfolded.clear()
             await self._look()
             return True
         self._to_sweep |= leaves_behind
@@ -228,19 +245,17 @@ class PostgresFolder:
     def _count_folded(self, writes: int) -> None:
         with self._counting:
             self._unfolded_writes = max(0, self._unfolded_writes - writes)
+            self._lags_since = self._loop.time()
 
     async def _apply(self, connection: Connection, window: Window) -> bool | None:
-        """None: another server folded meanwhile."""
+        """None: another server folded meanwhile, or the journal is not what it was."""
         async with connection.transaction():
-            await connection.execute(PLANNED)
-            folded = await connection.fetchval(
-                "SELECT folded_seq FROM rota.meta WHERE id = 1 FOR UPDATE"
-            )
-            if folded != window.after:
+            before = await take_turn(connection, window, self._schema)
+            if not before.fits(window):
                 return None
             copies = not self._address.pgbouncer
             fold = WindowFold(connection, window, copies=copies, schema=self._schema)
-            return await fold.run()
+            return await fold.run(before.newest)
 
     async def _upkeep(self, window: Window) -> None:
         due = abs(window.last_at - self._upkeep_due) >= UPKEEP_EVERY_MS
@@ -266,6 +281,7 @@ class PostgresFolder:
 
     async def _load(self, kept: int) -> Snapshot:
         # After an append of unknown fate only the database knows where the journal ends.
+        self._unfolded.clear()
         await self._prepare()
         while await self._fold_next():
             pass

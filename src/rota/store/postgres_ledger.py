@@ -176,7 +176,7 @@ class PostgresLedger(PostgresInbox):
         await self._folder.room()
         row = (seq, epoch, at, encode_record(writes), consumed)
         await self._appends.write(lambda c: self._append(c, row))
-        self._folder.note_appended(seq, len(writes))
+        self._folder.note_appended(JournalRecord(seq, epoch, at, writes))
 
     async def _append(
         self, connection: Connection, row: tuple[Seq, Epoch, Instant, bytes, Sequence[int]]

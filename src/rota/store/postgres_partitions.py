@@ -281,7 +281,7 @@ def _days_before(there: dict[str, None], daily: Daily, before: Instant) -> Seque
 async def _make_journal(connection: Connection, number: int) -> None:
     first = number * JOURNAL_PARTITION_RECORDS + 1
     await connection.execute(
-        f"CREATE TABLE rota.journal_{number} (LIKE rota.journal);"
+        f"CREATE TABLE rota.journal_{number} (LIKE rota.journal INCLUDING COMPRESSION);"
         f" ALTER TABLE rota.journal ATTACH PARTITION rota.journal_{number}"
         f" FOR VALUES FROM ({first}) TO ({first + JOURNAL_PARTITION_RECORDS})"
     )

@@ -22,7 +22,7 @@ from rota.store.limits import (
     PRUNE_MIN,
     PRUNE_PER_RECORD,
 )
-from rota.store.protocol import Seq
+from rota.store.protocol import JournalRecord, Seq
 from rota.store.rows import Row
 from rota.store.settings import setting_rows
 from rota.store.sqlite_connect import fetch, run_in_bulk
@@ -33,12 +33,18 @@ _json = msgspec.json.Encoder()
 
 
 class Window(msgspec.Struct):
-    """A stretch of the journal, read to be folded."""
+    """A stretch of the journal, to be folded."""
 
-    records: list[list[AnyWrite]]
+    records: list[Sequence[AnyWrite]]
     writes: int
     last_seq: Seq
     last_at: Instant
+
+
+def window_of(records: Sequence[JournalRecord]) -> Window:
+    """Of records that are at hand."""
+    each = [record.writes for record in records]
+    return Window(each, sum(map(len, each)), records[-1].seq, records[-1].at)
 
 
 def read_window(connection: apsw.Connection, after: Seq) -> Window | None:
@@ -92,14 +98,17 @@ def _as_json(ids: Sequence[str]) -> str:
 
 
 def _standings(connection: apsw.Connection, job_ids: Sequence[JobId]) -> Standings:
-    if not job_ids:
+    # Ids mostly rise: what comes after all that is there is not looked for.
+    newest = connection.execute("SELECT max(id) FROM jobs").get
+    known = [] if newest is None else [job_id for job_id in job_ids if job_id <= newest]
+    if not known:
         return {}
     # Gathered into one row: see ROWS_PER_STATEMENT.
     found = connection.execute(
         "SELECT json_group_array(json_array(id,"
         " json_array(iif(line, 'queued', state), lives, queue, line))) FROM jobs"
         " WHERE id IN (SELECT value FROM json_each(?))",
-        (_as_json(job_ids),),
+        (_as_json(known),),
     )
     return rows.standings(found.get)
 
@@ -155,9 +164,10 @@ def _write_jobs(connection: apsw.Connection, folded: Folded) -> None:
         moved,
         ") AS v WHERE jobs.id = v.column1",
     )
-    labels = chain.from_iterable(rows.label_rows(*job) for job in folded.specs.items())
+    jobs = folded.specs.items()
+    labels = chain.from_iterable(rows.label_rows(*job) for job in jobs if job[1].labels)
     run_in_bulk(connection, "INSERT OR IGNORE INTO labels VALUES", labels)
-    edges = chain.from_iterable(rows.edge_rows(*job) for job in folded.specs.items())
+    edges = chain.from_iterable(rows.edge_rows(*job) for job in jobs if job[1].dependencies)
     run_in_bulk(connection, "INSERT OR IGNORE INTO edges VALUES", edges)
 
 

@@ -38,10 +38,11 @@ from rota.store.protocol import (
 )
 from rota.store.rows import Row
 from rota.store.sqlite_connect import fetch, open_writer, run_in_bulk, told
-from rota.store.sqlite_fold import fold_window, read_window
+from rota.store.sqlite_fold import fold_window, read_window, window_of
 from rota.store.sqlite_load import read_shelves, read_snapshot
 from rota.store.sqlite_outputs import doom_outputs
 from rota.store.sqlite_reader import ReaderPool
+from rota.store.unfolded import Unfolded
 from rota.store.watermark import Watermark
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ class SqliteWriter:
         self._watermark = self._read_watermark()
         self._shelves = ReaderPool(path, 1)
         self._on_leftovers = on_leftovers
+        self._unfolded = Unfolded()
         self._unfolded_writes = 0
         self._fold_failed = False
         self._retrying = False
@@ -245,6 +247,7 @@ class SqliteWriter:
 
     def _load(self, kept: int) -> Snapshot:
         # After an append of unknown fate only the file knows where the journal ends.
+        self._unfolded.clear()
         self._watermark.set_appended(self._read_watermark().appended)
         while self._fold_next():
             pass
@@ -274,6 +277,7 @@ class SqliteWriter:
             raise FencedError(f"place {seq} in the journal is taken") from None
         if not taken:
             raise FencedError(f"epoch {epoch} is over: another server leads")
+        self._unfolded.add(JournalRecord(seq, epoch, at, writes))
         self._watermark.set_appended(seq)
         self._unfolded_writes += len(writes)
         self._fold_failed = False  # the disk takes bytes again: worth another try
@@ -318,7 +322,9 @@ class SqliteWriter:
             self._fold_once()
 
     def _fold_next(self) -> bool:
-        window = read_window(self._connection, self._watermark.folded)
+        folded = self._watermark.folded
+        at_hand = self._unfolded.after(folded, FOLD_WINDOW_WRITES)
+        window = window_of(at_hand) if at_hand else read_window(self._connection, folded)
         if window is None:
             self._unfolded_writes = 0
             return False

@@ -86,6 +86,11 @@ class DependencySpec(msgspec.Struct, forbid_unknown_fields=True):
     when: When = "succeeded"
 
 
+_SECOND = Duration(1000)
+_FIVE_MINUTES = Duration(300_000)
+"""One object for all who do not say: two that are the same are known to be equal at once."""
+
+
 class RetrySpec(msgspec.Struct, forbid_unknown_fields=True):
     """How often and how soon to try again.
 
@@ -95,9 +100,9 @@ class RetrySpec(msgspec.Struct, forbid_unknown_fields=True):
 
     max_attempts: Annotated[int, Meta(ge=1, le=ATTEMPTS_MAX)] = 1
     backoff: Literal["exponential", "linear", "fixed"] = "exponential"
-    delay: Duration = msgspec.field(default_factory=lambda: Duration(1000))
+    delay: Duration = msgspec.field(default_factory=lambda: _SECOND)
     factor: Annotated[float, Meta(ge=1, le=100)] = 2.0
-    max_delay: Duration = msgspec.field(default_factory=lambda: Duration(300_000))
+    max_delay: Duration = msgspec.field(default_factory=lambda: _FIVE_MINUTES)
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
     memory_factor: Annotated[float, Meta(ge=1, le=MEMORY_FACTOR_MAX)] = 1.0
     memory_max: ByteSize | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -159,8 +160,12 @@ def to_instant(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
+@lru_cache(maxsize=1024)
 def from_instant(instant: int) -> str:
-    """RFC 3339 in UTC with milliseconds."""
+    """RFC 3339 in UTC with milliseconds.
+
+    Those asked for last are remembered: jobs of a batch, and orders of a turn, share theirs.
+    """
     moment = _NAIVE_EPOCH + timedelta(milliseconds=instant)
     return moment.isoformat(timespec="milliseconds") + "Z"
 

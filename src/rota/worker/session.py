@@ -15,6 +15,7 @@ its grant, which is the sending plus the time the server held the call.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -77,7 +78,8 @@ class Session:
         self._owed: dict[str, CompletedReport] = {}
         self._flying: dict[str, int] = {}
         """Owed reports that an open call carries, by its number."""
-        self._over: dict[str, None] = {}
+        # Not a plain dict: to find the first of one that loses it again and again is a search.
+        self._over: OrderedDict[str, None] = OrderedDict()
         self._open: dict[int, Call] = {}
         self._calls = 0
         self._full_at = float("-inf")
@@ -290,7 +292,7 @@ class Session:
     def _remember(self, key: str) -> None:
         self._over[key] = None
         if len(self._over) > OVER_MAX:
-            del self._over[next(iter(self._over))]
+            self._over.popitem(last=False)
 
     # What happens here.
 

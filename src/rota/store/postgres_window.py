@@ -1,0 +1,106 @@
+"""A stretch of PostgreSQL's journal that is to be folded, and what must be known before it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rota.core.model import Instant
+from rota.core.outcome import AnyWrite
+from rota.store.journal import decode_record
+from rota.store.limits import POSTGRES_FOLD_WINDOW_WRITES
+from rota.store.postgres_connect import Connection
+from rota.store.postgres_migrate import Schema
+from rota.store.protocol import Epoch, JournalRecord, Seq
+
+_LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done")
+PLANNED = """
+SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off;
+SET LOCAL enable_memoize = off; SET LOCAL jit = off;
+SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL synchronous_commit = off
+"""
+"""The fold looks rows up by their keys and does nothing else. Statistics of tables that empty and
+fill within minutes would sometimes suggest otherwise. Nor does it wait for the disk, behind a
+PgBouncer neither, where a connection has no settings of its own."""
+BY_KEY = "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off"
+"""A table thought empty would still be read as a whole, along its index, and all that came be gone
+through for each of its rows. A bitmap scan, which is left, cannot be made without a key."""
+
+
+class Window(msgspec.Struct):
+    """A stretch of the journal, to be folded."""
+
+    records: list[Sequence[AnyWrite]]
+    after: Seq
+    writes: int
+    last_seq: Seq
+    last_at: Instant
+    epoch: Epoch | None = None
+    """Of its last record, if it was not read: the journal must still say so when it is folded."""
+
+
+class Before(msgspec.Struct):
+    """How things stand when a fold begins; it has its turn then."""
+
+    folded: Seq
+    epoch: Epoch | None
+    """Of the record that the window ends with, as the journal says."""
+    newest: dict[str, str | None]
+    """The greatest id of each table that is looked into: no greater one is there."""
+
+    def fits(self, window: Window) -> bool:
+        """False: another server folded meanwhile, or the journal is not what it was.
+
+        A database that was restored, or a standby that took over, may have lost records that were
+        seen there. A place and an epoch together are one record for ever.
+        """
+        return self.folded == window.after and window.epoch in (None, self.epoch)
+
+
+async def take_turn(connection: Connection, window: Window, schema: Schema) -> Before:
+    """Locks out whoever else folds, and sets the transaction's planner right."""
+    await connection.execute(PLANNED)
+    tables = (*_LOOKED_UP, "jobs_shelved") if schema.has("lines") else _LOOKED_UP
+    greatest = ", ".join(f"(SELECT max(id) FROM rota.{table})" for table in tables)
+    # All in one statement. If it had to wait for another fold, it may see the tables as before
+    # that; but then `folded_seq` has changed, and this window is not folded.
+    found = await connection.fetchrow(
+        f"SELECT folded_seq, (SELECT epoch FROM rota.journal WHERE seq = $1), {greatest}"
+        " FROM rota.meta WHERE id = 1 FOR UPDATE",
+        window.last_seq,
+    )
+    assert found is not None, "the first migration makes the row"
+    await connection.execute(BY_KEY)
+    folded, epoch, *newest = found
+    return Before(folded, epoch, dict(zip(tables, newest, strict=True)))
+
+
+def window_of(records: Sequence[JournalRecord]) -> Window:
+    """Of records that are at hand."""
+    last, each = records[-1], [record.writes for record in records]
+    after, writes = Seq(records[0].seq - 1), sum(map(len, each))
+    return Window(each, after, writes, last.seq, last.at, last.epoch)
+
+
+async def read_window(connection: Connection, after: Seq) -> Window | None:
+    """The next stretch after `after`; a record is never split. None: there is nothing more."""
+    window = Window([], after, 0, after, 0)
+    while window.writes < POSTGRES_FOLD_WINDOW_WRITES:
+        # Records hold from one write to thousands: a few at first, then as many as it takes.
+        size = 8 if not window.records else 64
+        found = await connection.fetch(
+            "SELECT seq, at, body FROM rota.journal WHERE seq > $1 ORDER BY seq LIMIT $2",
+            window.last_seq,
+            size,
+        )
+        for seq, at, body in found:
+            record = decode_record(body)
+            window.records.append(record)
+            window.writes += len(record)
+            window.last_seq, window.last_at = Seq(seq), at
+            if window.writes >= POSTGRES_FOLD_WINDOW_WRITES:
+                break
+        if len(found) < size:
+            break
+    return window if window.records else None

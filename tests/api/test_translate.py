@@ -1,0 +1,66 @@
+"""What was sent becomes what the core keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from rota.api.ids import IdMint
+from rota.api.translate import Batch, terms_of
+from rota.wire.jobs import BatchSpec
+from rota.wire.units import dec_hook
+
+PLAIN: dict[str, Any] = {"name": "report", "task": {"kind": "command", "argv": ["true"]}}
+OTHERS: list[dict[str, Any]] = [
+    {"name": "invoice"},
+    {"queue": "bulk"},
+    {"tenant": "acme"},
+    {"priority": 7},
+    {"requirements": {"cpu": 2}},
+    {"requirements": {"capabilities": ["gpu"]}},
+    {"retry": {"max_attempts": 3}},
+    {"retry": {"delay": "2s"}},
+    {"semantics": "at_most_once"},
+    {"timeout": "5s"},
+    {"expected_runtime": "5s"},
+    {"preemptible": True},
+    {"affinity": {"require": {"zone": "a"}}},
+    {"gang": {"size": 2}},
+    {"task": {"kind": "container", "image": "busybox", "argv": ["true"]}},
+    {"task": None},
+]
+
+
+def _batch(*jobs: dict[str, Any]) -> tuple[BatchSpec, Batch]:
+    raw = msgspec.json.encode({"jobs": jobs})
+    spec = msgspec.json.decode(raw, type=BatchSpec, dec_hook=dec_hook)
+    return spec, Batch(spec.jobs, IdMint(), 1)
+
+
+def test_alike_jobs_of_a_batch_share_their_terms_whatever_their_payload() -> None:
+    _, batch = _batch({**PLAIN, "payload": {"a": 1}}, {**PLAIN, "labels": {"a": "b"}}, PLAIN)
+    first, second, third = (new.spec for new in batch.new_jobs())
+    assert first.terms is second.terms is third.terms
+    assert (first.payload, second.labels) == (b'{"a":1}', (("a", "b"),))
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=str)
+def test_a_job_that_differs_from_the_one_before_has_terms_of_its_own(other: dict[str, Any]) -> None:
+    sent, batch = _batch(PLAIN, {**PLAIN, **other}, PLAIN)
+    terms = [new.spec.terms for new in batch.new_jobs()]
+    assert terms == [terms_of(job) for job in sent.jobs]
+    assert terms[0] != terms[1]
+
+
+def test_ids_rise_and_are_uuids_of_their_time_and_cell() -> None:
+    mint = IdMint("blue")
+    now = 0x0199_ABCD_EF01
+    ids = [mint.mint(now) for _ in range(1000)] + [mint.mint(now + 1)]
+    assert ids == sorted(ids)
+    assert len(dict.fromkeys(ids)) == len(ids)
+    for text in ids[:-1]:
+        assert (text[:13], text[14], text[19] in "89ab") == ("0199abcd-ef01", "7", True)
+        assert [len(part) for part in text.split("-")] == [8, 4, 4, 4, 12]
+    assert ids[-1].startswith("0199abcd-ef02-7")
