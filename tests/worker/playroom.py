@@ -14,6 +14,8 @@ import msgspec
 from rota.wire.executions import CompletedReport
 from rota.wire.tasks import PythonCall
 from rota.wire.workers import OrderView
+from rota.worker.clock import BootClock
+from rota.worker.guard.client import Guard
 from rota.worker.runners.folder import passed_on
 from rota.worker.runners.process import Site
 from rota.worker.runners.python_call import PythonRun
@@ -49,6 +51,16 @@ class Playroom:
     def mask(self, *names: str) -> None:
         """Variables of the agent whose values no record may show."""
         self._site = dataclasses.replace(self._site, mask=names)
+
+    def lease(self, seconds: float) -> None:
+        """From now on executions are leased for so long."""
+        clock = BootClock()
+        self._site = dataclasses.replace(self._site, deadline=lambda _: clock.now() + seconds)
+
+    @property
+    def guard(self) -> Guard:
+        """Who watches over the children."""
+        return self._site.guard
 
     def run(self, view: OrderView) -> PythonRun:
         """An execution that has not begun."""

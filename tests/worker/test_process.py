@@ -234,7 +234,7 @@ async def test_a_flood_of_output_stays_bounded_when_the_server_is_slow(
     code = "import sys; sys.stdout.buffer.write(b'x' * 5_000_000 + b'the end')"
     run = run_of(order("e1", python(code)), tmp_path, sink)
     running = asyncio.create_task(run.run())
-    await until(lambda: run._log.buffer.tail().endswith("the end"))
+    await until(lambda: run._aside.tail().endswith("the end"))
     sink.open.set()
     await running
     assert len(sink.log) < 2_500_000

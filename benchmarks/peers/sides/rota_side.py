@@ -10,6 +10,7 @@ from rota.sdk.handles import Job
 
 app = App()
 POURED = os.environ.get("PEERS_FUNCTION", "add")
+LIVE = ("pending", "queued", "running", "cancelling")
 
 
 @app.job
@@ -59,7 +60,15 @@ def pour(count: int) -> list[Job[int]]:
 
 
 def recorded() -> int:
-    """Jobs whose success is durable: the counter moves after the sync."""
+    """Jobs whose success is durable: the counter moves after the sync.
+
+    Writing down all figures costs the server milliseconds, so it is asked for only when memory,
+    which is ahead of the journal by a moment, says that nothing is left to do.
+    """
+    stats = app.client.stats()
+    live = sum(stats.jobs[state] for state in LIVE)
+    if live:
+        return stats.submitted_total - live
     lines = app.client.metrics().splitlines()
     wanted = [
         line

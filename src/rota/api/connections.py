@@ -7,6 +7,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from rota.api.envelope import Envelope
 from rota.api.limits import HEAD_BYTES_MAX, HEAD_S_MAX
 from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, Problem
 from rota.wire.units import encode
@@ -29,7 +30,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Somebody is there; now they must say something."""
-        super().connection_made(transport)
+        super().connection_made(Envelope(transport, self.loop))  # type: ignore[arg-type]  # does all that one does
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -18,18 +18,41 @@ async def gone(receive: Receive) -> None:
 
 
 async def first_of(work: Coroutine[Any, Any, T], *ends: Awaitable[Any]) -> T | None:
-    """What `work` comes to; None, with it cancelled, if one of the others ends first."""
-    task = asyncio.ensure_future(work)
+    """What `work` comes to; None, with it cancelled, if one of the others ends first.
+
+    It runs in the caller's own task: an answer that many wait for, such as a worker's next order,
+    is not passed on from task to task.
+    """
+    here = asyncio.current_task()
+    assert here is not None
+    watch = _Watch(here)
     others = [asyncio.ensure_future(end) for end in ends]
+    for other in others:
+        other.add_done_callback(watch.ended)
     try:
-        await asyncio.wait([task, *others], return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
+        return await work
+    except asyncio.CancelledError:
+        # If somebody else wants this task to end, too, there is one cancel more.
+        if watch.rang and here.uncancel() == 0:
+            return None
+        raise
     finally:
-        await _cancel(task, *others)
+        watch.is_over = True
+        for other in others:
+            other.cancel()
 
 
-async def _cancel(*tasks: asyncio.Future[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    # Their own failures matter no more: what counts has been returned or raised already.
-    await asyncio.gather(*tasks, return_exceptions=True)
+class _Watch:
+    """Breaks a task off, once, when something else ends first."""
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self._task = task
+        self.rang = False
+        self.is_over = False
+
+    def ended(self, end: asyncio.Future[Any]) -> None:
+        if not end.cancelled():
+            end.exception()  # how it ended does not matter, only that it did
+        if not (self.is_over or self.rang):
+            self.rang = True
+            self._task.cancel()

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import click
 import uvicorn
@@ -14,6 +15,7 @@ import uvicorn
 from rota.api.connections import BoundedProtocol
 from rota.cli.certificates import Certificate
 from rota.cli.diary import keep_diary
+from rota.cli.loops import run_on_quick_loop
 from rota.cli.up import DoorOptions
 from rota.store.protocol import StoreError
 
@@ -64,20 +66,14 @@ class EmbeddedServer(uvicorn.Server):
         yield
 
 
-def run_loop(work: object) -> int:
+def run_loop(work: Coroutine[Any, Any, int]) -> int:
     """Runs a command that serves, to its end; its trouble is one line."""
     # The store's threads must get their turn soon although the loop is busy; the interpreter's
     # default of 5 ms makes a page of rows take tens of milliseconds under load.
     sys.setswitchinterval(SWITCH_S)
     keep_diary()
-    loop_factory = None
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        loop_factory = uvloop.new_event_loop
     try:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            return runner.run(work)  # type: ignore[arg-type]  # a coroutine of ours
+        return run_on_quick_loop(work)
     except (StoreError, OSError) as error:
         raise click.ClickException(str(error)) from error
 

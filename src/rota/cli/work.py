@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.diary import log_option
+from rota.cli.loops import run_on_quick_loop
 from rota.cli.options import duration, name_only, pair, size
 from rota.cli.spec import custom_of
 from rota.sdk import discover
@@ -144,7 +145,7 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
         metrics=given["metrics"],
         **named,
     )
-    ctx.exit(asyncio.run(_run(config, with_parent=given["with_parent"])))
+    ctx.exit(run_on_quick_loop(_run(config, with_parent=given["with_parent"])))
 
 
 def _silence_s(given: Duration) -> float:

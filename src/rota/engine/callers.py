@@ -83,8 +83,15 @@ class Callers:
         ]
 
     def release(self, outcome: Outcome) -> None:
-        """Tells the turn's callers what was decided, and the workers what to do."""
+        """Tells the workers what to do, and the turn's callers what was decided.
+
+        In this order: a job starts sooner by the time that its submitter's answer takes.
+        """
         batch, self._in_turn = self._in_turn, ()
+        for answer in outcome.answers:
+            waiting = self._polls.get(answer.poll_id)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer)
         replies = outcome.replies[len(outcome.replies) - len(batch) :]
         for pending, reply in zip(batch, replies, strict=True):
             future = pending.future
@@ -94,10 +101,6 @@ class Callers:
                 future.set_exception(reply)
             else:
                 future.set_result(reply)
-        for answer in outcome.answers:
-            waiting = self._polls.get(answer.poll_id)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(answer)
 
     def fail(self, error: Exception) -> None:
         """Tells everybody to ask again, those of the turn under way too."""

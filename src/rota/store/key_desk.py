@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -28,7 +30,8 @@ Read: TypeAlias = Callable[[Sequence[str]], Awaitable[Found]]
 class _Batch:
     def __init__(self) -> None:
         self.keys: list[str] = []
-        self.answer: asyncio.Task[Found] | None = None
+        self.answer: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        self.answer.add_done_callback(_heard)
 
 
 class KeyDesk:
@@ -36,30 +39,49 @@ class KeyDesk:
 
     def __init__(self, read: Read) -> None:
         self._read = read
-        self._turn = asyncio.Lock()
-        self._next: _Batch | None = None
+        self._looking = False
+        self._next: deque[_Batch] = deque()
 
     async def look(self, key: str) -> KeyLook:
         """What the tables say of the key, at a moment after this was asked."""
-        batch = self._next
-        if batch is None or len(batch.keys) >= KEYS_PER_LOOK:
-            batch = self._next = _Batch()
-            batch.answer = asyncio.create_task(self._serve(batch))
-            batch.answer.add_done_callback(_heard)
-        batch.keys.append(key)
-        assert batch.answer is not None
-        # One who goes away must not take the answer from the others.
-        behind_since, found = await asyncio.shield(batch.answer)
+        if self._looking:
+            behind_since, found = await self._join(key)
+        else:
+            self._looking = True
+            try:
+                behind_since, found = await self._read([key])
+            finally:
+                self._go_on()
         return KeyLook(found.get(key), behind_since)
 
-    async def _serve(self, batch: _Batch) -> Found:
-        async with self._turn:
-            if self._next is batch:
-                self._next = None
-            return await self._read(batch.keys)
+    async def _join(self, key: str) -> Found:
+        if not self._next or len(self._next[-1].keys) >= KEYS_PER_LOOK:
+            self._next.append(_Batch())
+        batch = self._next[-1]
+        batch.keys.append(key)
+        # One who goes away must not take the answer from the others.
+        return await asyncio.shield(batch.answer)
+
+    def _go_on(self) -> None:
+        """With those who came meanwhile."""
+        if not self._next:
+            self._looking = False
+            return
+        batch = self._next.popleft()
+        looking = asyncio.ensure_future(self._read(batch.keys))
+        looking.add_done_callback(partial(self._served, batch))
+
+    def _served(self, batch: _Batch, found: asyncio.Future[Found]) -> None:
+        if found.cancelled():
+            batch.answer.cancel()
+        elif (error := found.exception()) is not None:
+            batch.answer.set_exception(error)
+        else:
+            batch.answer.set_result(found.result())
+        self._go_on()
 
 
-def _heard(answer: asyncio.Task[Found]) -> None:
+def _heard(answer: asyncio.Future[Found]) -> None:
     """Whatever went wrong is told to those who wait; perhaps nobody does any more."""
     if not answer.cancelled():
         answer.exception()

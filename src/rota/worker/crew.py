@@ -37,8 +37,11 @@ class Run(Protocol):
 
     lapsed: bool
     """The guard ended it because its lease ran out."""
-    log_left: asyncio.Task[None] | None
-    """Still carrying output when the run is over: the server was away."""
+
+    @property
+    def log_left(self) -> asyncio.Task[None] | None:
+        """Still carrying output when the run is over: the server was away."""
+        ...
 
     def stop(self, reason: StopReason) -> None:
         """Ends it with grace."""

@@ -19,6 +19,7 @@ from rota.wire.problems import Problem
 from rota.wire.units import encode
 from rota.wire.workers import LEADER_HEADER
 from rota.worker.clock import Clock
+from rota.worker.lines import BrokenError, Lines
 
 CONNECT_S = 3.0
 """A server that does not even accept within this is away."""
@@ -30,6 +31,7 @@ UPLINKS_MAX = 32
 """Logs, progress and files of many jobs wait for each other rather than flood a server."""
 RETRY_AFTER_MAX_S = 30.0
 """No answer may send a worker to sleep for longer."""
+LEADER = LEADER_HEADER.lower()
 TOO_MANY = 429
 PARTIAL = 206
 CHUNK_BYTES = 256 * 1024
@@ -91,6 +93,7 @@ class Reply(msgspec.Struct, frozen=True):
 
     status: int
     headers: Mapping[str, str]
+    """Found by their names in lower case, at least."""
     body: bytes
 
 
@@ -111,10 +114,11 @@ class Wire(Protocol):
 
 
 class HttpWire:
-    """HTTP on real connections."""
+    """HTTP on real connections: lines of our own for short calls, aiohttp for what flows."""
 
     def __init__(self, token: str | None) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._lines = Lines(headers, CONNECT_S)
         self._http = aiohttp.ClientSession(
             headers=headers,
             connector=aiohttp.TCPConnector(limit=0),
@@ -122,25 +126,32 @@ class HttpWire:
 
     async def close(self) -> None:
         """Lets go of all connections."""
+        await self._lines.close()
         await self._http.close()
 
     async def send(self, server: str, ask: Ask) -> Reply:
-        """One request."""
-        timeout = aiohttp.ClientTimeout(total=ask.timeout_s, sock_connect=CONNECT_S)
+        """One request. No redirect is followed: the token goes to the server that was named."""
         try:
-            async with self._http.request(
-                ask.method,
-                server + ask.path,
-                data=ask.body or None,
-                headers=ask.headers,
-                timeout=timeout,
-                allow_redirects=False,  # the token goes to the server that was named, no further
-            ) as response:
-                return Reply(response.status, response.headers, await response.read())
+            async with asyncio.timeout(ask.timeout_s):
+                return await self._send(server, ask)
         except TimeoutError:
             raise AwayError(f"{server} did not answer within {ask.timeout_s:g} s") from None
-        except (aiohttp.ClientError, OSError) as error:
+        except (BrokenError, aiohttp.ClientError, OSError) as error:
             raise AwayError(f"{server} cannot be reached: {error}") from None
+
+    async def _send(self, server: str, ask: Ask) -> Reply:
+        if isinstance(ask.body, bytes):
+            heard = await self._lines.send(ask.method, server, ask.path, ask.body, ask.headers)
+            return Reply(heard.status, heard.headers, heard.body)
+        async with self._http.request(
+            ask.method,
+            server + ask.path,
+            data=ask.body,
+            headers=ask.headers,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            allow_redirects=False,
+        ) as response:
+            return Reply(response.status, response.headers, await response.read())
 
     @asynccontextmanager
     async def open(self, server: str, ask: Ask) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -195,7 +206,7 @@ class Link:
             if ask.tells:
                 self._servers.silent(server, self._clock.now())
             raise
-        self._servers.heard(server, reply.headers.get(LEADER_HEADER), self._clock.now())
+        self._servers.heard(server, reply.headers.get(LEADER), self._clock.now())
         if reply.status < 300:
             return reply.body
         problem = _problem(server, reply)
@@ -221,7 +232,7 @@ def _problem(server: str, reply: Reply) -> Exception:
         detail = reply.body[:200].decode("utf-8", "replace") or f"answered {status}"
     if status == TOO_MANY or status >= 500:
         said = f"{server}: {detail} (HTTP {status})"
-        return AwayError(said, _seconds(reply.headers.get("Retry-After")), status=status)
+        return AwayError(said, _seconds(reply.headers.get("retry-after")), status=status)
     return RefusedError(status, detail)
 
 

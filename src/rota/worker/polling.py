@@ -180,7 +180,11 @@ class Conversation:
         call.spec.usage = {**self._usage.news(now)}
         self._last_sent, self._newest = now, call.number
         task = asyncio.create_task(self._ask(call))
+        task.add_done_callback(self._answered)
         self._open[task] = call
+
+    def _answered(self, _: asyncio.Task[LeaseAnswer]) -> None:
+        self._stir.set()
 
     async def _ask(self, call: Call) -> LeaseAnswer:
         timeout_s = call.spec.wait.seconds + self._silence_s()
@@ -191,17 +195,16 @@ class Conversation:
     async def _something(self) -> None:
         """Waits for an answer, a stir, or the end of a pause."""
         pause = self._not_before - self._clock.now()
-        stir = asyncio.create_task(self._stir.wait())
-        waits: set[asyncio.Task[LeaseAnswer] | asyncio.Task[bool]] = {stir, *self._open}
-        timeout = max(0.0, pause) if pause > 0 or not self._open else None
-        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        stir.cancel()
-        self._stir.clear()
+        await self._pause(pause if pause > 0 or not self._open else None)
 
-    async def _pause(self, delay: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, delay)):
-                await self._stir.wait()
+    async def _pause(self, delay: float | None) -> None:
+        """So long at most; None: until something stirs."""
+        if delay is None:
+            await self._stir.wait()
+        else:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, delay)):
+                    await self._stir.wait()
         self._stir.clear()
 
     def _settle(self, call: Call, task: asyncio.Task[LeaseAnswer], crew: Crew) -> bool:

@@ -225,6 +225,7 @@ def _start(job: dict[str, Any], fds: dict[int, int]) -> int:
     refused: OSError | None = None
     for path in _places(argv[0], env.get("PATH", os.defpath)):
         try:
+            os.stat(path)  # a try that finds nothing there costs a process, a look does not
             return os.posix_spawn(
                 path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=RESET
             )

@@ -44,9 +44,11 @@ class OutputPipe:
 
     async def drained(self, limit_s: float) -> None:
         """Waits until every writer is gone, or for `limit_s`, then closes."""
+        if self._ended.is_set():
+            return
         # What a pipe still holds is little: it is taken now, however slow its reader is.
         self._crowded = _never
-        if self._turn is not None and not self._ended.is_set():
+        if self._turn is not None:
             self._turn.cancel()
             self._next_turn()
         try:

@@ -24,27 +24,22 @@ from rota.worker.devices import Devices
 from rota.worker.guard.client import Ended, Guard, Launch, Ward
 from rota.worker.instructions import StopReason
 from rota.worker.link import AwayError, RefusedError
-from rota.worker.logs import LogPump, LogSink
-from rota.worker.masking import secrets_of
+from rota.worker.masking import Secrets, secrets_of
 from rota.worker.reports import report_failed, report_stopped
+from rota.worker.runners.aside import Aside, AsideSink
 from rota.worker.runners.child import StartError, deeds_text, must_have_started
 from rota.worker.runners.equipment import Equipment, Outfit
 from rota.worker.runners.folder import Folder, Shelf, UnusableError, passed_on, sha256_of
 from rota.worker.runners.pipes import OutputPipe, ProgressPipe
 from rota.worker.runners.programs import ProgramTask, Surroundings, program_of
-from rota.worker.runners.progress import ProgressSink, ProgressTeller
 from rota.worker.runners.verdict import Verdict
 
 DRAIN_S = 1.0
 """For the last output once all processes are gone; only an escaped one could hold it longer."""
-FLUSH_S = 5.0
-"""The report waits this long for the log before it: readers then see the whole log at the end."""
-PROGRESS_S = 1.0
-"""For the last word on progress; the end of the job says more."""
 UPLOAD_RETRY_CAP_S = 3.0
 
 
-class JobSink(LogSink, ProgressSink, Protocol):
+class JobSink(AsideSink, Protocol):
     """Where everything beside the report goes."""
 
     async def send_artifact(self, execution_id: str, file: Path, sha256: str) -> None:
@@ -73,6 +68,12 @@ class Site:
     """What runs containers here."""
     env: Mapping[str, str] = field(default_factory=passed_on)
     """Of the agent's own environment what jobs may see."""
+    secrets: Secrets = field(init=False)
+    """Among what all jobs may see, what no log may show."""
+
+    def __post_init__(self) -> None:
+        secrets = secrets_of(self.env, self.mask, os.environ)
+        object.__setattr__(self, "secrets", secrets)  # frozen, and derived
 
 
 class LeftError(Exception):
@@ -92,19 +93,17 @@ class ProcessRun:
         self._at_once = asyncio.Event()
         self._leaving = asyncio.Event()
         self._outfit: Outfit | None = None
-        self._secrets = secrets_of({**site.env, **task.env}, site.mask, os.environ)
-        self._log = LogPump(
-            order.execution_id,
-            order.fence,
-            site.sink,
-            self._secrets,
-            cap=self._limits.log_size,
-        )
-        self._teller = ProgressTeller(order.execution_id, order.fence, site.sink)
+        secrets = site.secrets
+        if task.env:
+            secrets = secrets_of({**site.env, **task.env}, site.mask, os.environ)
+        self._aside = Aside(order, site.sink, secrets, site.progressed)
         self.lapsed = False
         """The guard ended it because its lease ran out."""
-        self.log_left: asyncio.Task[None] | None = None
+
+    @property
+    def log_left(self) -> asyncio.Task[None] | None:
         """Still carrying output when the run is over: the server was away."""
+        return self._aside.log_left
 
     def stop(self, reason: StopReason) -> None:
         """Ends it with grace."""
@@ -150,9 +149,9 @@ class ProcessRun:
     async def _run_in(self, folder: Folder) -> CompletedReport:
         if self._told is not None:
             return report_stopped(self._order.execution_id, self._order.fence, self._told)
-        output = OutputPipe(self._log.add, lambda: self._log.crowded)
-        progress = ProgressPipe(folder.progress, self._progressed)
-        tasks = [asyncio.create_task(self._log.run()), asyncio.create_task(self._teller.run())]
+        aside = self._aside
+        output = OutputPipe(aside.printed, lambda: aside.crowded)
+        progress = ProgressPipe(folder.progress, aside.progressed)
         try:
             file = await self._equipped(folder)
             ended = await self._guarded(self._launch(folder, file, output.write_end), output)
@@ -160,16 +159,14 @@ class ProcessRun:
             await output.drained(DRAIN_S)
             progress.close()
             verdict = Verdict(self._order, contained=isinstance(self._task, Container))
-            report = verdict.of(ended, self._told, self._log.buffer.tail())
+            report = verdict.of(ended, self._told, aside.tail())
             if not self._at_once.is_set():
                 report = await self._hand_over(folder, report)
-                await self._flush(tasks[0])
+                await aside.flush(self._at_once)
         finally:
             output.close()
             progress.close()
-            for task in tasks:
-                if task is not self.log_left:
-                    task.cancel()
+            aside.close()
         return report
 
     async def _equipped(self, folder: Folder) -> str | None:
@@ -306,20 +303,4 @@ class ProcessRun:
                 return
 
     def _note(self, text: str) -> None:
-        self._log.add(f"[rota: {text}]\n".encode())
-
-    async def _flush(self, pump: asyncio.Task[None]) -> None:
-        self._log.end()
-        abandoned = asyncio.create_task(self._at_once.wait())
-        last_word = asyncio.create_task(self._teller.flush())
-        await asyncio.wait((pump, abandoned), timeout=FLUSH_S, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait((last_word,), timeout=0 if self._at_once.is_set() else PROGRESS_S)
-        abandoned.cancel()
-        last_word.cancel()
-        if not pump.done():
-            self.log_left = pump
-
-    def _progressed(self, progress: float, message: str | None) -> None:
-        message = message and self._secrets.hide(message)
-        self._site.progressed(self._order.execution_id, progress, message)
-        self._teller.tell(progress, message)
+        self._aside.printed(f"[rota: {text}]\n".encode())

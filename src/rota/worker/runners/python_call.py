@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
+from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
 
 from rota.wire.executions import CompletedReport
-from rota.wire.queues import LimitsView
 from rota.wire.tasks import FUNCTION_CAPABILITY, PythonCall
 from rota.wire.workers import OrderView
 from rota.worker.child.frames import Begin, Done
 from rota.worker.guard.client import Ended
 from rota.worker.instructions import StopReason
-from rota.worker.logs import LogPump
-from rota.worker.masking import secrets_of
 from rota.worker.reports import report_failed, report_stopped
+from rota.worker.runners.aside import Aside
 from rota.worker.runners.process import Site
-from rota.worker.runners.progress import ProgressTeller
 from rota.worker.runners.python_child import WarmChild
 from rota.worker.runners.python_pool import AppError, Pool
 from rota.worker.runners.python_report import (
@@ -32,10 +29,6 @@ from rota.worker.runners.python_report import (
     report_done,
 )
 
-FLUSH_S = 5.0
-"""The report waits this long for the log before it: readers then see the whole log at the end."""
-PROGRESS_S = 1.0
-"""For the last word on progress; the end of the job says more."""
 ABANDON_S = 0.5
 """For a call among others whose lease is gone: asked to end it does so at once, or never."""
 
@@ -55,16 +48,16 @@ class PythonRun:
         """What happens first: its end, the end of its process, or ours."""
         self._end: asyncio.Future[Done | Ended] = _future()
         self._at_once = asyncio.Event()
-        self._secrets = secrets_of(site.env, site.mask, os.environ)
+        self._secrets = site.secrets
         self._child: WarmChild | None = None
-        self._log: LogPump | None = None
-        self._pump: asyncio.Task[None] | None = None
-        self._teller: ProgressTeller | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._aside = Aside(order, site.sink, site.secrets, site.progressed)
         self.lapsed = False
         """The guard ended its process because a lease ran out."""
-        self.log_left: asyncio.Task[None] | None = None
+
+    @property
+    def log_left(self) -> asyncio.Task[None] | None:
         """Still carrying output when the run is over: the server was away."""
+        return self._aside.log_left
 
     # What the agent says.
 
@@ -87,27 +80,15 @@ class PythonRun:
     @property
     def crowded(self) -> bool:
         """What was printed last is still to be passed on."""
-        return self._log is not None and self._log.crowded
+        return self._aside.crowded
 
     def printed(self, data: bytes) -> None:
-        """Most calls print nothing, so the pump starts with the first byte."""
-        if self._log is None:
-            order = self._order
-            cap = (order.limits or LimitsView()).log_size
-            self._log = LogPump(
-                order.execution_id, order.fence, self._site.sink, self._secrets, cap=cap
-            )
-            self._pump = asyncio.create_task(self._log.run())
-        self._log.add(data)
+        """The call printed something."""
+        self._aside.printed(data)
 
     def progressed(self, fraction: float, message: str) -> None:
-        """The same for those who say how far they are."""
-        order = self._order
-        if self._teller is None:
-            self._teller = ProgressTeller(order.execution_id, order.fence, self._site.sink)
-            self._telling = asyncio.create_task(self._teller.run())
-        self._site.progressed(order.execution_id, fraction, message or None)
-        self._teller.tell(fraction, message or None)
+        """The call said how far it is."""
+        self._aside.progressed(fraction, message or None)
 
     def done(self, done: Done) -> None:
         """The call is over."""
@@ -143,29 +124,33 @@ class PythonRun:
             return report_stopped(order.execution_id, order.fence, reason)
         try:
             report = await self._call(child)
-            await self._flush()
+            await self._aside.flush(self._at_once)
         finally:
             await self._let_go(child)
-            for task in (self._telling, self._pump):
-                if task is not None and task is not self.log_left:
-                    task.cancel()
+            self._aside.close()
         return report
 
     async def _take(self) -> WarmChild | None:
         """Where it will run; None if it was told to stop before there was one."""
-        pool, order = self._pool, self._order
+        if self._turn.done():
+            return None
+        pool, limits = self._pool, limits_of(self._order)
         gpus = self._gpus()
         if gpus:
-            taking = asyncio.create_task(pool.take_own(limits_of(order), gpus))
-        else:
-            lane = pool.lane_of(self._function)
-            taking = asyncio.create_task(pool.take(lane, limits_of(order)))
+            return await self._taken(pool.take_own(limits, gpus))
+        lane = pool.lane_of(self._function)
+        # A child that waits is taken without a pause: the call is in its pipe before the agent
+        # turns to anything else, above all to its next question to the server.
+        return pool.take_now(lane, limits) or await self._taken(pool.take(lane, limits))
+
+    async def _taken(self, take: Coroutine[Any, Any, WarmChild]) -> WarmChild | None:
+        taking = asyncio.create_task(take)
         await asyncio.wait((taking, self._turn), return_when=asyncio.FIRST_COMPLETED)
         if not self._turn.done():
             return await taking
         taking.cancel()
         with contextlib.suppress(asyncio.CancelledError, AppError):
-            pool.give_back(await taking)
+            self._pool.give_back(await taking)
         return None
 
     def _gpus(self) -> dict[str, str]:
@@ -223,8 +208,7 @@ class PythonRun:
             # One of them broke it. Each runs alone until it has come to a good end once.
             self._pool.forget(self._function)
         self.lapsed = ended.cause == "lease"
-        tail = "" if self._log is None else self._log.buffer.tail()
-        return report_broken(self._order, ended, tail, shared=shared)
+        return report_broken(self._order, ended, self._aside.tail(), shared=shared)
 
     async def _break_off(self, child: WarmChild, cause: Cause) -> CompletedReport:
         """Ends the call: alone in its process with that, among others by asking it first."""
@@ -250,24 +234,6 @@ class PythonRun:
         if self._secrets and report.status == "failed":
             report.error = msgspec.Raw(self._secrets.hide(bytes(report.error).decode()).encode())
         return report
-
-    async def _flush(self) -> None:
-        """What the call printed and said last goes out before its report."""
-        if self._at_once.is_set():
-            return
-        if self._teller is not None:
-            last_word = asyncio.create_task(self._teller.flush())
-            await asyncio.wait((last_word,), timeout=PROGRESS_S)
-            last_word.cancel()
-        if self._log is not None and self._pump is not None:
-            self._log.end()
-            abandoned = asyncio.create_task(self._at_once.wait())
-            await asyncio.wait(
-                (self._pump, abandoned), timeout=FLUSH_S, return_when=asyncio.FIRST_COMPLETED
-            )
-            abandoned.cancel()
-            if not self._pump.done() and not self._at_once.is_set():
-                self.log_left = self._pump
 
 
 def _future() -> asyncio.Future[Any]:

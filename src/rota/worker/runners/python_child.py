@@ -20,15 +20,22 @@ from rota.worker.child.frames import (
     Output,
     Progress,
 )
+from rota.worker.clock import BootClock
 from rota.worker.guard.client import Ended, Guard, Launch, Ward
 from rota.worker.runners.python_pipes import Intake, OrderPipe, WordReader
 
 ORDERS_FD = 3
 WORDS_FD = 4
 """The numbers under which a child finds its pipes."""
+HOLD_SHARE = 0.05
+"""The guard need not hear of a lease of which it holds the child to all but this share."""
+RELEASE_S = 0.25
+"""How long an idle child is held to its last call's lease: most often the next one comes soon."""
 
 Lane: TypeAlias = Literal["solo", "crowd"]
 """Alone in its process, or with others."""
+
+_clock = BootClock()
 
 
 class Caller(Protocol):
@@ -91,6 +98,8 @@ class WarmChild:
         self._callers: dict[int, Caller] = {}
         self._deadlines: dict[int, float] = {}
         self._held_until: float | None = None
+        """When the guard kills it, as it was told last; None: not for any lease."""
+        self._release: asyncio.TimerHandle | None = None
         self._reader = WordReader()
         self._orders = OrderPipe()
         self._words = Intake(self._heard, self._is_crowded)
@@ -116,6 +125,12 @@ class WarmChild:
         finally:
             for end in dict.fromkeys(fds.values()):
                 os.close(end)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another call may begin in it: not in one that the guard is about to end."""
+        held = self._held_until
+        return not self.closing and (held is None or held - _clock.now() > RELEASE_S)
 
     def begin(self, order: Begin, caller: Caller, deadline: float | None) -> None:
         """Hands it a call; if the lease of that runs out, the guard kills the process."""
@@ -192,10 +207,34 @@ class WarmChild:
             caller.done(done)
 
     def _hold(self) -> None:
-        deadline = min(self._deadlines.values(), default=None)
-        if deadline != self._held_until:
-            self._held_until = deadline
-            self._ward.hold_until(deadline)
+        """Tells the guard, who wakes up for every word, only what makes a difference.
+
+        It may hold the child to less than the first lease to end: until that is renewed, or until
+        the next call. It never holds it to more.
+        """
+        deadline, held = min(self._deadlines.values(), default=None), self._held_until
+        if deadline is None:
+            self._let_go_soon()
+        elif held is None or not 0 <= deadline - held <= (deadline - _clock.now()) * HOLD_SHARE:
+            self._hold_until(deadline)
+
+    def _hold_until(self, deadline: float | None) -> None:
+        self._held_until = deadline
+        self._ward.hold_until(deadline)
+
+    def _let_go_soon(self) -> None:
+        if self._held_until is None or self._release is not None:
+            return
+        if self._held_until - _clock.now() < 4 * RELEASE_S:
+            self._hold_until(None)
+        else:
+            loop = asyncio.get_running_loop()
+            self._release = loop.call_later(RELEASE_S, self._let_go)
+
+    def _let_go(self) -> None:
+        self._release = None
+        if not self._deadlines:
+            self._hold_until(None)
 
     def _printed(self, data: bytes) -> None:
         """Where many calls run, only what no call's code has printed comes this way.
@@ -216,6 +255,8 @@ class WarmChild:
         self._output.drain()
         for pipe in (self._orders, self._words, self._output):
             pipe.close()
+        if self._release is not None:
+            self._release.cancel()
         callers, self._callers = self._callers, {}
         for caller in callers.values():
             caller.broken(ended)

@@ -28,6 +28,7 @@ class OrderPipe:
         self.child_end, self._pipe = os.pipe()
         os.set_blocking(self._pipe, False)
         self._rest: deque[memoryview] = deque()
+        self._is_full = False
         self._closed = False
 
     def send(self, order: ToChild) -> None:
@@ -55,11 +56,14 @@ class OrderPipe:
                 else:
                     self._rest[0] = data[sent:]
         except BlockingIOError:
+            self._is_full = True
             self._loop.add_writer(self._pipe, self._write)
         except BrokenPipeError:
             self.close()
         else:
-            self._loop.remove_writer(self._pipe)
+            if self._is_full:
+                self._is_full = False
+                self._loop.remove_writer(self._pipe)
 
 
 class Intake:

@@ -116,6 +116,19 @@ class Pool:
             self._lanes.clear()
         self._lanes[function] = lane
 
+    def take_now(self, lane: Lane, limits: Mapping[str, int]) -> WarmChild | None:
+        """A child for one more call, if one is waiting for it."""
+        if self._waiting:
+            return None  # others came first
+        if lane == "solo":
+            return self._idle_solo(limits)
+        if self._opening.locked():
+            return None
+        child = self._open_crowd()
+        if child is not None:
+            child.seats += 1
+        return child
+
     async def take(self, lane: Lane, limits: Mapping[str, int]) -> WarmChild:
         """A child for one more call. Raises AppError."""
         if lane == "solo":
@@ -144,20 +157,29 @@ class Pool:
             self._shelve(child)
         self._wake_next()
 
+    def _idle_solo(self, limits: Mapping[str, int]) -> WarmChild | None:
+        for place in range(len(self._idle) - 1, -1, -1):
+            if self._idle[place].nest.limits == limits and self._idle[place].is_open:
+                return self._unshelve(place)
+        return None
+
     async def _take_solo(self, limits: Mapping[str, int]) -> WarmChild:
         while True:
-            for place in range(len(self._idle) - 1, -1, -1):
-                if self._idle[place].nest.limits == limits and not self._idle[place].closing:
-                    return self._unshelve(place)
+            child = self._idle_solo(limits)
+            if child is not None:
+                return child
             if self.size < CHILDREN_MAX:
                 return await self._start("solo", limits)
             await self._make_room()
 
+    def _open_crowd(self) -> WarmChild | None:
+        return next((child for child in self._crowds if _takes_one_more(child)), None)
+
     async def _take_crowd(self) -> WarmChild:
         while True:
-            for child in self._crowds:
-                if _takes_one_more(child):
-                    return child
+            child = self._open_crowd()
+            if child is not None:
+                return child
             if self.size < CHILDREN_MAX:
                 child = await self._start("crowd", PLAIN_LIMITS)
                 self._crowds.append(child)
@@ -240,7 +262,7 @@ class Pool:
 
 
 def _takes_one_more(child: WarmChild) -> bool:
-    if child.closing or child.ending or _is_old(child):
+    if not child.is_open or child.ending or _is_old(child):
         return False
     return child.seats < CROWD_CALLS_MAX
 

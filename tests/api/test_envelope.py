@@ -1,0 +1,59 @@
+"""The head of an answer leaves with its body."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from rota.api.envelope import Envelope
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
+
+
+class Paper(asyncio.Transport):
+    """Writes down what it is given at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.lines.append(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.lines.append(b"".join(list_of_data))
+
+    def is_closing(self) -> bool:
+        return b"closed" in self.lines
+
+    def close(self) -> None:
+        self.lines.append(b"closed")
+
+
+async def test_head_and_body_are_one_write_and_what_follows_is_another() -> None:
+    paper = Paper()
+    envelope = Envelope(paper, asyncio.get_running_loop())
+    envelope.write(HEAD)
+    assert paper.lines == []
+    envelope.write(b"ok")
+    envelope.write(b"more")
+    await asyncio.sleep(0)
+    assert paper.lines == [HEAD + b"ok", b"more"]
+
+
+async def test_a_head_that_nothing_follows_leaves_all_the_same() -> None:
+    paper = Paper()
+    envelope = Envelope(paper, asyncio.get_running_loop())
+    envelope.write(HEAD)
+    await asyncio.sleep(0)
+    assert paper.lines == [HEAD]
+
+
+async def test_what_is_held_back_goes_out_before_the_end() -> None:
+    paper = Paper()
+    envelope = Envelope(paper, asyncio.get_running_loop())
+    envelope.write(HEAD)
+    envelope.close()
+    await asyncio.sleep(0)
+    assert paper.lines == [HEAD, b"closed"]
+    assert envelope.is_closing()
