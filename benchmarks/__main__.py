@@ -19,6 +19,7 @@ from benchmarks import (
     pickup,
     policies,
     restart,
+    rows,
     simulating,
     submitting,
     watched,
@@ -40,13 +41,14 @@ MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
     "restart": restart.measure,
     "watched": watched.measure,
     "backlog": backlog.measure,
+    "rows": rows.measure,
     "simulate": simulating.measure,
     "policies": policies.measure,
     "estimates": estimates.measure,
     "workflows": workflows.measure,
     "peers": compare.measure,
 }
-ONLY_WHEN_NAMED = ("backlog", "simulate", "policies", "estimates", "workflows", "peers")
+ONLY_WHEN_NAMED = ("backlog", "rows", "simulate", "policies", "estimates", "workflows", "peers")
 """Long, or with much disk, other people's logs, or their software."""
 
 
@@ -55,13 +57,13 @@ def main() -> None:
     names, scale = _asked()
     with workplace() as place:
         _print_header(place)
-    rows: list[Row] = []
+    taken: list[Row] = []
     for name in names:
         began = time.perf_counter()
         print(f"{name} …", end=" ", file=sys.stderr, flush=True)
-        rows += MEASUREMENTS[name](scale)
+        taken += MEASUREMENTS[name](scale)
         print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
-    print(markdown(rows))
+    print(markdown(taken))
 
 
 def _asked() -> tuple[list[str], Scale]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.postgres.server import PostgresServer
@@ -15,17 +16,18 @@ SETTINGS = {"shared_buffers": "256MB", "max_connections": "100"}
 class Backing:
     """One server with one database, gone when it is removed."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, settings: Mapping[str, str] | None = None) -> None:
         # It runs as another user, who must be able to reach its folder.
         place.chmod(0o755)
-        self._server = PostgresServer(SETTINGS, quick=False, within=place)
+        self._server = PostgresServer(SETTINGS | dict(settings or {}), quick=False, within=place)
         self.dsn = self._server.dsn(self._server.new_database())
 
-    def new_token(self) -> str:
-        """One that its servers honour."""
+    def new_token(self, tenant: str | None = None) -> str:
+        """One that its servers honour; an empty store gets its tables."""
+        whose = ["--role", "admin"] if tenant is None else ["--role", "viewer", "--tenant", tenant]
         made = subprocess.run(
             [sys.executable, "-m", "rota", "tokens", "create", "--store", self.dsn,
-             "--role", "admin", "--json"],
+             *whose, "--json"],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         return str(json.loads(made.stdout)["token"])

@@ -36,11 +36,15 @@ def workplace() -> Iterator[Path]:
 class Cell:
     """One server process on one data directory, and its workers."""
 
-    def __init__(self, data: Path, store: str = "sqlite") -> None:
+    def __init__(
+        self, data: Path, store: str | Backing = "sqlite", options: Sequence[str] = ()
+    ) -> None:
+        """On a database of its own, or on one that somebody has prepared."""
         self.data = data
-        self._backing: Backing | None = None
+        self._backing = store if isinstance(store, Backing) else None
         if store == "postgres":
             self._backing = Backing(data.parent)
+        self._options = options
         self.ready_s = 0.0
         """How long the last start took, from the process's start to its first line."""
         self.host = "127.0.0.1"
@@ -87,7 +91,7 @@ class Cell:
             if not (self.data / "token").exists():
                 (self.data / "token").write_text(self._backing.new_token(), "utf-8")
         began = time.perf_counter()
-        self._server = self._spawn("server", "--port", "0", *where)
+        self._server = self._spawn("server", "--port", "0", *where, *self._options)
         assert self._server.stdout is not None
         line = self._server.stdout.readline()
         self.ready_s = time.perf_counter() - began

@@ -101,6 +101,8 @@ tests:
       - {series: 'rota_workers{job="cell",status="online"}', values: '0x60'}
       - {series: 'rota_workers_lost{job="cell"}', values: '0x20 1x40'}
       - {series: 'rota_schedule_occurrences_total{job="cell",outcome="skipped",reason="missed"}', values: '0x20 1x40'}
+      - {series: 'rota_deadlines_total{job="cell",outcome="at_risk"}', values: '0x20 1x40'}
+      - {series: 'rota_deadlines_total{job="cell",outcome="missed"}', values: '0x20 1x40'}
       - {series: 'rota_schedule_lateness_seconds_bucket{job="cell",le="10.0"}', values: '0x60'}
       - {series: 'rota_schedule_lateness_seconds_bucket{job="cell",le="30.0"}', values: '0+1x60'}
       - {series: 'rota_schedule_lateness_seconds_bucket{job="cell",le="+Inf"}', values: '0+1x60'}
@@ -112,7 +114,7 @@ tests:
     promql_expr_test:
       - expr: count(ALERTS{alertstate="firing",job="cell"})
         eval_time: 18m
-        exp_samples: [{labels: '{}', value: 12}]
+        exp_samples: [{labels: '{}', value: 14}]
   - interval: 30s
     input_series:
       - {series: 'rota_leader{job="calm"}', values: '1x60'}
@@ -124,6 +126,8 @@ tests:
       - {series: 'rota_workers{job="calm",status="online"}', values: '2x60'}
       - {series: 'rota_workers_lost{job="calm"}', values: '3x60'}
       - {series: 'rota_schedule_occurrences_total{job="calm",outcome="skipped",reason="missed"}', values: '8x60'}
+      - {series: 'rota_deadlines_total{job="calm",outcome="missed"}', values: '8x60'}
+      - {series: 'rota_deadlines_total{job="calm",outcome="met"}', values: '0+9x60'}
       - {series: 'rota_append_seconds_bucket{job="calm",le="0.5"}', values: '0+9x60'}
       - {series: 'rota_append_seconds_bucket{job="calm",le="+Inf"}', values: '0+9x60'}
       - {series: 'rota_fold_lag_seconds{job="calm"}', values: '0x60'}

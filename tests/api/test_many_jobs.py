@@ -116,6 +116,47 @@ async def test_a_bulk_action_touches_all_that_match_and_counts(house: House) -> 
     assert (await house.ask("POST", "/jobs/bulk", spec, expect=200))["count"] == 0
 
 
+async def test_a_preview_counts_no_further_than_its_limit(house: House) -> None:
+    for number in range(5):
+        await house.submit(priority=number % 2)
+    spec: dict[str, Any] = {"action": "cancel", "filter": {}, "dry_run": True}
+    told = [
+        await house.ask("POST", "/jobs/bulk", {**spec, "limit": limit}, expect=200)
+        for limit in (3, 5, 9)
+    ]
+    assert [(one["count"], one["more"]) for one in told] == [(3, True), (5, False), (5, False)]
+    move = {**spec, "action": "reprioritise", "priority": 1}
+    assert (await house.ask("POST", "/jobs/bulk", move, expect=200))["count"] == 3
+    assert len((await house.ask("GET", "/jobs?status=queued"))["items"]) == 5
+
+
+async def test_a_preview_that_counts_to_the_end_goes_on_page_by_page(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.api.bulk.BULK_COUNTED_AT_ONCE", 2)
+    for _ in range(5):
+        await house.submit()
+    spec = {"action": "cancel", "filter": {}, "dry_run": True}
+    assert (await house.ask("POST", "/jobs/bulk", spec, expect=200))["count"] == 5
+
+
+async def test_a_preview_of_one_error_says_when_it_has_not_looked_at_all(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = await house.register()
+    for number in range(4):
+        started = await house.start(worker, name="bill")
+        await house.finish(started, status="failed", error=f"row {number} is wrong")
+    (group,) = (await house.ask("GET", "/dead-letters/groups"))["items"]
+    wanted = {"fingerprint": group["fingerprint"]}
+    spec = {"action": "retry", "filter": wanted, "dry_run": True, "limit": 100}
+    whole = await house.ask("POST", "/jobs/bulk", spec, expect=200)
+    assert (whole["count"], whole["more"]) == (4, False)
+    monkeypatch.setattr("rota.api.bulk.BULK_EXAMINED_MAX", 3)
+    part = await house.ask("POST", "/jobs/bulk", spec, expect=200)
+    assert (part["count"], part["more"]) == (3, True)
+
+
 async def test_bulk_retries_deletes_and_reprioritises(house: House) -> None:
     ids = [(await house.submit())["job_id"] for _ in range(3)]
     move = {"action": "reprioritise", "priority": 42, "filter": {}}

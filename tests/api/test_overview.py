@@ -205,6 +205,24 @@ async def test_the_timeline_shows_what_ran_where_and_what_runs(house: House) -> 
     assert [one["name"] for one in mine["items"]] == ["done"]
 
 
+async def test_the_timeline_shows_what_a_worker_is_kept_free_for(house: House) -> None:
+    worker = await house.register("box", resources={"cpu": 4})
+    await house.start(worker, name="runs", requirements={"cpu": 3})
+    wide = await house.submit(name="wide", requirements={"cpu": 4}, tenant=ACME)
+    small = await house.submit(name="small", requirements={"cpu": 1})
+    await house.lease(worker, max=5, wait=0)
+    found = await house.ask("GET", "/timeline", expect=200)
+    (kept,) = found["reserved"]
+    assert (kept["job_id"], kept["name"], kept["worker_id"]) == (wide["job_id"], "wide", worker)
+    assert kept["start"] < kept["end"]
+    assert small["job_id"] not in str(found["reserved"])
+    mine = await key(house, Role.VIEWER, tenant="other")
+    theirs = (await house.http.get("/timeline", headers=mine)).json()
+    assert theirs["reserved"] == []
+    long_ago = "/timeline?after=2020-01-01T00:00:00Z&before=2020-01-02T00:00:00Z"
+    assert (await house.ask("GET", long_ago, expect=200))["reserved"] == []
+
+
 async def test_a_timelines_window_leaves_out_what_was_claimed_before_or_after_it(
     house: House,
 ) -> None:

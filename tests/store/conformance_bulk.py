@@ -110,6 +110,8 @@ class ArtifactsConformance:
             await store.artifacts.write(RUN, "a.txt", stream(), 10)
             assert kept == Artifact("b.txt", 300_003)
             assert await store.artifacts.list(RUN) == [Artifact("a.txt", 0), kept]
+            each = await store.artifacts.list_each([ExecutionId("other"), RUN, RUN])
+            assert each == [[], [Artifact("a.txt", 0), kept], [Artifact("a.txt", 0), kept]]
             pieces = await store.artifacts.read(RUN, "b.txt")
             assert pieces is not None
             assert b"".join([piece async for piece in pieces]) == content + b"end"

@@ -163,6 +163,7 @@ class NaiveStore:
                 query.after is not None and not job.id > query.after,
                 bool(query.states) and job.life.state not in query.states,
                 query.priority is not None and asked.priority != query.priority,
+                query.not_priority is not None and asked.priority == query.not_priority,
                 query.queue is not None and asked.queue != query.queue,
                 query.tenant is not None and asked.tenant != query.tenant,
                 query.name is not None and asked.name != query.name,

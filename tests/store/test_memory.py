@@ -19,6 +19,7 @@ from tests.store.conformance_access import AccessConformance
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_lists import ListsConformance
 from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
 from tests.store.conformance_retention import RetentionConformance
@@ -55,6 +56,10 @@ class TestShelves(ShelfConformance):
 
 
 class TestReading(ReadingConformance):
+    pass
+
+
+class TestLists(ListsConformance):
     pass
 
 

@@ -28,7 +28,15 @@ from rota.core.schedules import Decision, Occurrence
 from rota.store.dropping import Dropped
 from rota.store.postgres import PostgresStore
 from rota.store.postgres_partitions import DAY_MS
-from rota.store.postgres_queries import Statement, execution_page, job_page
+from rota.store.postgres_queries import (
+    Span,
+    Statement,
+    done_executions,
+    done_jobs,
+    job_bodies,
+    labelled_jobs,
+    live_jobs,
+)
 from rota.store.protocol import (
     Catalog,
     Direction,
@@ -314,17 +322,27 @@ async def plan(cell: Cell, page: Statement) -> str:
     return json.dumps(json.loads(found))
 
 
+WHOLE = Span()
+LOST = (ExecutionState.LOST,)
 PAGES = {
-    "all": job_page(JobQuery()),
-    "one queue": job_page(JobQuery(queue="rare")),
-    "one tenant": job_page(JobQuery(tenant="rare", states=(JobState.SUCCEEDED,))),
-    "one name": job_page(JobQuery(name="rare")),
-    "failed": job_page(JobQuery(states=(JobState.FAILED, JobState.RUNNING))),
-    "label": job_page(JobQuery(labels=(("team", "billing"),))),
-    "further down": job_page(JobQuery(before="01930000-0000-7000-8000-000000000000")),
-    "runs of a job": execution_page(ExecutionQuery(job_id=JobId("x"))),
-    "runs of a worker": execution_page(ExecutionQuery(worker_id=WorkerId("x"))),
-    "lost runs": execution_page(ExecutionQuery(states=(ExecutionState.LOST,))),
+    "live": live_jobs(JobQuery(), WHOLE, 51, shelves=True),
+    "done": done_jobs(JobQuery(), WHOLE, 51),
+    "one queue": done_jobs(JobQuery(queue="rare"), WHOLE, 51),
+    "one tenant": done_jobs(JobQuery(tenant="rare", states=(JobState.SUCCEEDED,)), WHOLE, 51),
+    "one name": done_jobs(JobQuery(name="rare"), WHOLE, 51),
+    "a live name": live_jobs(JobQuery(name="rare"), WHOLE, 51, shelves=True),
+    "a priority": done_jobs(JobQuery(priority=7), WHOLE, 51),
+    "a live priority": live_jobs(JobQuery(priority=7), WHOLE, 51, shelves=True),
+    "failed": done_jobs(JobQuery(states=(JobState.FAILED,)), WHOLE, 51),
+    "label": labelled_jobs(JobQuery(labels=(("team", "billing"),)), WHOLE, 51, shelves=True),
+    "label and name": labelled_jobs(
+        JobQuery(labels=(("team", "billing"),), name="rare"), WHOLE, 51, shelves=True
+    ),
+    "further down": done_jobs(JobQuery(), Span(None, "01930000-0000-7000-8000-000000000000"), 51),
+    "bodies": job_bodies(["x"], ("life", "spec"), shelves=True),
+    "runs of a job": done_executions(ExecutionQuery(job_id=JobId("x")), WHOLE, 51),
+    "runs of a worker": done_executions(ExecutionQuery(worker_id=WorkerId("x")), WHOLE, 51),
+    "lost runs": done_executions(ExecutionQuery(states=LOST), WHOLE, 51),
 }
 
 
@@ -339,6 +357,7 @@ async def test_every_page_of_a_long_history_is_found_by_an_index(cell: Cell) -> 
             await leader.append(*(put_at(n + 5_000, at + n) for n in range(4_000)), at=at)
         await store.ledger.load()
     for name, page in PAGES.items():
+        assert page is not None
         shown = await plan(cell, page)
         large = ("jobs_live", "jobs_done_2024", "executions_done_2024", "labels_2024")
         scans = [

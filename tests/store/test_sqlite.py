@@ -48,6 +48,7 @@ from tests.store.conformance_bulk import (
 )
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_lists import ListsConformance
 from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
 from tests.store.conformance_retention import RetentionConformance
@@ -92,6 +93,10 @@ class TestShelves(ShelfConformance):
 
 
 class TestReading(ReadingConformance):
+    pass
+
+
+class TestLists(ListsConformance):
     pass
 
 

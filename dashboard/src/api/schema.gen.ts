@@ -31,7 +31,7 @@ export interface AlertPage {
 }
 
 export interface AlertSpec {
-  condition?: "backlog_grows" | "dead_letters" | "disk_low" | "failure_rate" | "leader_changed" | "no_workers" | "schedule_late" | "schedule_missed" | "store_slow" | "tables_behind" | "wait" | "worker_lost";
+  condition?: "backlog_grows" | "dead_letters" | "deadline_at_risk" | "deadline_missed" | "disk_low" | "failure_rate" | "leader_changed" | "no_workers" | "schedule_late" | "schedule_missed" | "store_slow" | "tables_behind" | "wait" | "worker_lost";
   threshold?: number;
   window?: number | string;
   for?: number | string;
@@ -45,7 +45,7 @@ export interface AlertSpec {
 
 export interface AlertView {
   name: string;
-  condition: "backlog_grows" | "dead_letters" | "disk_low" | "failure_rate" | "leader_changed" | "no_workers" | "schedule_late" | "schedule_missed" | "store_slow" | "tables_behind" | "wait" | "worker_lost";
+  condition: "backlog_grows" | "dead_letters" | "deadline_at_risk" | "deadline_missed" | "disk_low" | "failure_rate" | "leader_changed" | "no_workers" | "schedule_late" | "schedule_missed" | "store_slow" | "tables_behind" | "wait" | "worker_lost";
   status: "firing" | "off" | "ok" | "pending";
   value: number | null;
   threshold: number;
@@ -1118,6 +1118,14 @@ export interface RequirementsView {
   capabilities: string[];
 }
 
+export interface ReservedView {
+  job_id: string;
+  name: string;
+  worker_id: string;
+  start: string;
+  end: string;
+}
+
 export interface ResourcesSpec {
   cpu?: number;
   memory?: number | string;
@@ -1336,6 +1344,7 @@ export interface TimelineView {
   end: string;
   items: BarView[];
   more: boolean;
+  reserved?: ReservedView[];
 }
 
 export interface TokenPage {

@@ -1,4 +1,4 @@
-// Workers by time: what ran where.
+// Workers by time: what ran where, and what is reserved.
 
 import { useMemo } from "react";
 import { useCall } from "../api/use";
@@ -6,7 +6,7 @@ import { useNow } from "../lib/clock";
 import { count, shortId } from "../lib/format";
 import { setSearch, useSearch } from "../lib/router";
 import { Empty, Loading, PageHead, Panel, Trouble } from "../parts/basics";
-import { Gantt, type Lane } from "../parts/Gantt";
+import { Gantt, type Lane, RESERVED } from "../parts/Gantt";
 
 const WINDOWS: readonly [string, number][] = [
   ["5 min", 5 * 60_000],
@@ -36,7 +36,8 @@ export function Timeline() {
       if (worker.status !== "offline")
         known.set(worker.worker_id, { worker_id: worker.worker_id, name: worker.name, bars: [] });
     const names = new Map(workers.data?.items.map((one) => [one.worker_id, one.name]));
-    for (const bar of found.data?.items ?? []) {
+    const kept = (found.data?.reserved ?? []).map((one) => ({ ...one, status: RESERVED }));
+    for (const bar of [...(found.data?.items ?? []), ...kept]) {
       const lane = known.get(bar.worker_id) ?? {
         worker_id: bar.worker_id,
         name: names.get(bar.worker_id) ?? shortId(bar.worker_id),
@@ -47,9 +48,12 @@ export function Timeline() {
     }
     return [...known.values()].sort((one, other) => one.name.localeCompare(other.name));
   }, [found.data, workers.data]);
+  // What is reserved lies ahead: the picture goes on until then, but not for longer than it shows.
+  const ends = fixed ? [] : (found.data?.reserved ?? []).map((one) => Date.parse(one.end) - end);
+  const ahead = Math.min(span, Math.max(0, ...ends));
   return (
     <>
-      <PageHead title="Timeline" sub="what ran where">
+      <PageHead title="Timeline" sub="what ran where, and what is reserved">
         <div className="segments" role="group" aria-label="How much time">
           {WINDOWS.map(([name, length]) => (
             <button
@@ -80,7 +84,7 @@ export function Timeline() {
           <Gantt
             lanes={lanes}
             start={start}
-            end={end}
+            end={end + ahead}
             now={now}
             onZoom={(from, to) =>
               setSearch(

@@ -29,10 +29,15 @@ const NAMES = [
   "faint",
 ] as const;
 
+/** A place that is kept for a job that waits, beside what ran. */
+export const RESERVED = "reserved";
+
+export type Bar = Pick<BarView, "job_id" | "name" | "status" | "start" | "end">;
+
 export interface Lane {
   worker_id: string;
   name: string;
-  bars: BarView[];
+  bars: Bar[];
 }
 
 export function Gantt(props: {
@@ -44,7 +49,7 @@ export function Gantt(props: {
 }) {
   const { start, end, now } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
-  const [over, setOver] = useState<BarView | null>(null);
+  const [over, setOver] = useState<Bar | null>(null);
   const [drag, setDrag] = useState<{ from: number; to: number } | null>(null);
   const [width, setWidth] = useState(0);
   const left = width < 560 ? 70 : 140;
@@ -72,7 +77,7 @@ export function Gantt(props: {
     return () => cancelAnimationFrame(frame);
   }, [rows, start, end, now, width, height, over, drag]);
 
-  const find = (event: PointerEvent<HTMLCanvasElement>): BarView | null => {
+  const find = (event: PointerEvent<HTMLCanvasElement>): Bar | null => {
     const box = event.currentTarget.getBoundingClientRect();
     const x = event.clientX - box.left;
     const y = event.clientY - box.top;
@@ -94,7 +99,8 @@ export function Gantt(props: {
         ref={canvas}
         className={over ? "pointing" : ""}
         style={{ height }}
-        data-bars={props.lanes.reduce((sum, lane) => sum + lane.bars.length, 0)}
+        data-bars={counted(props.lanes, false)}
+        data-reserved={counted(props.lanes, true)}
         role="img"
         aria-label={`What ran on ${props.lanes.length} workers from ${exact(start)} to ${exact(end)}`}
         onPointerDown={(event) => setDrag({ from: xIn(event), to: xIn(event) })}
@@ -120,8 +126,9 @@ export function Gantt(props: {
       <p className="gantt-over small" role="status">
         {over ? (
           <>
-            <Status of={over.status} /> <strong>{over.name}</strong> {exact(over.start)}, for{" "}
-            {length(between(over.start, over.end, now))}
+            <Status of={over.status} /> <strong>{over.name}</strong>{" "}
+            {over.status === RESERVED ? "from about " : ""}
+            {exact(over.start)}, for {length(between(over.start, over.end, now))}
           </>
         ) : (
           <span className="soft">
@@ -133,8 +140,14 @@ export function Gantt(props: {
   );
 }
 
+const counted = (lanes: readonly Lane[], reserved: boolean): number =>
+  lanes.reduce(
+    (sum, lane) => sum + lane.bars.filter((bar) => (bar.status === RESERVED) === reserved).length,
+    0,
+  );
+
 interface Laid {
-  bar: BarView;
+  bar: Bar;
   from: number;
   to: number;
   lane: number;
@@ -182,7 +195,7 @@ interface Scene {
   width: number;
   height: number;
   xOf: (time: number) => number;
-  over: BarView | null;
+  over: Bar | null;
   drag: { from: number; to: number } | null;
 }
 
@@ -235,11 +248,20 @@ function paintBar(
   const to = Math.max(scene.xOf(bar.to), from + 2);
   if (to < scene.left || from > scene.width) return;
   const y = row.top + bar.lane * row.lanePx;
-  pen.fillStyle = paints[toneOf(bar.bar.status)];
+  const kept = bar.bar.status === RESERVED;
   pen.globalAlpha = bar.bar === scene.over ? 1 : 0.8;
   pen.beginPath();
   pen.roundRect(from, y + 1, to - from, Math.max(2, row.lanePx - 3), row.lanePx > 8 ? 3 : 1);
-  pen.fill();
+  if (kept) {
+    // Nothing is there yet: an outline, not a bar.
+    pen.strokeStyle = paints.soft;
+    pen.setLineDash([4, 3]);
+    pen.stroke();
+    pen.setLineDash([]);
+  } else {
+    pen.fillStyle = paints[toneOf(bar.bar.status)];
+    pen.fill();
+  }
   pen.globalAlpha = 1;
   // A failed one is also marked by its shape.
   if (toneOf(bar.bar.status) === "bad" && to - from > 8 && row.lanePx > 10) {
@@ -247,7 +269,7 @@ function paintBar(
     pen.fillRect(to - 5, y + 3, 2, row.lanePx - 7);
   }
   if (to - from > 60 && row.lanePx > 12) {
-    pen.fillStyle = paints.card;
+    pen.fillStyle = kept ? paints.ink : paints.card;
     pen.fillText(
       shortened(bar.bar.name, Math.floor((to - from) / 7)),
       from + 5,

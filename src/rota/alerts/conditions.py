@@ -105,6 +105,14 @@ def _missed(rule: Rule, history: History) -> float | None:
     return history.newest.missed - history.before(rule.window_ms).missed
 
 
+def _at_risk(rule: Rule, history: History) -> float | None:
+    return history.newest.at_risk - history.before(rule.window_ms).at_risk
+
+
+def _overdue(rule: Rule, history: History) -> float | None:
+    return history.newest.overdue - history.before(rule.window_ms).overdue
+
+
 def _leaders(rule: Rule, history: History) -> float | None:
     return history.changes_of_leader(rule.window_ms)
 
@@ -133,6 +141,8 @@ _FIGURES: Mapping[Condition, Figure] = {
     Condition.NO_WORKERS: _unserved,
     Condition.SCHEDULE_LATE: _lateness,
     Condition.SCHEDULE_MISSED: _missed,
+    Condition.DEADLINE_AT_RISK: _at_risk,
+    Condition.DEADLINE_MISSED: _overdue,
     Condition.LEADER_CHANGED: _leaders,
     Condition.STORE_SLOW: _slow_appends,
     Condition.TABLES_BEHIND: _behind,

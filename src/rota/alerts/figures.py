@@ -15,6 +15,7 @@ from rota.alerts.limits import WINDOW_MS_MAX
 from rota.core.glance import QueueGlance, WorkerGlance
 from rota.core.model import Instant, JobState, Millis, WorkerState
 from rota.core.schedules import Decision, Why
+from rota.core.slack import AT_RISK, MISSED
 from rota.engine.ports import Brain
 
 _ENDED = (JobState.SUCCEEDED.value, JobState.FAILED.value)
@@ -41,6 +42,10 @@ class Counted(Protocol):
 
     def decided(self) -> Mapping[tuple[str, str], int]:
         """Instants of schedules, by (decision, why skipped)."""
+        ...
+
+    def deadlines(self) -> Mapping[str, int]:
+        """Jobs with a deadline, by what came of it."""
         ...
 
     def histograms(self) -> Mapping[str, Histogram]:
@@ -74,6 +79,10 @@ class Look(msgspec.Struct, frozen=True):
     lost: tuple[Instant, ...]
     """When each worker that is gone without a word was given up."""
     missed: int
+    at_risk: int
+    """Jobs that were ever found unlikely to end in time ..."""
+    overdue: int
+    """... and that did not."""
     appends: Buckets
     lateness: Buckets
     behind_s: float
@@ -95,12 +104,15 @@ class Watcher:
         workers = self._brain.workers()
         measured = self._counted.histograms()
         decided = self._counted.decided()
+        deadlines = self._counted.deadlines()
         return Look(
             at=self._brain.clock.steady(),
             queues=self._queues(now, dict.fromkeys(named)),
             online=sum(one.worker.state is not WorkerState.OFFLINE for one in workers),
             lost=tuple(lost_at(workers, self._brain.timing.lease_ttl_ms)),
             missed=sum(decided.get((Decision.SKIPPED.value, why.value), 0) for why in LEFT_OUT),
+            at_risk=deadlines.get(AT_RISK, 0),
+            overdue=deadlines.get(MISSED, 0),
             appends=measured["append_seconds"].buckets(),
             lateness=measured["schedule_lateness_seconds"].buckets(),
             behind_s=self._counted.fold_lag_seconds(),

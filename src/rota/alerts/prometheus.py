@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from rota.alerts.rules import DEFAULTS, SENSES, Condition, Rule
 from rota.core.model import Millis
+from rota.core.slack import AT_RISK, MISSED
 
 _WAITING = 'sum by (job) (rota_jobs{status="queued"})'
 _HEAD = """\
@@ -83,6 +85,11 @@ def _missed(rule: Rule) -> str:
     return f"sum by (job) (increase({series}[{_span(rule.window_ms)}])) >= {rule.threshold:g}"
 
 
+def _deadlines(verdict: str, rule: Rule) -> str:
+    series = f'rota_deadlines_total{{outcome="{verdict}"}}'
+    return f"sum by (job) (increase({series}[{_span(rule.window_ms)}])) >= {rule.threshold:g}"
+
+
 def _leaders(rule: Rule) -> str:
     then = f"min by (job) (min_over_time(rota_epoch[{_span(rule.window_ms)}]))"
     return f"max by (job) (rota_epoch) - {then} >= {rule.threshold:g}"
@@ -110,6 +117,8 @@ _EXPRESSIONS: Mapping[Condition, Callable[[Rule], str]] = {
     Condition.NO_WORKERS: _unserved,
     Condition.SCHEDULE_LATE: _lateness,
     Condition.SCHEDULE_MISSED: _missed,
+    Condition.DEADLINE_AT_RISK: partial(_deadlines, AT_RISK),
+    Condition.DEADLINE_MISSED: partial(_deadlines, MISSED),
     Condition.LEADER_CHANGED: _leaders,
     Condition.STORE_SLOW: _slow,
     Condition.TABLES_BEHIND: lambda rule: (

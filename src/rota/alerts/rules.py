@@ -34,6 +34,8 @@ class Condition(StrEnum):
     NO_WORKERS = "no_workers"
     SCHEDULE_LATE = "schedule_late"
     SCHEDULE_MISSED = "schedule_missed"
+    DEADLINE_AT_RISK = "deadline_at_risk"
+    DEADLINE_MISSED = "deadline_missed"
     LEADER_CHANGED = "leader_changed"
     STORE_SLOW = "store_slow"
     TABLES_BEHIND = "tables_behind"
@@ -78,6 +80,12 @@ SENSES: Mapping[Condition, Sense] = {
     Condition.SCHEDULE_LATE: Sense("a schedule's run was made so much too late", "s", 10),
     Condition.SCHEDULE_MISSED: Sense(
         "so many runs of schedules were left out because their time was over", "runs", 1
+    ),
+    Condition.DEADLINE_AT_RISK: Sense(
+        "so many jobs came to be at risk to miss their deadline in the window", "jobs", 1
+    ),
+    Condition.DEADLINE_MISSED: Sense(
+        "the deadlines of so many jobs passed in the window before they had ended", "jobs", 1
     ),
     Condition.LEADER_CHANGED: Sense("another server led, so many times in the window", "times", 1),
     Condition.STORE_SLOW: Sense(

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from rota.api.amend import post_update
-from rota.api.error_groups import fingerprint_of
+from rota.api.error_groups import fingerprint_of, read_dead
 from rota.api.jobs import post_retry
-from rota.api.limits import BULK_AT_ONCE, BULK_PAGE
+from rota.api.limits import BULK_AT_ONCE, BULK_COUNTED_AT_ONCE, BULK_EXAMINED_MAX, BULK_PAGE
 from rota.api.problems import ProblemError, invalid
 from rota.api.recall import post_about
 from rota.api.routes import Call, NoQuery
@@ -48,7 +48,14 @@ async def bulk_action(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
         raise invalid("priority", "goes with the action `reprioritise`, and only with that")
     if call.key is not None and (known := call.desk.bulk.recall(call.key)) is not None:
         return known
-    act = _act(call)
+    answer = await _preview(call) if spec.dry_run else await _carry_out(call)
+    if call.key is not None:
+        call.desk.bulk.keep(call.key, answer)
+    return answer
+
+
+async def _carry_out(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
+    spec, act = call.body, _act(call)
     count = refused = 0
     more, left = False, spec.limit
     async for found in _pages(call):
@@ -56,17 +63,51 @@ async def bulk_action(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
         if left is not None:
             more, page = len(page) > left, page[:left]
             left -= len(page)
-        if spec.dry_run:
-            count += len(page)
-        else:
-            done = await _act_on(act, page)
-            count, refused = count + done, refused + len(page) - done
+        done = await _act_on(act, page)
+        count, refused = count + done, refused + len(page) - done
         if more:
             break
-    answer = BulkAnswer(count=count, refused=refused, dry_run=spec.dry_run, more=more)
-    if call.key is not None:
-        call.desk.bulk.keep(call.key, answer)
-    return answer
+    return BulkAnswer(count=count, refused=refused, more=more)
+
+
+async def _preview(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
+    """How many it would be; with a limit no more than that are counted."""
+    spec = call.body
+    if spec.filter.fingerprint is None and spec.filter.job_ids is None:
+        count, more = await _count(call)
+    else:
+        count, more = await _examine(call)
+    if spec.limit is not None and count > spec.limit:
+        count, more = spec.limit, True
+    return BulkAnswer(count=count, dry_run=True, more=more)
+
+
+async def _count(call: Call[BulkSpec, NoQuery]) -> tuple[int, bool]:
+    """By their ids alone: no job is read."""
+    left, count = call.body.limit, 0
+    query = _query(call.body)
+    while True:
+        size = BULK_COUNTED_AT_ONCE if left is None else left + 1
+        query = msgspec.structs.replace(query, limit=size)
+        ids = await call.parts.catalog.find_job_ids(query)
+        count += len(ids)
+        if left is not None or len(ids) < size:
+            return count, False
+        query = msgspec.structs.replace(query, before=ids[-1])
+
+
+async def _examine(call: Call[BulkSpec, NoQuery]) -> tuple[int, bool]:
+    """One by one: the catalog cannot be asked how a job failed.
+
+    Whoever gives a limit wants an idea, and soon.
+    """
+    spec, count = call.body, 0
+    if spec.limit is not None and spec.filter.job_ids is None:
+        dead, more = await read_dead(call, _query(spec), BULK_EXAMINED_MAX)
+        return sum(_is_meant(spec, job) for job in dead), more
+    async for found in _pages(call):
+        count += sum(_is_meant(spec, job) for job in found)
+    return count, False
 
 
 async def _act_on(act: Act, jobs: Sequence[JobRecord]) -> int:
@@ -147,13 +188,17 @@ async def _pages(call: Call[BulkSpec, NoQuery]) -> AsyncIterator[list[JobRecord]
 
 def _query(spec: BulkSpec) -> JobQuery:
     asked: JobFilter = spec.filter
-    states = [asked.status] if isinstance(asked.status, str) else asked.status
+    named = [asked.status] if isinstance(asked.status, str) else asked.status
+    states = tuple(JobState(one) for one in named) if named else _MEANT[spec.action]
+    if asked.fingerprint is not None and JobState.FAILED in states:
+        states = (JobState.FAILED,)
     return JobQuery(
-        states=tuple(JobState(one) for one in states) if states else _MEANT[spec.action],
+        states=states,
         priority=asked.priority,
         queue=asked.queue,
         tenant=asked.tenant,
         name=asked.name,
+        not_priority=spec.priority,
         labels=tuple(sorted((asked.labels or {}).items())),
         created_after=to_instant(asked.created_after) if asked.created_after else None,
         created_before=to_instant(asked.created_before) if asked.created_before else None,

@@ -14,8 +14,8 @@ from rota.api.limits import (
     ERROR_GROUP_JOBS,
     ERROR_GROUP_SAMPLES,
     ERROR_TEXT_CHARS,
-    READ_AT_ONCE,
 )
+from rota.api.pace import Pace
 from rota.api.routes import Call
 from rota.core.model import JobRecord, JobState
 from rota.store.protocol import JobQuery
@@ -110,24 +110,31 @@ def group(jobs: Iterable[JobRecord]) -> list[ErrorGroupView]:
     return sorted(views, key=lambda view: (-view.count, view.name))
 
 
-async def read_dead(call: Call[Any, Any], query: JobQuery, most: int) -> tuple[list[Any], bool]:
+async def read_dead(
+    call: Call[Any, Any], query: JobQuery, most: int
+) -> tuple[list[JobRecord], bool]:
     """The newest dead letters, and whether there are more; a bounded number is read at a time."""
     own = call.caller.tenant
     if own is not None:
         if query.tenant not in (None, own):
             return [], False
         query = msgspec.structs.replace(query, tenant=own)
-    found: list[JobRecord] = []
-    while len(found) < most:
-        part = await call.parts.catalog.find_jobs(
-            msgspec.structs.replace(query, limit=READ_AT_ONCE)
-        )
+    catalog, found = call.parts.catalog, []
+    ids = await catalog.find_job_ids(msgspec.structs.replace(query, limit=most + 1))
+    pace, start = Pace(most), 0
+    while start < min(len(ids), most):
+        end = min(start + pace.size, most)
+        part, start = await catalog.jobs(ids[start:end]), end
+        pace.note(part)
         # Payloads may be megabytes, and a group needs none.
         found += [msgspec.structs.replace(one, spec=_light(one)) for one in part]
-        if len(part) < READ_AT_ONCE:
-            return found, False
-        query = msgspec.structs.replace(query, before=part[-1].id)
-    return found, True
+    # One that has moved on since is no dead letter any more.
+    dead = [one for one in found if one.life.state is JobState.FAILED]
+    return sorted(dead, key=_id, reverse=True), len(ids) > most
+
+
+def _id(job: JobRecord) -> str:
+    return job.id
 
 
 def _light(job: JobRecord) -> Any:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from rota.api.deadlines import add_deadline
 from rota.api.jobs import job_id_in
-from rota.api.limits import GRAPH_NODES_MAX, READ_AT_ONCE, TRIES_TOLD
-from rota.api.lookup import find_job, is_own
+from rota.api.limits import GRAPH_AT_ONCE, GRAPH_NODES_MAX, TRIES_TOLD
+from rota.api.lookup import find_job, outlines_of
 from rota.api.mailbox import LEADERLESS
+from rota.api.pace import Pace
 from rota.api.parts import Parts
-from rota.api.recall import read_upstream
 from rota.api.routes import Call, NoQuery
 from rota.api.story import story
 from rota.api.views import job_view
@@ -20,8 +22,9 @@ from rota.core.glance import Cause, Explanation
 from rota.core.model import JobId, JobRecord, JobState
 from rota.engine.estimates import Seen
 from rota.engine.ports import Brain
-from rota.store.protocol import Catalog, Direction, Edge
+from rota.store.protocol import Catalog, Direction, Edge, Outline
 from rota.store.queries import ExecutionQuery
+from rota.store.rows import edges_upstream, outline_of
 from rota.wire.jobs import (
     DeadlineView,
     GraphEdge,
@@ -123,43 +126,55 @@ def _sentence(job: JobRecord) -> str:
 
 async def graph_of_job(call: Call[None, NoQuery]) -> GraphView:
     """Everything connected with a job, in both directions, up to a limit."""
-    catalog = call.parts.catalog
     start = await find_job(call, job_id_in(call))
-    ids, edges, truncated = await _connected(catalog, start.id)
+    graph = await _connected(call.parts.catalog, start.id)
+    own = call.caller.tenant
+    unread = [one for one in graph.nodes if one not in graph.jobs]
+    told = {one.id: one for one in await outlines_of(call.parts.catalog, unread)} | graph.jobs
     jobs = {
-        job.id: job for job in await read_upstream(catalog, ids) if is_own(call, job.spec.terms)
+        one: told[one] for one in graph.nodes if one in told and own in (None, told[one].tenant)
     }
-    nodes = [
-        GraphNode(one, jobs[one].spec.terms.name, jobs[one].life.state.value)
-        for one in ids
-        if one in jobs
-    ]
+    nodes = [GraphNode(one.id, one.name, one.state.value) for one in jobs.values()]
     # A deleted job, or one of another tenant, leaves no node, and no edge into nothing either.
     lines = [
         GraphEdge(source=edge.parent, target=edge.child, when=edge.when.value)
-        for edge in edges
+        for edge in graph.edges.values()
         if edge.parent in jobs and edge.child in jobs
     ]
-    return GraphView(nodes, lines, truncated)
+    return GraphView(nodes, lines, graph.is_cut)
 
 
-async def _connected(catalog: Catalog, start: JobId) -> tuple[list[JobId], list[Edge], bool]:
+@dataclass(slots=True)
+class _Graph:
+    """What is connected, as far as it was followed."""
+
+    nodes: dict[JobId, None]
+    edges: dict[tuple[JobId, JobId], Edge] = field(default_factory=dict)
+    jobs: dict[JobId, Outline] = field(default_factory=dict)
+    is_cut: bool = False
+
+
+async def _connected(catalog: Catalog, start: JobId) -> _Graph:
     """Breadth first, so that a cut graph shows what is near."""
-    seen: dict[JobId, None] = {start: None}
-    edges: dict[tuple[JobId, JobId], Edge] = {}
-    level = [start]
+    graph, level, pace = _Graph({start: None}), [start], Pace(GRAPH_AT_ONCE)
     while level:
-        part, level = level[:READ_AT_ONCE], level[READ_AT_ONCE:]
-        found = await catalog.edges(part, Direction.UPSTREAM)
-        found += await catalog.edges(part, Direction.DOWNSTREAM)
-        for edge in found:
-            for job_id in _new_ends(edge, seen):
-                if len(seen) >= GRAPH_NODES_MAX:
-                    return list(seen), list(edges.values()), True
-                seen[job_id] = None
+        size = pace.size
+        part, level = level[:size], level[size:]
+        jobs, downstream = await asyncio.gather(
+            catalog.jobs(part), catalog.edges(part, Direction.DOWNSTREAM)
+        )
+        pace.note(jobs)
+        graph.jobs |= {job.id: outline_of(job) for job in jobs}
+        upstream = [edge for job in jobs for edge in edges_upstream(job.id, job.spec)]
+        for edge in (*upstream, *downstream):
+            for job_id in _new_ends(edge, graph.nodes):
+                if len(graph.nodes) >= GRAPH_NODES_MAX:
+                    graph.is_cut = True
+                    return graph
+                graph.nodes[job_id] = None
                 level.append(job_id)
-            edges[edge.parent, edge.child] = edge
-    return list(seen), list(edges.values()), False
+            graph.edges[edge.parent, edge.child] = edge
+    return graph
 
 
 def _new_ends(edge: Edge, seen: dict[JobId, None]) -> Iterable[JobId]:

@@ -15,6 +15,7 @@ from rota.api.deadlines import add_deadline, deadline_view
 from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS
 from rota.api.lookup import adopt, check_upstream, find_job
 from rota.api.members import failed_members, with_members, within
+from rota.api.pace import weight
 from rota.api.paging import Cursor, Limit, any_of, cut, read_id_cursor
 from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.recall import (
@@ -209,7 +210,7 @@ async def _read_page(catalog: Catalog, query: JobQuery) -> tuple[list[JobRecord]
     while True:
         jobs = await catalog.find_jobs(replace(query, limit=part))
         found += jobs
-        size += sum(_weight(job) for job in jobs)
+        size += sum(weight(job) for job in jobs)
         if len(jobs) < part or len(found) == query.limit:
             return found, True
         if size >= PAGE_BYTES_MAX:
@@ -218,11 +219,6 @@ async def _read_page(catalog: Catalog, query: JobQuery) -> tuple[list[JobRecord]
         fitting = (PAGE_BYTES_MAX - size) * len(found) // max(size, 1) + 1
         part = min(query.limit - len(found), fitting)
         query = replace(query, before=found[-1].id)
-
-
-def _weight(job: JobRecord) -> int:
-    spec, life = job.spec, job.life
-    return len(spec.payload) + len(spec.task) + len(life.result or b"") + len(life.error or b"")
 
 
 def live_view(brain: Brain, job: JobRecord) -> JobView:

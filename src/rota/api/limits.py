@@ -30,6 +30,8 @@ LOG_GRACE_MS = 10 * 60 * 1000
 """How long after its end an execution may still send what it had printed."""
 GRAPH_NODES_MAX = 10_000
 """Jobs in one graph: more cannot be drawn, and must not be read in one go."""
+GRAPH_AT_ONCE = 1_000
+"""Of those, as many are read at once as are small enough."""
 RECALL_JOBS_MAX = 200_000
 """Jobs read back from the store for one request: a fan-out of 100,000 and what hangs on it."""
 RECALL_TRIES = 5
@@ -42,6 +44,8 @@ PAGE_FIRST_ITEMS = 51
 """Jobs read before their size is known: a page of the usual length takes one question."""
 READ_AT_ONCE = 100
 """Jobs in one question to the catalog: each may carry megabytes."""
+OUTLINES_AT_ONCE = 2_000
+"""Outlines in one question: a name and a few words each."""
 BULK_PAGE = 100
 """Jobs read at a time by a bulk action, for the same reason."""
 PURGE_PAGE = 500
@@ -51,6 +55,10 @@ PURGE_PIECE = 2000
 may be silent."""
 BODY_READ_S = 60.0
 """A body, or the next piece of a long one, that has not come by then is not waited for."""
+BULK_COUNTED_AT_ONCE = 10_000
+"""Ids in one question of a preview that counts to the end."""
+BULK_EXAMINED_MAX = 1_000
+"""Dead letters that a preview of an action on one error reads, to see which of them failed so."""
 BULK_AT_ONCE = 100
 """Inputs of one bulk action under way at once: they share commits and leave room for others."""
 BULK_REMEMBERED_MAX = 1000
@@ -118,6 +126,8 @@ AUDIT_TEXT_MAX = 255
 """Characters of a target or address that an entry keeps."""
 TENANTS_REMEMBERED_MAX = 200_000
 """Jobs whose tenant is remembered for the streams of tenants."""
+EXECUTIONS_AT_ONCE = 500
+"""Executions in one question, once they are known to be small."""
 EXECUTIONS_SCANNED_MAX = 2_000
 """Executions looked at for one page of a tenant; the page ends early, and its cursor leads on."""
 FORWARD_CONNECT_S = 2.0

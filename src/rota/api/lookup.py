@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from rota.api.limits import EXECUTIONS_SCANNED_MAX, READ_AT_ONCE
+from rota.api.limits import EXECUTIONS_AT_ONCE, EXECUTIONS_SCANNED_MAX, OUTLINES_AT_ONCE
+from rota.api.pace import Pace
 from rota.api.paging import cut
 from rota.api.parts import Parts
 from rota.api.problems import ProblemError, not_found
@@ -18,7 +19,7 @@ from rota.api.routes import Call
 from rota.core.errors import UnknownDependency
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, Terms
 from rota.engine.ports import UnavailableError
-from rota.store.protocol import Catalog, ExecutionQuery
+from rota.store.protocol import Catalog, ExecutionQuery, Outline
 from rota.wire.cursors import make_cursor
 from rota.wire.jobs import JobSpec
 
@@ -108,12 +109,16 @@ async def own_executions(call: Call[Any, Any], found: Sequence[Execution]) -> Se
 
 
 async def tenants_of(catalog: Catalog, job_ids: Iterable[JobId]) -> dict[JobId, str]:
-    """Whose these jobs are; a bounded number is read at a time."""
-    wanted, tenants = list(job_ids), {}
-    for start in range(0, len(wanted), READ_AT_ONCE):
-        for job in await catalog.jobs(wanted[start : start + READ_AT_ONCE]):
-            tenants[job.id] = job.spec.terms.tenant
-    return tenants
+    """Whose these jobs are."""
+    return {one.id: one.tenant for one in await outlines_of(catalog, job_ids)}
+
+
+async def outlines_of(catalog: Catalog, job_ids: Iterable[JobId]) -> list[Outline]:
+    """What these jobs are called and where they are; a bounded number is read at a time."""
+    wanted, found = list(job_ids), []
+    for start in range(0, len(wanted), OUTLINES_AT_ONCE):
+        found += await catalog.outlines(wanted[start : start + OUTLINES_AT_ONCE])
+    return found
 
 
 async def find_executions(
@@ -124,12 +129,16 @@ async def find_executions(
     if call.caller.tenant is None:
         return cut(await catalog.find_executions(query), limit, _id)
     own: list[Execution] = []
-    for _ in range(0, EXECUTIONS_SCANNED_MAX, READ_AT_ONCE):
-        part = await catalog.find_executions(msgspec.structs.replace(query, limit=READ_AT_ONCE))
+    pace, scanned = Pace(EXECUTIONS_AT_ONCE), 0
+    while scanned < EXECUTIONS_SCANNED_MAX:
+        size = pace.size
+        part = await catalog.find_executions(msgspec.structs.replace(query, limit=size))
         own += await own_executions(call, part)
-        if len(own) > limit or len(part) < READ_AT_ONCE:
+        if len(own) > limit or len(part) < size:
             return cut(own, limit, _id)
         query = msgspec.structs.replace(query, before=part[-1].id)
+        pace.note(part)
+        scanned += size
     return own, make_cursor(query.before or "")
 
 

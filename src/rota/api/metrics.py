@@ -20,6 +20,7 @@ from rota.api.limits import METRIC_KINDS_MAX, METRIC_QUEUES_MAX
 from rota.core.glance import QueueGlance, WorkerGlance
 from rota.core.model import JobState, Resources, WorkerId, WorkerState
 from rota.core.schedules import Decision
+from rota.core.slack import AT_RISK, MET, MISSED
 from rota.engine.assurance import Assurance
 from rota.engine.ports import Brain
 from rota.engine.presence import Presence
@@ -173,9 +174,9 @@ class ServerCollector(Collector):
             decided.add_metric([decision, why], count)
         yield decided
         yield from self._events()
-        yield _counted(
-            "rota_deadlines", "Jobs by what came of their deadline", self.figures.deadlines()
-        )
+        # There from the start: an increase from nothing is none.
+        came = dict.fromkeys((AT_RISK, MISSED, MET), 0) | dict(self.figures.deadlines())
+        yield _counted("rota_deadlines", "Jobs by what came of their deadline", came)
         yield _counted(
             "rota_estimates",
             "Starts inside and outside the interval that was told for them",

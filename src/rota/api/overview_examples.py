@@ -55,6 +55,9 @@ TIMELINE: dict[str, Any] = {
         }
     ],
     "more": False,
+    "reserved": [
+        {"job_id": JOB_ID, "name": "train", "worker_id": WORKER_ID, "start": AT, "end": AT}
+    ],
 }
 SESSION: dict[str, Any] = {
     "name": "alice",

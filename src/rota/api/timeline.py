@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from itertools import islice
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from rota.api.limits import READ_AT_ONCE, TIMELINE_BARS_MAX, TIMELINE_WINDOW_MS_MAX
-from rota.api.lookup import is_own
+from rota.api.lookup import outlines_of
+from rota.api.pace import Pace
 from rota.api.problems import invalid
 from rota.api.routes import Call
-from rota.core.model import Execution, Instant, JobId, JobRecord, WorkerId
-from rota.store.protocol import ExecutionQuery
+from rota.core.model import Execution, Instant, WorkerId
+from rota.store.protocol import ExecutionQuery, Outline
 from rota.wire.jobs import Moment
-from rota.wire.overview import BarView, TimelineView
+from rota.wire.overview import BarView, ReservedView, TimelineView
 from rota.wire.units import from_instant, to_instant
 
+NOW_MS = 60_000
+"""A window that ended no longer ago still means now: somebody's clock is late."""
 WINDOW_MS = 3600 * 1000
 """What is shown where nothing was asked: the last hour."""
 
@@ -40,13 +44,30 @@ async def show_timeline(call: Call[None, TimelineQuery]) -> TimelineView:
     known = {one.id for one in found}
     found = [*found, *(one for one in await _live(call) if one.id not in known)]
     shown = [one for one in found if one.claimed_at <= end][:TIMELINE_BARS_MAX]
-    jobs = await _jobs_of(call, shown)
-    bars = [
-        _bar(one, jobs[one.job_id])
-        for one in shown
-        if one.job_id in jobs and is_own(call, jobs[one.job_id].spec.terms)
-    ]
-    return TimelineView(from_instant(start), from_instant(end), bars, more)
+    told = await outlines_of(call.parts.catalog, dict.fromkeys(one.job_id for one in shown))
+    jobs = {job.id: job for job in told if call.caller.tenant in (None, job.tenant)}
+    bars = [_bar(one, jobs[one.job_id]) for one in shown if one.job_id in jobs]
+    kept = await _reserved(call, end)
+    return TimelineView(from_instant(start), from_instant(end), bars, more, kept)
+
+
+async def _reserved(call: Call[None, TimelineQuery], end: Instant) -> list[ReservedView]:
+    brain, wanted, own = call.parts.brain, _worker(call), call.caller.tenant
+    if end < brain.clock.now() - NOW_MS:
+        return []
+    await brain.settled()
+    kept = (
+        ReservedView(
+            job_id=one.job_id,
+            name=one.name,
+            worker_id=one.worker_id,
+            start=from_instant(one.start),
+            end=from_instant(one.end),
+        )
+        for one in brain.places()
+        if wanted in (None, one.worker_id) and own in (None, one.tenant)
+    )
+    return list(islice(kept, TIMELINE_BARS_MAX))
 
 
 def _window(call: Call[None, TimelineQuery]) -> tuple[Instant, Instant]:
@@ -66,12 +87,14 @@ async def _claimed_within(
     call: Call[None, TimelineQuery], start: Instant, end: Instant
 ) -> tuple[list[Execution], bool]:
     found: list[Execution] = []
-    before = _first_id(end + 1)
+    before, pace = _first_id(end + 1), Pace(TIMELINE_BARS_MAX)
     while len(found) < TIMELINE_BARS_MAX:
-        query = ExecutionQuery(worker_id=_worker(call), before=before, limit=READ_AT_ONCE)
+        size = pace.size
+        query = ExecutionQuery(worker_id=_worker(call), before=before, limit=size)
         part = await call.parts.catalog.find_executions(query)
+        pace.note(part)
         found += [one for one in part if one.claimed_at >= start]
-        if len(part) < READ_AT_ONCE or part[-1].claimed_at < start:
+        if len(part) < size or part[-1].claimed_at < start:
             return found, False
         before = part[-1].id
     return found, True
@@ -93,23 +116,14 @@ async def _live(call: Call[None, TimelineQuery]) -> Sequence[Execution]:
     return found
 
 
-async def _jobs_of(call: Call[Any, Any], shown: Iterable[Execution]) -> dict[JobId, JobRecord]:
-    ids = list(dict.fromkeys(one.job_id for one in shown))
-    jobs: dict[JobId, JobRecord] = {}
-    for at in range(0, len(ids), READ_AT_ONCE):
-        for job in await call.parts.catalog.jobs(ids[at : at + READ_AT_ONCE]):
-            jobs[job.id] = job
-    return jobs
-
-
-def _bar(one: Execution, job: JobRecord) -> BarView:
+def _bar(one: Execution, job: Outline) -> BarView:
     return BarView(
         execution_id=one.id,
         job_id=one.job_id,
-        name=job.spec.terms.name,
+        name=job.name,
         worker_id=one.worker_id,
         status=one.state.value,
-        job_status=job.life.state.value,
+        job_status=job.state.value,
         start=from_instant(one.claimed_at),
         end=None if one.ended_at is None else from_instant(one.ended_at),
     )

@@ -19,6 +19,7 @@ from rota.core.model import (
     Spec,
     Tenant,
     Worker,
+    WorkerId,
 )
 from rota.core.schedules import Schedule
 
@@ -95,6 +96,17 @@ class Deadline(msgspec.Struct, frozen=True):
     slack_ms: Millis
     """How much later it could end; below zero: how late it will be, or was."""
     expected_end: Instant | None = None
+
+
+class PlaceGlance(msgspec.Struct, frozen=True):
+    """A place that is kept for a job that waits: where, from when, and probably until when."""
+
+    job_id: JobId
+    name: str
+    tenant: str
+    worker_id: WorkerId
+    start: Instant
+    end: Instant
 
 
 class Cause(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from rota.core.foreseeing import Foreseeing
 from rota.core.foresight import Foreseen, foresee
 from rota.core.glance import (
     Explanation,
+    PlaceGlance,
     QueueGlance,
     ScheduleGlance,
     TenantGlance,
@@ -33,7 +34,13 @@ from rota.core.model import (
 from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Plan, Schedule
 from rota.core.usage import Account
-from rota.core.views import glance_queue, glance_schedule, glance_tenant, glance_worker
+from rota.core.views import (
+    glance_places,
+    glance_queue,
+    glance_schedule,
+    glance_tenant,
+    glance_worker,
+)
 from rota.core.why import explain
 
 
@@ -62,6 +69,10 @@ class Looking(Foreseeing):
         """One of them."""
         cell = self._t.fleet.workers.get(worker_id)
         return None if cell is None else glance_worker(self._t, cell, now)
+
+    def places(self, now: Instant) -> Iterator[PlaceGlance]:
+        """What is reserved for jobs that wait."""
+        return glance_places(self._t, now)
 
     def queues(self) -> list[QueueGlance]:
         """All queues, by name."""

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from rota.core.agenda import ScheduleCell
 from rota.core.cells import QueueCell, WorkerCell
-from rota.core.glance import QueueGlance, ScheduleGlance, TenantGlance, WorkerGlance
-from rota.core.model import Instant
+from rota.core.glance import (
+    PlaceGlance,
+    QueueGlance,
+    ScheduleGlance,
+    TenantGlance,
+    WorkerGlance,
+)
+from rota.core.model import Instant, JobId, JobState, WorkerId
 from rota.core.order_fair import FairOrder
+from rota.core.policy import BackfillKind
 from rota.core.resources import minus
 from rota.core.sharing import dominant_share
 from rota.core.tables import Tables
@@ -22,6 +31,23 @@ def glance_worker(t: Tables, cell: WorkerCell, now: Instant) -> WorkerGlance:
         tuple(cell.held),
         now - cell.last_seen <= 2 * t.timing.heartbeat_ms,
     )
+
+
+def glance_places(t: Tables, now: Instant) -> Iterator[PlaceGlance]:
+    """What is reserved, or planned where the policy plans all that waits."""
+    places: Iterable[tuple[JobId, tuple[WorkerId, Instant]]] = ()
+    if t.policy.backfill is BackfillKind.EASY:
+        places = ((one.job_id, (one.worker_id, one.at)) for one in t.places.values())
+    elif t.policy.backfill is BackfillKind.CONSERVATIVE:
+        places = t.plan.items()
+    for job_id, (worker_id, at) in places:
+        cell = t.jobs.get(job_id)
+        # A place outlives its job's wait until the next pass looks at it.
+        if cell is None or cell.life.state is not JobState.QUEUED:
+            continue
+        terms, start = cell.spec.terms, max(now, at)
+        end = start + t.runtimes.estimate(terms)
+        yield PlaceGlance(job_id, terms.name, terms.tenant, worker_id, start, end)
 
 
 def glance_tenant(t: Tables, cell: TenantCell, now: Instant) -> TenantGlance:

@@ -13,6 +13,7 @@ from rota.core.foresight import Foreseen
 from rota.core.glance import (
     Deadline,
     Explanation,
+    PlaceGlance,
     QueueGlance,
     ScheduleGlance,
     TenantGlance,
@@ -154,6 +155,10 @@ class Brain(Protocol):
 
     def worker(self, worker_id: WorkerId) -> WorkerGlance | None:
         """One of them."""
+        ...
+
+    def places(self) -> Iterator[PlaceGlance]:
+        """What is reserved for jobs that wait; not to be held over an await."""
         ...
 
     def queues(self) -> Sequence[QueueGlance]:

@@ -10,6 +10,7 @@ from rota.core.events import Event, Rule
 from rota.core.foresight import Foreseen
 from rota.core.glance import (
     Explanation,
+    PlaceGlance,
     QueueGlance,
     ScheduleGlance,
     TenantGlance,
@@ -59,6 +60,10 @@ class Views(ABC):
     def worker(self, worker_id: WorkerId) -> WorkerGlance | None:
         """One of them."""
         return self._brain().worker(worker_id, self.clock.now())
+
+    def places(self) -> Iterator[PlaceGlance]:
+        """What is reserved for jobs that wait."""
+        return self._brain().places(self.clock.now())
 
     def queues(self) -> Sequence[QueueGlance]:
         """All queues."""

@@ -79,6 +79,11 @@ class DiskArtifacts:
         folder = self._folder(execution_id)
         return await self._run(lambda: _list(folder))
 
+    async def list_each(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Sequence[Artifact]]:
+        """The same of many, each in its place."""
+        folders = [self._folder(one) for one in execution_ids]
+        return await self._run(lambda: [_list(folder) for folder in folders])
+
     async def read(self, execution_id: ExecutionId, name: str) -> AsyncIterator[bytes] | None:
         """The content in pieces; None if there is no such file."""
         check_artifact_name(name)

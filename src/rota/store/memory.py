@@ -49,6 +49,7 @@ from rota.store.protocol import (
     JournalRecord,
     KeyLook,
     LeaderRow,
+    Outline,
     Seq,
     Snapshot,
     StoreError,
@@ -56,7 +57,7 @@ from rota.store.protocol import (
     Totals,
     UnknownFateError,
 )
-from rota.store.rows import edges_upstream
+from rota.store.rows import edges_upstream, outline_of
 from rota.store.settings import Settings
 
 
@@ -327,6 +328,14 @@ class MemoryCatalog(MemoryHistories):
         """A page, newest first."""
         found = [job for job in self._tables.jobs.values() if matches(job, query)]
         return sorted(found, key=lambda job: job.id, reverse=True)[: query.limit]
+
+    async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
+        """Those that exist, without what may be large."""
+        return [outline_of(job) for job in await self.jobs(job_ids)]
+
+    async def find_job_ids(self, query: JobQuery) -> list[JobId]:
+        """The ids of a page."""
+        return [job.id for job in await self.find_jobs(query)]
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
         """How many of a tenant are in which state."""

@@ -68,6 +68,10 @@ class MemoryArtifacts:
         files = self._files.get(execution_id, {})
         return [Artifact(name, len(files[name])) for name in sorted(files)]
 
+    async def list_each(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Sequence[Artifact]]:
+        """The same of many, each in its place."""
+        return [await self.list(one) for one in execution_ids]
+
     async def read(self, execution_id: ExecutionId, name: str) -> AsyncIterator[bytes] | None:
         """The content in pieces; None if there is no such file."""
         check_artifact_name(name)

@@ -14,6 +14,7 @@ def matches(job: JobRecord, query: JobQuery) -> bool:
         and (query.after is None or job.id > query.after)
         and (not query.states or job.life.state in query.states)
         and query.priority in (None, terms.priority)
+        and query.not_priority != terms.priority
         and query.queue in (None, terms.queue)
         and query.tenant in (None, terms.tenant)
         and query.name in (None, terms.name)

@@ -121,9 +121,10 @@ class Outputs:
     async def list(self, execution_ids: Sequence[ExecutionId]) -> list[list[Output]]:
         """All of each, by name."""
         found: dict[str, dict[str, Output]] = {one: {} for one in execution_ids}
-        for execution_id, outputs in found.items():
-            for small in await self._in_store(ExecutionId(execution_id)):
-                outputs[small.name] = small
+        each = await self._small.list_each(execution_ids)
+        for execution_id, small in zip(execution_ids, each, strict=True):
+            for one in small:
+                found[execution_id][one.name] = Output(one.name, one.size)
         for kept in await self._in_storage(execution_ids):
             found[kept.execution_id][kept.name] = Output(kept.name, kept.size, kept.sha256)
         return [[found[one][name] for name in sorted(found[one])] for one in execution_ids]

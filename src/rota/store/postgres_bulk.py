@@ -60,6 +60,13 @@ class PostgresLogs:
             return after.end
 
 
+_ARTIFACTS = """
+SELECT DISTINCT v.id, a.name, a.size FROM unnest($1::text[]) AS v (id)
+CROSS JOIN LATERAL (SELECT name, size FROM rota.artifacts WHERE execution_id = v.id) a
+ORDER BY 1, 2
+"""
+
+
 class PostgresArtifacts:
     """Output files, in pieces. An upload's pieces are nobody's until its last one is there."""
 
@@ -85,13 +92,16 @@ class PostgresArtifacts:
 
     async def list(self, execution_id: ExecutionId) -> Sequence[Artifact]:
         """What was kept, by name."""
-        found = await self._readers.run(
-            lambda c: c.fetch(
-                "SELECT name, size FROM rota.artifacts WHERE execution_id = $1 ORDER BY name",
-                execution_id,
-            )
-        )
-        return [Artifact(row[0], row[1]) for row in found]
+        (found,) = await self.list_each([execution_id])
+        return found
+
+    async def list_each(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Sequence[Artifact]]:
+        """The same of many, each in its place."""
+        found = await self._readers.run(lambda c: c.fetch(_ARTIFACTS, execution_ids))
+        each: dict[str, list[Artifact]] = {one: [] for one in execution_ids}
+        for execution_id, name, size in found:
+            each[execution_id].append(Artifact(name, size))
+        return [each[one] for one in execution_ids]
 
     async def read(self, execution_id: ExecutionId, name: str) -> AsyncIterator[bytes] | None:
         """The content in pieces; None if there is no such file."""

@@ -90,6 +90,11 @@ class ReaderPool:
         settings = {
             "default_transaction_read_only": "on",
             "statement_timeout": str(int(READ_DEADLINE_S * 1000)),
+            # A page is a short walk along an index: helpers would take longer to come than it does.
+            "max_parallel_workers_per_gather": "0",
+            "jit": "off",
+            # How rare a label or a name is decides where to begin, and a plan for all has no idea.
+            "plan_cache_mode": "force_custom_plan",
         }
         return await connect(self._address, "read", settings)
 

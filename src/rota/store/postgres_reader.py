@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rota.core.events import Arrival, Told
-from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, KeyRecord
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    Instant,
+    JobId,
+    JobRecord,
+    JobState,
+    KeyRecord,
+)
 from rota.core.schedules import Occurrence
 from rota.store import rows
 from rota.store.journal import decode_record
@@ -16,8 +24,9 @@ from rota.store.postgres_connect import Connection
 from rota.store.postgres_events import find_arrivals, find_events, read_told
 from rota.store.postgres_folder import PostgresFolder
 from rota.store.postgres_migrate import Schema
+from rota.store.postgres_pages import Sight, find_executions, find_job_ids, find_jobs
 from rota.store.postgres_pool import ReaderPool
-from rota.store.postgres_queries import execution_page, job_page
+from rota.store.postgres_queries import execution_bodies, job_bodies
 from rota.store.postgres_times import find_occurrences
 from rota.store.protocol import (
     Change,
@@ -27,13 +36,18 @@ from rota.store.protocol import (
     JobQuery,
     KeyLook,
     OccurrenceQuery,
+    Outline,
     Seq,
 )
 from rota.store.queries import ArrivalQuery, EventQuery
 
 T = TypeVar("T")
 
-_LAG = "SELECT folded_seq, (SELECT max(seq) FROM rota.journal) FROM rota.meta"
+_LAG = """
+SELECT folded_seq, (SELECT max(seq) FROM rota.journal),
+    (extract(epoch FROM now()) * 1000)::bigint
+FROM rota.meta
+"""
 _KEYS_AT_ONCE = """
 SELECT (SELECT at FROM rota.journal WHERE seq > m.folded_seq ORDER BY seq LIMIT 1),
     k.key, k.fingerprint, k.receipt, k.at
@@ -44,15 +58,11 @@ FROM rota.meta m LEFT JOIN (
 """
 """One statement, so one moment: a key is in the tables by then, or its record is not folded yet.
 Key by key: a table that fills within minutes has no figures that the planner could go by."""
-_EXECUTIONS = """
-SELECT body FROM rota.executions_live WHERE id = ANY ($1)
-UNION ALL SELECT body FROM rota.executions_done WHERE id = ANY ($1)
+_DOWNSTREAM = """
+SELECT DISTINCT v.id, e.child, e.condition FROM unnest($1::text[]) AS v (id)
+CROSS JOIN LATERAL (SELECT child, condition FROM rota.edges WHERE parent = v.id OFFSET 0) e
 """
-_JOBS = """
-SELECT {columns} FROM rota.jobs_live WHERE id = ANY ($1)
-UNION ALL SELECT {columns} FROM rota.jobs_done WHERE id = ANY ($1)
-"""
-_SHELVED_JOBS = "UNION ALL SELECT {columns} FROM rota.jobs_shelved WHERE id = ANY ($1)"
+"""Parent by parent, through the index: for many the planner would read the table of every day."""
 _COUNTS = """
 SELECT state, count(*) FROM (
     SELECT * FROM (
@@ -72,21 +82,31 @@ class PostgresCatalog:
         self._folder = folder
         self._shelves = shelves = schema.has("lines")
         self._occasions = schema.has("schedules_and_events")
-        self._jobs = _JOBS + _SHELVED_JOBS if shelves else _JOBS
+        self._reading = schema.has("reading")
         self._keys = KeyDesk(self._read_keys)
         self._counts = _COUNTS.format(shelved=_SHELVED_COUNTS if shelves else "")
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
         """Those that exist."""
-        sql = self._jobs.format(columns="id, life, spec")
-        found = await self._read(lambda c: c.fetch(sql, job_ids))
+        found = await self._bodies(job_ids, "life", "spec")
         return [rows.job(tuple(row)) for row in found]
+
+    async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
+        """Those that exist, without what may be large."""
+        found = await self._bodies(job_ids, "state", "queue", "tenant", "name")
+        return [rows.outline(tuple(row)) for row in found]
 
     async def find_jobs(self, query: JobQuery) -> list[JobRecord]:
         """A page, newest first."""
-        page = job_page(query, shelves=self._shelves)
-        found = await self._read(lambda c: c.fetch(page.sql, *page.args))
-        return [rows.job(tuple(row)) for row in found]
+        now = await self._caught_up()
+        found = await self._readers.run(lambda c: find_jobs(c, query, self._sight(now)))
+        return [rows.job(row) for row in found]
+
+    async def find_job_ids(self, query: JobQuery) -> list[JobId]:
+        """The ids of a page."""
+        now = await self._caught_up()
+        found = await self._readers.run(lambda c: find_job_ids(c, query, self._sight(now)))
+        return [JobId(one) for one in found]
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
         """How many of a tenant are in which state."""
@@ -95,28 +115,24 @@ class PostgresCatalog:
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
         """Those that exist."""
-        found = await self._read(lambda c: c.fetch(_EXECUTIONS, execution_ids))
-        return [rows.execution(tuple(row)) for row in found]
+        wanted = execution_bodies(execution_ids)
+        found = await self._read(lambda c: c.fetch(wanted.sql, *wanted.args))
+        return [rows.execution((row[1],)) for row in found]
 
     async def find_executions(self, query: ExecutionQuery) -> list[Execution]:
         """A page, newest first."""
-        page = execution_page(query)
-        found = await self._read(lambda c: c.fetch(page.sql, *page.args))
+        now = await self._caught_up()
+        found = await self._readers.run(lambda c: find_executions(c, query, now))
         return [rows.execution((row[1],)) for row in found]
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         """All dependencies that lead into or out of these jobs."""
         if direction is Direction.UPSTREAM:
-            sql = self._jobs.format(columns="id, spec")
-            found = await self._read(lambda c: c.fetch(sql, job_ids))
+            found = await self._bodies(job_ids, "spec")
             return [
                 edge for id_, data in found for edge in rows.edges_upstream(id_, rows.spec(data))
             ]
-        found = await self._read(
-            lambda c: c.fetch(
-                "SELECT parent, child, condition FROM rota.edges WHERE parent = ANY ($1)", job_ids
-            )
-        )
+        found = await self._read(lambda c: c.fetch(_DOWNSTREAM, job_ids))
         return [rows.edge(tuple(row)) for row in found]
 
     async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
@@ -179,10 +195,22 @@ class PostgresCatalog:
         """Of an older schema, which has no such tables: nothing."""
         return await self._read(read) if self._occasions else []
 
+    def _sight(self, now: Instant) -> Sight:
+        return Sight(now, self._shelves, self._reading)
+
+    async def _bodies(self, job_ids: Sequence[JobId], *columns: str) -> Sequence[Any]:
+        wanted = job_bodies(job_ids, columns, shelves=self._shelves)
+        return await self._read(lambda c: c.fetch(wanted.sql, *wanted.args))
+
     async def _read(self, read: Callable[[Connection], Awaitable[T]]) -> T:
+        await self._caught_up()
+        return await self._readers.run(read)
+
+    async def _caught_up(self) -> Instant:
+        """Returns when the tables have all that is durable; answers what time it is there."""
         lag = await self._readers.run(lambda c: c.fetchrow(_LAG))
         assert lag is not None
-        folded, newest = lag
+        folded, newest, now = lag
         if newest is not None and newest > folded:
             await self._folder.reached(newest)
-        return await self._readers.run(read)
+        return int(now)

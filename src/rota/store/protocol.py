@@ -217,6 +217,16 @@ class Change(msgspec.Struct, frozen=True):
     write: AnyWrite
 
 
+class Outline(msgspec.Struct, frozen=True):
+    """What a job is called and where it is: all that a picture of thousands needs."""
+
+    id: JobId
+    state: JobState
+    queue: str
+    tenant: str
+    name: str
+
+
 class Catalog(Histories, Protocol):
     """The readers' side: every call sees all that was appended before it was made."""
 
@@ -224,8 +234,16 @@ class Catalog(Histories, Protocol):
         """Those that exist, in any state, in no particular order."""
         ...
 
+    async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
+        """The same without what may be large."""
+        ...
+
     async def find_jobs(self, query: JobQuery) -> list[JobRecord]:
         """A page, newest (largest id) first."""
+        ...
+
+    async def find_job_ids(self, query: JobQuery) -> list[JobId]:
+        """The ids of a page, for whoever counts, or reads the jobs piece by piece."""
         ...
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
@@ -291,6 +309,10 @@ class Artifacts(Protocol):
 
     async def list(self, execution_id: ExecutionId) -> Sequence[Artifact]:
         """What was kept, by name."""
+        ...
+
+    async def list_each(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Sequence[Artifact]]:
+        """The same of many, each in its place."""
         ...
 
     async def read(self, execution_id: ExecutionId, name: str) -> AsyncIterator[bytes] | None:

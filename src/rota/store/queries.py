@@ -26,6 +26,7 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     states: tuple[JobState, ...] = ()
     priority: int | None = None
+    not_priority: int | None = None
     queue: str | None = None
     tenant: str | None = None
     name: str | None = None

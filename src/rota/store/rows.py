@@ -25,7 +25,7 @@ from rota.core.model import (
 )
 from rota.core.schedules import Calendar, Course, Occurrence, Schedule
 from rota.store.fold import Standing
-from rota.store.protocol import Edge
+from rota.store.protocol import Edge, Outline
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -75,6 +75,17 @@ def move_row(job_id: JobId, life: Life) -> Row:
 def job(row: Row) -> JobRecord:
     """From id, life, spec."""
     return JobRecord(row[0], _decode_spec(row[2]), _decode_life(row[1]))
+
+
+def outline(row: Row) -> Outline:
+    """From id, state, queue, tenant, name."""
+    return Outline(row[0], JobState(row[1]), *row[2:])
+
+
+def outline_of(record: JobRecord) -> Outline:
+    """The same of one that was read whole."""
+    terms = record.spec.terms
+    return Outline(record.id, record.life.state, terms.queue, terms.tenant, terms.name)
 
 
 class JobsInBulk:

@@ -120,6 +120,7 @@ def search_jobs(query: JobQuery) -> Search:
         args += states
     for clause, bound in (
         ("priority = ?", query.priority),
+        ("priority <> ?", query.not_priority),
         ("created_at > ?", query.created_after),
         ("created_at < ?", query.created_before),
     ):

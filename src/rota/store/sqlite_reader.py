@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from rota.core.events import Arrival, Told
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, KeyRecord
@@ -27,13 +28,19 @@ from rota.store.protocol import (
     JobQuery,
     KeyLook,
     OccurrenceQuery,
+    Outline,
     Seq,
     StoreError,
 )
 from rota.store.queries import ArrivalQuery, EventQuery
 from rota.store.sqlite_connect import fetch, open_reader
 from rota.store.sqlite_events import read_told, search_arrivals, search_events
-from rota.store.sqlite_queries import search_executions, search_jobs, search_occurrences
+from rota.store.sqlite_queries import (
+    SHELVED,
+    search_executions,
+    search_jobs,
+    search_occurrences,
+)
 
 T = TypeVar("T")
 
@@ -43,6 +50,7 @@ SELECT (SELECT at FROM journal WHERE seq > m.folded_seq ORDER BY seq LIMIT 1),
 FROM meta m LEFT JOIN keys k ON k.key IN (SELECT value FROM json_each(?))
 """
 """One statement, so one moment: a key is in the tables by then, or its record is not folded yet."""
+_STATE = f"iif(state = '{SHELVED}', 'queued', state)"
 _json = msgspec.json.Encoder()
 
 
@@ -111,11 +119,27 @@ class SqliteCatalog:
         search = search_jobs(query)
         return await self._read(lambda c: [rows.job(row) for row in search.run(c)])
 
+    async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
+        """Those that exist, without what may be large."""
+        sql = (
+            f"SELECT id, {_STATE}, queue, tenant, name FROM jobs"
+            " WHERE id IN (SELECT value FROM json_each(?))"
+        )
+        wanted = _json.encode(job_ids).decode()
+        found = await self._read(lambda c: fetch(c, sql, (wanted,)))
+        return [rows.outline(row) for row in found]
+
+    async def find_job_ids(self, query: JobQuery) -> list[JobId]:
+        """The ids of a page."""
+        search = replace(search_jobs(query), columns="id")
+        found = await self._read(search.run)
+        return [JobId(row[0]) for row in found]
+
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
         """How many of a tenant are in which state."""
         sql = (
-            "SELECT state, count(*) FROM (SELECT state FROM jobs WHERE tenant = ? LIMIT ?)"
-            " GROUP BY state"
+            f"SELECT {_STATE} AS told, count(*)"
+            " FROM (SELECT state FROM jobs WHERE tenant = ? LIMIT ?) GROUP BY told"
         )
         found = await self._read(lambda c: fetch(c, sql, (tenant, COUNT_ROWS_MAX)))
         return {JobState(state): count for state, count in found}

@@ -20,6 +20,8 @@ ConditionName: TypeAlias = Literal[
     "no_workers",
     "schedule_late",
     "schedule_missed",
+    "deadline_at_risk",
+    "deadline_missed",
     "leader_changed",
     "store_slow",
     "tables_behind",

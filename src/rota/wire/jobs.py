@@ -355,7 +355,7 @@ class BulkAnswer(msgspec.Struct):
     refused: int = 0
     dry_run: bool = False
     more: bool = False
-    """The limit was reached before the end."""
+    """The limit was reached before the end; of a preview: there may be more than were counted."""
 
 
 class ExecuteSpec(msgspec.Struct, forbid_unknown_fields=True):

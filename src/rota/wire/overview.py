@@ -111,6 +111,18 @@ class BarView(msgspec.Struct):
     end: Time | None
 
 
+class ReservedView(msgspec.Struct):
+    """A place on a worker that is kept for a job that waits."""
+
+    job_id: str
+    name: str
+    worker_id: str
+    start: Time
+    """When it will probably come free."""
+    end: Time
+    """When the job will probably have ended."""
+
+
 class TimelineView(msgspec.Struct):
     """What ran when and where within a window, newest first."""
 
@@ -119,6 +131,8 @@ class TimelineView(msgspec.Struct):
     items: list[BarView]
     more: bool
     """There was more than is shown: make the window smaller."""
+    reserved: list[ReservedView] = []
+    """What is kept free from now on, if the window reaches until now."""
 
 
 class SessionView(msgspec.Struct):

@@ -167,7 +167,7 @@ SERVICE: Sequence[Operation] = (
         query=timeline.TimelineQuery,
         answer=TimelineView,
         description="Executions that were claimed within the window, or run now; the last hour "
-        "unless asked otherwise, 1,000 at most.",
+        "unless asked otherwise, 1,000 at most. `reserved` is what workers are kept free for.",
         examples={"answer": shown.TIMELINE},
     ),
     Operation(

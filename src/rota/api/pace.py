@@ -1,0 +1,41 @@
+"""How many records to read at a time: few until their size is known, then as many as will fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rota.api.limits import PAGE_BYTES_MAX, READ_AT_ONCE
+from rota.core.model import Execution, JobRecord
+
+
+class Pace:
+    """Each may carry megabytes, and nearly all of them carry little."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._read = 0
+        self._bytes = 0
+
+    @property
+    def size(self) -> int:
+        """Of the next question, if the next ones are like those before."""
+        if not self._read:
+            return min(READ_AT_ONCE, self._most)
+        fitting = PAGE_BYTES_MAX * self._read // max(self._bytes, 1)
+        return max(1, min(fitting, self._most))
+
+    def note(self, records: Iterable[JobRecord | Execution]) -> None:
+        """What came."""
+        for one in records:
+            self._read += 1
+            self._bytes += weight(one) if isinstance(one, JobRecord) else _weight(one)
+
+
+def weight(job: JobRecord) -> int:
+    """About how many bytes a job brings along."""
+    spec, life = job.spec, job.life
+    return len(spec.payload) + len(spec.task) + len(life.result or b"") + len(life.error or b"")
+
+
+def _weight(one: Execution) -> int:
+    return len(one.result or b"") + len(one.error or b"") + len(one.usage or b"")
