@@ -1,4 +1,7 @@
-"""Measures Rota on this machine: `python -m benchmarks [names…] [--quick] [--store postgres]`."""
+"""Measures Rota on this machine: `python -m benchmarks [names…] [--quick] [--store postgres]`.
+
+`python -m benchmarks peers [names…]` puts it beside those peers whose names have one of the words.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,26 @@ from pathlib import Path
 
 from benchmarks import (
     backlog,
+    commands,
     decisions,
+    draining,
     estimates,
     flood,
     floor,
+    footprint,
+    graphs,
+    idle,
     living,
+    loaded,
     memory,
     pickup,
     policies,
     restart,
     rows,
     simulating,
+    smoke,
     submitting,
+    timetable,
     watched,
     workflows,
 )
@@ -31,15 +42,23 @@ from benchmarks.peers import compare
 from benchmarks.table import Row, Scale, markdown
 
 MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
+    "smoke": smoke.measure,
     "floor": floor.measure,
     "submit": submitting.measure,
     "life": living.measure,
     "flood": flood.measure,
     "pickup": pickup.measure,
+    "loaded": loaded.measure,
+    "command": commands.measure,
+    "graph": graphs.measure,
+    "schedules": timetable.measure,
+    "idle": idle.measure,
     "decisions": decisions.measure,
     "memory": memory.measure,
     "restart": restart.measure,
     "watched": watched.measure,
+    "drain": draining.measure,
+    "footprint": footprint.measure,
     "backlog": backlog.measure,
     "rows": rows.measure,
     "simulate": simulating.measure,
@@ -48,7 +67,10 @@ MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
     "workflows": workflows.measure,
     "peers": compare.measure,
 }
-ONLY_WHEN_NAMED = ("backlog", "rows", "simulate", "policies", "estimates", "workflows", "peers")
+ONLY_WHEN_NAMED = (
+    *("drain", "footprint", "backlog", "rows", "simulate"),
+    *("policies", "estimates", "workflows", "peers"),
+)
 """Long, or with much disk, other people's logs, or their software."""
 
 
@@ -64,6 +86,10 @@ def main() -> None:
         taken += MEASUREMENTS[name](scale)
         print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
     print(markdown(taken))
+    if scale.keep:
+        smoke.keep(taken)
+    elif complaints := smoke.fallen(taken, smoke.kept_ratios()):
+        sys.exit("\n".join(complaints))
 
 
 def _asked() -> tuple[list[str], Scale]:
@@ -75,12 +101,19 @@ def _asked() -> tuple[list[str], Scale]:
     parser.add_argument(
         "--store", choices=("sqlite", "postgres"), default="sqlite", help="what servers keep it in"
     )
-    given = parser.parse_args()
-    for name in given.names:
+    parser.add_argument("--keep", action="store_true", help="smoke: keep these ratios")
+    parser.add_argument("--rounds", type=int, help="how often each figure is taken; else 3, or 1")
+    given = parser.parse_intermixed_args()
+    names, systems = given.names or (["smoke"] if given.keep else []), ()
+    if names[:1] == ["peers"]:
+        names, systems = names[:1], tuple(names[1:])
+        for word in compare.unknown(systems):
+            parser.error(f"there is no peer {word!r}: the names are {', '.join(compare.NAMES)}")
+    for name in names:
         if name not in MEASUREMENTS:
             parser.error(f"there is no measurement {name!r}: the names are {known}")
     usual = [name for name in MEASUREMENTS if name not in ONLY_WHEN_NAMED]
-    return given.names or usual, Scale(given.quick, given.store)
+    return names or usual, Scale(given.quick, given.store, systems, given.rounds, given.keep)
 
 
 def _print_header(place: Path) -> None:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
+
 from tests.postgres.server import PostgresServer
 
 SETTINGS = {"shared_buffers": "256MB", "max_connections": "100"}
@@ -20,7 +22,24 @@ class Backing:
         # It runs as another user, who must be able to reach its folder.
         place.chmod(0o755)
         self._server = PostgresServer(SETTINGS | dict(settings or {}), quick=False, within=place)
-        self.dsn = self._server.dsn(self._server.new_database())
+        self.dsn = self.new_dsn()
+
+    def new_dsn(self) -> str:
+        """The address of one more database, empty."""
+        return self._server.dsn(self._server.new_database())
+
+    def processes(self) -> list[psutil.Process]:
+        """All that the server has now."""
+        return self._server.processes()
+
+    def sql(self, statement: str) -> str:
+        """What a statement says of the database at `dsn`, bare."""
+        return self._server.sql(statement, self.dsn.rpartition("/")[2])
+
+    @property
+    def folder(self) -> Path:
+        """Where all its files are."""
+        return self._server.folder
 
     def new_token(self, tenant: str | None = None) -> str:
         """One that its servers honour; an empty store gets its tables."""

@@ -41,9 +41,9 @@ class Cell:
     ) -> None:
         """On a database of its own, or on one that somebody has prepared."""
         self.data = data
-        self._backing = store if isinstance(store, Backing) else None
+        self.backing = store if isinstance(store, Backing) else None
         if store == "postgres":
-            self._backing = Backing(data.parent)
+            self.backing = Backing(data.parent)
         self._options = options
         self.ready_s = 0.0
         """How long the last start took, from the process's start to its first line."""
@@ -63,8 +63,8 @@ class Cell:
         at: TracebackType | None,
     ) -> None:
         self.stop()
-        if self._backing is not None:
-            self._backing.remove()
+        if self.backing is not None:
+            self.backing.remove()
 
     @property
     def token(self) -> str:
@@ -86,10 +86,10 @@ class Cell:
         """Returns when the server has said where it listens."""
         self.data.mkdir(parents=True, exist_ok=True)
         where = ["--data", str(self.data)]
-        if self._backing is not None:
-            where += ["--store", self._backing.dsn]
+        if self.backing is not None:
+            where += ["--store", self.backing.dsn]
             if not (self.data / "token").exists():
-                (self.data / "token").write_text(self._backing.new_token(), "utf-8")
+                (self.data / "token").write_text(self.backing.new_token(), "utf-8")
         began = time.perf_counter()
         self._server = self._spawn("server", "--port", "0", *where, *self._options)
         assert self._server.stdout is not None
@@ -101,14 +101,14 @@ class Cell:
             raise RuntimeError(f"the server did not start: {line}{said}")
         self.port = url.port
 
-    def hire(self, *options: str) -> None:
-        """One more worker process."""
+    def hire(self, *options: str) -> int:
+        """One more worker process, in a group of its own; answers its id."""
         url = f"http://{self.host}:{self.port}"
         folder = self.data / "work"
         folder.mkdir(exist_ok=True)
-        self._workers.append(
-            self._spawn("worker", "--server", url, "--work-dir", str(folder), *options)
-        )
+        worker = self._spawn("worker", "--server", url, "--work-dir", str(folder), *options)
+        self._workers.append(worker)
+        return worker.pid
 
     def stop(self) -> None:
         """Workers first, so that they can say goodbye."""
@@ -137,6 +137,7 @@ class Cell:
                 stdout=subprocess.PIPE if words[0] == "server" else said,
                 stderr=said,
                 text=True,
+                start_new_session=words[0] == "worker",
             )
 
 

@@ -68,7 +68,7 @@ def _bare_start() -> float:
     return (int(subprocess.run(ARGV, capture_output=True, check=True).stdout) - sent) / 1e6
 
 
-def percentile(values: Sequence[float], share: int) -> float:
+def percentile(values: Sequence[float], share: float) -> float:
     """The smallest value that so many per cent are not above."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, len(ordered) * share // 100)]
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share / 100))]

@@ -19,6 +19,12 @@ class Scale:
     quick: bool = False
     store: str = "sqlite"
     """What the servers keep everything in: `sqlite` or `postgres`."""
+    names: tuple[str, ...] = ()
+    """`peers`: only these of them."""
+    rounds: int | None = None
+    """How often each figure is taken, if somebody said it."""
+    keep: bool = False
+    """`smoke`: these ratios are what later runs are compared with."""
 
     def of(self, full: T, quick: T) -> T:
         """One of the two."""
@@ -27,7 +33,7 @@ class Scale:
     @property
     def repeats(self) -> int:
         """How often each figure is taken; the best and the median are shown."""
-        return self.of(3, 1)
+        return self.rounds or self.of(3, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ async def pour_once(opened: Sequence[Lane], job: dict[str, Any], keys: Sequence[
     return time.perf_counter() - began
 
 
-async def finished(lane: Lane, total: int) -> None:
+async def finished(lane: Lane, total: int, patience_s: float = SETTLE_S_MAX) -> None:
     """Returns when `total` jobs have been submitted in all, and all of them have succeeded."""
 
     async def none_live() -> bool:
@@ -143,7 +143,7 @@ async def finished(lane: Lane, total: int) -> None:
     async def all_counted() -> bool:
         return await _succeeded(lane) >= total
 
-    await until(none_live)
+    await until(none_live, patience_s)
     # The counters move when the last append is durable; memory is ahead of it by a moment.
     await until(all_counted)
 
@@ -162,12 +162,12 @@ async def staffed(lane: Lane, workers: int = 1) -> None:
     await until(there)
 
 
-async def until(true: Callable[[], Awaitable[bool]]) -> None:
+async def until(true: Callable[[], Awaitable[bool]], patience_s: float = SETTLE_S_MAX) -> None:
     """Looks again and again."""
-    deadline = time.perf_counter() + SETTLE_S_MAX
+    deadline = time.perf_counter() + patience_s
     while not await true():
         if time.perf_counter() > deadline:
-            raise TimeoutError(f"not done after {SETTLE_S_MAX} s")
+            raise TimeoutError(f"not done after {patience_s:g} s")
         await asyncio.sleep(LOOK_S)
 
 

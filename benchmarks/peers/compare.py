@@ -1,100 +1,150 @@
-"""Pickup of a function and of a command, and functions a second through one worker, beside peers.
+"""Rota beside its peers and beside the raw limit, all in one run, taking turns.
 
 Every round starts each system anew, one after the other, so that what else the machine does hits
-them alike. The others keep everything in a Redis server's memory unless a row says otherwise;
-every answer of Rota is on disk before it is given.
+them alike. Whoever cannot be installed or fails is left out, and a line on stderr says why.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from shutil import which
 
-from benchmarks.peers.installing import (
-    PINS,
-    UnavailableError,
-    environment,
-    redis_server,
-    redis_version,
+from benchmarks.peers.catalogue import PEERS
+from benchmarks.peers.installing import UnavailableError
+from benchmarks.peers.systems import (
+    Figures,
+    Load,
+    installed,
+    peer_round,
+    raw_round,
+    rota_functions_round,
+    rota_round,
 )
-from benchmarks.peers.systems import PEERS, Figures, Load, peer_round, rota_round
 from benchmarks.pickup import percentile
 from benchmarks.table import Row, Scale, number
+from tests.postgres.server import binaries
 
-FORGETFUL = ("--save", "", "--appendonly", "no")
-DURABLE = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
-ROTA = "Rota"
 Round = Callable[[], Figures]
+Taken = Mapping[str, Sequence[Figures]]
+ROTA = "Rota"
+FOLDED = "raw, journal and fold"
+IN_PLACE = "raw, tables in place"
+NAMES = (FOLDED, IN_PLACE, *(peer.name for peer in PEERS))
+"""Whom one can ask for, beside Rota, who is always there."""
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """Rows by what was measured, each with its ratio to Rota's first of the kind."""
-    load = Load(scale.of(150, 20), scale.of(3_000, 500))
-    drains = Load(0, load.calls)
-    rounds: dict[str, Round] = {ROTA: partial(rota_round, load)}
-    rounds["Rota, 16 at a time"] = partial(rota_round, drains, "add_16", "--concurrency", "16")
-    rounds["Rota, async def"] = partial(rota_round, drains, "add_async")
-    try:
-        rounds |= _peers(environment(), redis_server(), load)
-    except UnavailableError as reason:
-        print(f"Rota alone, the peers are left out: {reason}", file=sys.stderr)
+    """Rows by what was measured, each with its ratio to Rota's; of whole lives to the raw, too."""
+    load = Load(scale.of(20_000, 3_000), scale.of(3_000, 500), scale.of(150, 20))
+    rounds = _chosen(_rounds(load), scale.names)
+    print(f"- peers: {', '.join(versions(rounds))}\n", flush=True)
     taken = _taken(rounds, scale.repeats)
-    yield from _pickup_rows(taken)
-    yield from _rate_rows(taken, load.calls)
+    lives = f"whole life, {load.lives:,} together"
+    yield from _compared(lives, _values(taken, lambda one: one.steady_s), "jobs/s")
+    drain = f"drain of {load.lives:,}"
+    yield from _compared(drain, _values(taken, lambda one: one.drain_s), "jobs/s")
+    spins = f"{load.spins:,} functions of 1 ms"
+    yield from _compared(spins, _values(taken, lambda one: one.spins_s), "jobs/s")
+    for share in (50, 99):
+        values = _values(taken, partial(_pickup, share))
+        yield from _compared(f"pickup, p{share}", values, "ms")
 
 
-def _peers(programs: Path, redis: str, load: Load) -> dict[str, Round]:
-    print(f"\n- peers: {', '.join(PINS)}, Redis {redis_version(redis)}\n", flush=True)
+def versions(names: Iterable[str]) -> list[str]:
+    """Of the packages of those who are measured, and of what they keep jobs in."""
+    pins = [pin for peer in PEERS if peer.name in names for pin in peer.pins]
+    programs = (
+        (str(binaries() / "postgres"), "--version"),
+        ("redis-server", "--version"),
+        ("node", "--version"),
+        ("slurmd", "-V"),
+    )
+    told = [_first_line(argv) for argv in programs if which(argv[0])]
+    return list(dict.fromkeys([*told, *pins]))
+
+
+def _first_line(argv: Sequence[str]) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    line = done.stdout.partition("\n")[0]
+    return f"node {line}" if argv[0] == "node" else line.partition(" sha=")[0]
+
+
+def unknown(words: Sequence[str]) -> list[str]:
+    """Those that are in no name."""
+    return [word for word in words if not any(_has(name, word) for name in NAMES)]
+
+
+def _has(name: str, word: str) -> bool:
+    return word.casefold() in name.casefold()
+
+
+def _rounds(load: Load) -> dict[str, Round]:
+    shared = {"PEERS_ASYNC": "1", "PEERS_CPU": "0.01"}
     rounds: dict[str, Round] = {
-        peer.name: partial(peer_round, peer, load, programs, (redis, *FORGETFUL)) for peer in PEERS
+        ROTA: partial(rota_round, load),
+        "Rota, async def": partial(rota_functions_round, load, shared, "--cpu", "2"),
+        FOLDED: partial(raw_round, "folded", load),
+        IN_PLACE: partial(raw_round, "in place", load),
     }
-    drains = Load(0, load.calls)
+    return rounds | {peer.name: partial(peer_round, peer, load) for peer in PEERS}
+
+
+def _chosen(rounds: Mapping[str, Round], wanted: Sequence[str]) -> dict[str, Round]:
+    """Rota, and those whose name has one of the words; without words all."""
+    chosen = {
+        name: take
+        for name, take in rounds.items()
+        if name == ROTA or not wanted or any(_has(name, word) for word in wanted)
+    }
     for peer in PEERS:
-        rounds[f"{peer.name}, Redis syncs always"] = partial(
-            peer_round, peer, drains, programs, (redis, *DURABLE)
-        )
-    return rounds
+        if peer.name in chosen:
+            try:
+                installed(peer)
+            except UnavailableError as reason:
+                print(f"\n  without {peer.name}: {reason}", file=sys.stderr)
+                del chosen[peer.name]
+    return chosen
 
 
-def _taken(rounds: dict[str, Round], repeats: int) -> dict[str, list[Figures]]:
+def _taken(rounds: Mapping[str, Round], repeats: int) -> dict[str, list[Figures]]:
     taken: dict[str, list[Figures]] = {name: [] for name in rounds}
     for repeat in range(repeats):
         for name, take in rounds.items():
-            print(f"  {repeat + 1}/{repeats} {name}", file=sys.stderr, flush=True)
-            taken[name].append(take())
-    return taken
+            print(f"\n  {repeat + 1}/{repeats} {name}", end=" ", file=sys.stderr, flush=True)
+            try:
+                taken[name].append(take())
+            except (UnavailableError, RuntimeError, subprocess.SubprocessError, OSError) as reason:
+                if name == ROTA:
+                    raise
+                print(f"failed: {reason}", end="", file=sys.stderr)
+    return {name: figures for name, figures in taken.items() if figures}
 
 
-def _pickup_rows(taken: dict[str, list[Figures]]) -> Iterator[Row]:
-    pickups: Sequence[tuple[str, Callable[[Figures], Sequence[float]]]] = (
-        ("function", lambda figures: figures.function_ms),
-        ("command", lambda figures: figures.command_ms),
-    )
-    for what, times in pickups:
-        for share in (50, 99):
-            values = {
-                name: [percentile(times(figures), share) for figures in rounds]
-                for name, rounds in taken.items()
-                if times(rounds[0])
-            }
-            name = f"pickup of a {what}, p{share}"
-            yield from _compared(name, values, "ms", less_is_better=True)
+def _pickup(share: int, figures: Figures) -> float | None:
+    return percentile(figures.pickup_ms, share) if figures.pickup_ms else None
 
 
-def _rate_rows(taken: dict[str, list[Figures]], calls: int) -> Iterator[Row]:
-    values = {name: [one.calls_s for one in rounds] for name, rounds in taken.items()}
-    yield from _compared(f"{calls:,} functions", values, "1/s", less_is_better=False)
+def _values(taken: Taken, of: Callable[[Figures], float | None]) -> dict[str, list[float]]:
+    found = {name: [of(figures) for figures in rounds] for name, rounds in taken.items()}
+    return {
+        name: [value for value in values if value is not None]
+        for name, values in found.items()
+        if any(value is not None for value in values)
+    }
 
 
-def _compared(
-    name: str, values: dict[str, list[float]], unit: str, *, less_is_better: bool
-) -> Iterator[Row]:
-    rows = [
-        Row(name, system, taken, unit, less_is_better=less_is_better)
+def _compared(name: str, values: Mapping[str, list[float]], unit: str) -> Iterator[Row]:
+    less = unit == "ms"
+    rows = {
+        system: Row(name, system, taken, unit, less_is_better=less)
         for system, taken in values.items()
-    ]
-    for row in rows:
-        note = "" if row is rows[0] else f"{number(row.best / rows[0].best)} of Rota's"
-        yield Row(name, row.setting, row.values, unit, note, less_is_better)
+    }
+    for system, row in rows.items():
+        others = [ROTA] if system != ROTA else [FOLDED, IN_PLACE]
+        notes = [
+            f"{number(row.best / rows[other].best)} of {other}" for other in others if other in rows
+        ]
+        yield Row(name, system, row.values, unit, ", ".join(notes), less)

@@ -1,6 +1,7 @@
-"""Provides what the peers need: a virtual environment of pinned versions, and a Redis server.
+"""Provides what the peers need: environments of pinned versions, and programs of the distribution.
 
-Both may be impossible on a machine; then `UnavailableError` says why, and Rota is measured alone.
+Each peer has an environment of its own in the user's cache folder, so that one that cannot be
+installed keeps no other from being measured: `UnavailableError` says why it is left out.
 """
 
 from __future__ import annotations
@@ -11,57 +12,58 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
-PINS = (
-    "celery[redis]==5.7.0",
-    "dramatiq[redis]==2.2.1",
-    "huey==3.5.4",
-    "redis==8.1.0",
-    "hiredis==3.5.0",
-)
 INSTALL_S_MAX = 600
 
 
 class UnavailableError(Exception):
-    """The peers cannot be measured here, and why."""
+    """It cannot be measured here, and why."""
 
 
-def environment() -> Path:
-    """The folder of the peers' programs, installed there at the first run."""
-    key = hashlib.sha256(" ".join((*PINS, sys.version)).encode()).hexdigest()[:12]
-    place = _cache() / f"peers-{key}"
-    complete = place / "complete"
-    if not complete.exists():
+def python_environment(pins: Sequence[str]) -> Path:
+    """The folder of the programs of these packages, installed there at the first run."""
+    place = _place("python", (*pins, sys.version))
+    if not (place / "complete").exists():
         shutil.rmtree(place, ignore_errors=True)
         venv.create(place, with_pip=True)
-        _run(str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", *PINS)
-        complete.touch()
+        if pins:
+            _run(str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", *pins)
+        (place / "complete").touch()
     return place / "bin"
 
 
-def redis_server() -> str:
-    """The program, installed from the distribution's package where that is possible."""
-    if found := shutil.which("redis-server"):
+def node_environment(pins: Sequence[str]) -> Path:
+    """The folder with `node_modules` of these packages, installed there at the first run."""
+    program("node", "nodejs")
+    npm = program("npm", "npm")
+    place = _place("node", pins)
+    if not (place / "complete").exists():
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        (place / "package.json").write_text("{}", "utf-8")
+        _run(npm, "install", "--no-audit", "--no-fund", "--prefix", str(place), *pins)
+        (place / "complete").touch()
+    return place
+
+
+def program(name: str, package: str) -> str:
+    """Its path, installed from the distribution's package where that is possible."""
+    if found := shutil.which(name):
         return found
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise UnavailableError(
-            "there is no redis-server: install one, e.g. apt install redis-server"
-        )
-    _run("apt-get", "install", "--yes", "--no-install-recommends", "redis-server")
-    if found := shutil.which("redis-server"):
+        raise UnavailableError(f"there is no {name}: install one, e.g. apt install {package}")
+    _run("apt-get", "install", "--yes", "--no-install-recommends", package)
+    if found := shutil.which(name):
         return found
-    raise UnavailableError("the package redis-server brought no redis-server")
+    raise UnavailableError(f"the package {package} brought no {name}")
 
 
-def redis_version(program: str) -> str:
-    """As in `v=7.0.15`."""
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    return next((word[2:] for word in told.stdout.split() if word.startswith("v=")), "unknown")
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rota-bench"
+def _place(kind: str, parts: Sequence[str]) -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rota-bench"
+    key = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
+    return cache / f"{kind}-{key}"
 
 
 def _run(*argv: str) -> None:

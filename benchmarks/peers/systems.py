@@ -1,180 +1,162 @@
-"""Starts each system with one worker in a folder of its own, drives it, and ends it again."""
+"""One round of one system: started anew in a folder of its own, driven, and ended again."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import psutil
+from benchmarks.backing import Backing
+from benchmarks.cell import MANY_CPUS, Cell, workplace
+from benchmarks.lives import whole_lives
+from benchmarks.living import drained, together
+from benchmarks.peers.backends import backend
+from benchmarks.peers.catalogue import Peer
+from benchmarks.peers.installing import node_environment, program, python_environment
+from benchmarks.peers.processes import SIDES, free_port, running
+from benchmarks.raw import postgres_folded, postgres_in_place, postgres_material
+from benchmarks.traffic import run
 
-from benchmarks.cell import Cell, workplace
-
-SIDES = Path(__file__).parent / "sides"
-APP = "rota_side:app"
 DRIVE_S_MAX = 900
-START_S_MAX = 10
-STOP_S_MAX = 20
+APP = "rota_side:app"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """How much one round asks for."""
 
-    tries: int
+    lives: int
+    """Jobs that do nothing, submitted and run together; and as many again, drained."""
+    spins: int
+    """Jobs of a millisecond."""
     calls: int
+    """Single ones on an idle system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one round of one system took."""
+    """What one round of one system came to; what it does not have is left out."""
 
-    function_ms: Sequence[float]
-    command_ms: Sequence[float]
-    calls_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """How one of the others is started: its side, and its worker's command."""
-
-    name: str
-    side: str
-    worker: tuple[str, ...]
+    steady_s: float | None = None
+    drain_s: float | None = None
+    spins_s: float | None = None
+    pickup_ms: Sequence[float] = field(default_factory=tuple)
 
 
-PEERS = (
-    Peer(
-        "Celery",
-        "celery_side",
-        (
-            *("celery", "--app", "celery_side:app", "worker", "--loglevel", "ERROR"),
-            *("--pool", "prefork", "--concurrency", "2"),
-            *("--without-gossip", "--without-mingle", "--without-heartbeat"),
-        ),
-    ),
-    Peer(
-        "Dramatiq",
-        "dramatiq_side",
-        ("dramatiq", "dramatiq_side", "--processes", "2", "--threads", "8"),
-    ),
-    Peer(
-        "Huey",
-        "huey_side",
-        (
-            *("huey_consumer", "huey_side.queue", "--workers", "2", "--worker-type", "process"),
-            *("--no-periodic", "--quiet"),
-        ),
-    ),
-)
+def rota_round(load: Load) -> Figures:
+    """No-op jobs by the load of the other benchmarks, pickup and 1 ms by plain functions."""
+    with workplace() as place, Cell(place / "noop", "postgres") as cell:
+        cell.hire(*MANY_CPUS)
+        steady = run(together(cell, (4, load.lives, 1_000), 1))
+        drain = run(drained(cell, load.lives, 1))
+    functions = rota_functions_round(Load(0, load.spins, load.calls), {}, "--cpu", "2")
+    return Figures(steady[0], drain[0], functions.spins_s, functions.pickup_ms)
 
 
-def rota_round(load: Load, function: str = "add", *options: str) -> Figures:
-    """A server and a worker that gives two cpus; answers are durable, results recorded."""
-    environment = {"PEERS_FUNCTION": function}
-    with _importable(SIDES), workplace() as place, Cell(place / "data") as cell:
-        cell.hire("--cpu", "2", "--app", APP, *options)
+def rota_functions_round(load: Load, more: Mapping[str, str], *options: str) -> Figures:
+    """A server on PostgreSQL and a worker with an app; answers are durable, results recorded."""
+    environment = {"PEERS_BELL": str(free_port()), **more}
+    with (
+        _visible({**environment, "PYTHONPATH": _python_path()}),
+        workplace() as place,
+        Cell(place / "functions", "postgres") as cell,
+    ):
+        seen = [word for name in environment for word in ("--env", name)]
+        worker = cell.hire("--app", APP, *seen, *options)
         environment["ROTA_URL"] = f"http://{cell.host}:{cell.port}"
         environment["ROTA_TOKEN"] = cell.token
-        return _drive(sys.executable, "rota_side", load, environment)
+        environment["PEERS_WORKER"] = str(worker)
+        return _drive([sys.executable, "drive.py", "rota_side"], load, environment)
 
 
-def peer_round(peer: Peer, load: Load, programs: Path, redis: Sequence[str]) -> Figures:
-    """A Redis server of its own, and one worker of two processes."""
-    with workplace() as place:
-        port = _free_port()
-        environment = {"PEERS_REDIS_PORT": str(port), "PYTHONDONTWRITEBYTECODE": "1"}
-        server = (*redis, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(place))
-        with _running(server, place, {}):
-            _until_listening(port)
-            worker = (str(programs / peer.worker[0]), *peer.worker[1:])
-            with _running(worker, place, environment):
-                return _drive(str(programs / "python"), peer.side, load, environment)
+def raw_round(way: str, load: Load) -> Figures:
+    """The same rows by hand: `folded`, or `in place`."""
+
+    async def by_hand(dsn: str) -> float:
+        material = await postgres_material(dsn, whole_lives(load.lives))
+        write = postgres_folded if way == "folded" else postgres_in_place
+        return (await write(dsn, material)).seconds
+
+    with workplace() as place, ExitStack() as stack:
+        backing = Backing(place)
+        stack.callback(backing.remove)
+        return Figures(steady_s=load.lives / run(by_hand(backing.dsn)))
 
 
-def _drive(python: str, side: str, load: Load, environment: Mapping[str, str]) -> Figures:
+def installed(peer: Peer) -> Path:
+    """Where its programs are; raises `UnavailableError` if they cannot be."""
+    return node_environment(peer.pins) if peer.node else python_environment(peer.pins)
+
+
+def peer_round(peer: Peer, load: Load) -> Figures:
+    """What it keeps jobs in, its worker, and its driver."""
+    home = installed(peer)
+    if peer.slow:
+        load = Load(load.lives // 10, load.spins // 10, load.calls)
+    with workplace() as place, backend(peer.needs, place) as found, ExitStack() as stack:
+        environment = {**found, "PEERS_BELL": str(free_port()), "PEERS_NODE": str(home)}
+        driver = _command(
+            peer, home, ("node", "drive.mjs") if peer.node else ("python", "drive.py")
+        )
+        if peer.prepares:
+            _checked(_preparing(peer, home, driver), environment)
+        for _ in range(peer.workers if peer.worker else 0):
+            argv = _command(peer, home, peer.worker)
+            worker = stack.enter_context(running(argv, place, environment))
+            environment["PEERS_WORKER"] = str(worker.pid)
+        return _drive([*driver, peer.side], load, environment)
+
+
+def _preparing(peer: Peer, home: Path, driver: Sequence[str]) -> list[str]:
+    if peer.node:
+        return [*driver, peer.side, "prepare"]
+    return [str(home / "python"), "-c", f"import {peer.side}; {peer.side}.prepare()"]
+
+
+def _command(peer: Peer, home: Path, words: Sequence[str]) -> list[str]:
+    first = program("node", "nodejs") if peer.node else str(home / words[0])
+    return [first, *words[1:]]
+
+
+def _drive(argv: Sequence[str], load: Load, environment: Mapping[str, str]) -> Figures:
+    told = _checked(argv, {**environment, "PEERS_LOAD": json.dumps(asdict(load))})
+    return Figures(**json.loads(told.splitlines()[-1]))
+
+
+def _checked(argv: Sequence[str], environment: Mapping[str, str]) -> str:
     done = subprocess.run(
-        [python, str(SIDES / "drive.py"), side, str(load.tries), str(load.calls)],
-        env={**os.environ, **environment},
+        argv,
+        cwd=SIDES,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment},
         capture_output=True,
         text=True,
         check=False,
         timeout=DRIVE_S_MAX,
     )
     if done.returncode:
-        raise RuntimeError(f"{side} could not be driven: {done.stderr[-2000:]}")
-    return Figures(**json.loads(done.stdout))
+        raise RuntimeError(f"{' '.join(argv[-2:])} failed: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+def _python_path() -> str:
+    return os.pathsep.join(filter(None, (str(SIDES), os.environ.get("PYTHONPATH"))))
 
 
 @contextmanager
-def _running(argv: Sequence[str], place: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    """A process that is ended, with those it started, when the block is left."""
-    with (place / "said").open("ab") as said:
-        process = subprocess.Popen(
-            argv,
-            cwd=SIDES,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-        )
+def _visible(more: Mapping[str, str]) -> Iterator[None]:
+    """Workers started in the block, and their jobs' processes, find these in their environment."""
+    before = {name: os.environ.get(name) for name in more}
+    os.environ.update(more)
     try:
         yield
     finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    try:
-        family = psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        family = []
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(STOP_S_MAX)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    for one in psutil.wait_procs(family, timeout=1)[1]:
-        one.kill()
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """Workers started in the block find the modules of this folder."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), before)))
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def _until_listening(port: int) -> None:
-    deadline = time.perf_counter() + START_S_MAX
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            if time.perf_counter() > deadline:
-                raise
-            time.sleep(0.02)
-        else:
-            return
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

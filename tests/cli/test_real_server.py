@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,13 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with started(tmp_path_factory.mktemp("up")) as folder:
+        yield folder
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Path]:
     """A folder in which `rota up` runs, with one worker, found by `.rota/local.json`."""
-    folder = tmp_path_factory.mktemp("up")
     command = [sys.executable, "-m", "rota", "up", "--port", "0", "--lease-ttl", "3s"]
     with (folder / "out").open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)

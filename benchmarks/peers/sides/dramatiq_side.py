@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import time
 
+import bell
 import dramatiq
 import redis
-from dramatiq import Message, group
+from dramatiq import group
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
@@ -22,43 +21,37 @@ results = redis.Redis.from_url(f"{URL}/1")
 
 
 @dramatiq.actor
-def now() -> int:
-    """When it runs."""
-    return time.time_ns()
+def noop() -> int:
+    """Nothing, but a result that is recorded."""
+    return 0
 
 
 @dramatiq.actor
-def command() -> int:
-    """When the program runs."""
-    return int(subprocess.run(["date", "+%s%N"], capture_output=True, check=True).stdout)
+def spin() -> int:
+    """A millisecond of work."""
+    bell.spin()
+    return 0
 
 
 @dramatiq.actor
-def add(a: int, b: int) -> int:
-    """Next to nothing."""
-    return a + b
+def ring() -> None:
+    """Says that it runs."""
+    bell.ring()
 
 
-def when() -> int:
-    """By a function."""
-    return now.send().get_result(block=True, timeout=60_000)
+KINDS = {"noop": noop, "spin": spin}
 
 
-def date() -> int:
-    """By a function that starts the program: there are no other kinds of task."""
-    return command.send().get_result(block=True, timeout=60_000)
-
-
-def pour(count: int) -> list[Message]:
+def pour(kind: str, count: int) -> None:
     """As a group."""
-    return list(group(add.message(number, number) for number in range(count)).run().children)
+    group(KINDS[kind].message() for _ in range(count)).run()
+
+
+def call() -> None:
+    """One."""
+    ring.send()
 
 
 def recorded() -> int:
     """Each result is a key."""
     return results.dbsize()
-
-
-def result(handle: Message) -> int:
-    """From the backend."""
-    return handle.get_result(block=True, timeout=60_000)

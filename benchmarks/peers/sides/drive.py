@@ -1,72 +1,102 @@
-"""Drives one system from its own Python: `drive.py SIDE TRIES CALLS`, figures as JSON on stdout.
+"""Drives one system from its own Python: `drive.py SIDE`, PEERS_LOAD in, figures as JSON out.
 
 Runs where only that system is installed, so it imports nothing of this project. A side is a module
 beside this one with
 
-    when() -> int                 call a function that answers the time at which it runs
-    date() -> int                 start the program `date`, which prints that time
-    pour(count) -> list           submit count calls of add(i, i) in one go
-    recorded() -> int             results recorded so far
-    result(handle) -> int         what one of the calls returned
+    pour(kind, count)      submit so many jobs of kind `noop` or `spin`, as its documents advise
+    call()                 submit one job that rings the bell
+    recorded() -> int      jobs whose end is recorded so far
 
-All times are of the machine's one clock, in nanoseconds.
+PEERS_WORKER is the process group of the workers, if they are processes of their own: it is frozen
+while the jobs come in that are to be drained.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
+import signal
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
+
+from bell import Bell
 
 IDLE_S = 0.02
 """Between two calls: nobody has anything to do."""
-LOOK_S = 0.01
-"""Between two looks at how many results there are."""
-WARM_CALLS = 200
-DRAIN_S_MAX = 300
+LOOK_S = 0.02
+"""Between two looks at how much is recorded: counting is work for some."""
+SETTLE_S = 0.3
+"""Before each measurement: what the one before has left is recorded by then."""
+WARM = 200
+WARM_CALLS = 3
+PATIENCE_S = 300
 
 
 def main() -> None:
     """Warms everything up first; what is not measured is not in the figures."""
     side = importlib.import_module(sys.argv[1])
-    tries, calls = int(sys.argv[2]), int(sys.argv[3])
-    _drained(side, WARM_CALLS)
-    figures = {
-        "function_ms": _pickups(side.when, tries),
-        "command_ms": _pickups(side.date, tries),
-        "calls_s": calls / _drained(side, calls),
-    }
-    print(json.dumps(figures))
+    load: dict[str, int] = json.loads(os.environ["PEERS_LOAD"])
+    group = int(os.environ.get("PEERS_WORKER", "0"))
+    _together(side, "noop", WARM)
+    figures: dict[str, Any] = {}
+    if load["lives"]:
+        figures["steady_s"] = load["lives"] / _together(side, "noop", load["lives"])
+    if load["calls"]:
+        figures["pickup_ms"] = _pickups(side, load["calls"])
+    if load["spins"]:
+        figures["spins_s"] = load["spins"] / _together(side, "spin", load["spins"])
+    if load["lives"] and group:
+        figures["drain_s"] = load["lives"] / _drained(side, group, load["lives"])
+    print(json.dumps(figures), flush=True)
+    # Some clients keep threads that would keep the process.
+    os._exit(0)
 
 
-def _pickups(call: Callable[[], int], tries: int) -> list[float]:
-    """Milliseconds from the submission to the call's first act."""
-    taken = []
-    for number in range(tries + 3 if tries else 0):
+def _pickups(side: Any, calls: int) -> list[float]:
+    """Milliseconds from the submission to the job's first act."""
+    bell, taken = Bell(), []
+    for number in range(calls + WARM_CALLS):
         time.sleep(IDLE_S)
-        sent = time.time_ns()
-        started = call()
-        if number >= 3:  # the first ones warm up this kind of call
-            taken.append((started - sent) / 1e6)
+        sent = time.perf_counter()
+        side.call()
+        bell.wait()
+        if number >= WARM_CALLS:
+            taken.append((time.perf_counter() - sent) * 1e3)
     return taken
 
 
-def _drained(side: Any, calls: int) -> float:
-    """Seconds from the first submission until the last result is recorded."""
+def _together(side: Any, kind: str, count: int) -> float:
+    """Seconds from the first submission until the last end is recorded, workers at work."""
+    time.sleep(SETTLE_S)
     before = side.recorded()
     began = time.perf_counter()
-    handles = side.pour(calls)
-    while side.recorded() < before + calls:
-        if time.perf_counter() - began > DRAIN_S_MAX:
-            raise TimeoutError(f"{side.recorded() - before} of {calls} after {DRAIN_S_MAX} s")
+    side.pour(kind, count)
+    _until(side, before + count)
+    return time.perf_counter() - began
+
+
+def _drained(side: Any, group: int, count: int) -> float:
+    """Seconds from when workers may go on until the last end is recorded."""
+    time.sleep(SETTLE_S)
+    before = side.recorded()
+    os.killpg(group, signal.SIGSTOP)
+    try:
+        side.pour("noop", count)
+    finally:
+        began = time.perf_counter()
+        os.killpg(group, signal.SIGCONT)
+    _until(side, before + count)
+    return time.perf_counter() - began
+
+
+def _until(side: Any, wanted: int) -> None:
+    deadline = time.perf_counter() + PATIENCE_S
+    while (done := side.recorded()) < wanted:
+        if time.perf_counter() > deadline:
+            raise TimeoutError(f"{wanted - done} jobs are missing after {PATIENCE_S} s")
         time.sleep(LOOK_S)
-    took = time.perf_counter() - began
-    for number in (0, calls // 2, calls - 1):
-        assert side.result(handles[number]) == 2 * number, "a wrong result"
-    return took
 
 
 if __name__ == "__main__":

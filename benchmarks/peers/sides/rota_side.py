@@ -3,64 +3,70 @@
 from __future__ import annotations
 
 import os
-import time
+
+import bell
 
 from rota import App
-from rota.sdk.handles import Job
 
 app = App()
-POURED = os.environ.get("PEERS_FUNCTION", "add")
+CPU = float(os.environ.get("PEERS_CPU", "1"))
+LONELY = os.environ.get("PEERS_ASYNC") is None
 LIVE = ("pending", "queued", "running", "cancelling")
 
 
-@app.job
-def now() -> int:
-    """When it runs."""
-    return time.time_ns()
+@app.job(cpu=CPU)
+def noop() -> None:
+    """Nothing."""
 
 
-@app.job
-def add(a: int, b: int) -> int:
-    """Next to nothing."""
-    return a + b
-
-
-@app.job(cpu=0.125)
-def add_16(a: int, b: int) -> int:
-    """The same, asking for so little that 16 fit on two cpus, each in a process of its own."""
-    return a + b
-
-
-@app.job(cpu=0.01)
-async def add_async(a: int, b: int) -> int:
+@app.job(cpu=CPU)
+async def noop_async() -> None:
     """The same where two hundred share one process."""
-    return a + b
 
 
-FUNCTIONS = {function.name: function for function in (add, add_16, add_async)}
+@app.job(cpu=CPU)
+def spin() -> None:
+    """A millisecond of work."""
+    bell.spin()
 
 
-def when() -> int:
-    """By a function."""
-    return now.submit().result()
+@app.job(cpu=CPU)
+async def spin_async() -> None:
+    """The same in a process that is shared."""
+    bell.spin()
 
 
-def date() -> int:
-    """By a task of kind command."""
-    task = {"kind": "command", "argv": ["date", "+%s%N"]}
-    job = app.client.submit({"name": "date", "task": task})
-    app.client.wait(job.job_id)
-    return int(app.client.logs(job.job_id))
+@app.job(cpu=CPU)
+def ring() -> None:
+    """Says that it runs."""
+    bell.ring()
 
 
-def pour(count: int) -> list[Job[int]]:
+@app.job(cpu=CPU)
+async def ring_async() -> None:
+    """The same in a process that is shared."""
+    bell.ring()
+
+
+KINDS = (
+    {"noop": noop, "spin": spin, "ring": ring}
+    if LONELY
+    else {"noop": noop_async, "spin": spin_async, "ring": ring_async}
+)
+
+
+def pour(kind: str, count: int) -> None:
     """In batches, as the SDK makes them."""
-    calls = ((number, number) for number in range(count))
-    return FUNCTIONS[POURED].submit_many(calls)
+    KINDS[kind].submit_many(() for _ in range(count))
+
+
+def call() -> None:
+    """One."""
+    KINDS["ring"].submit()
 
 
 def recorded() -> int:
-    """Jobs whose success is durable: the counter moves after the sync.
+    """Jobs whose success is durable: the counter moves after the sync. Calls count too, once.
 
     Writing down all figures costs the server milliseconds, so it is asked for only when memory,
     which is ahead of the journal by a moment, says that nothing is left to do.
@@ -76,8 +82,3 @@ def recorded() -> int:
         if line.startswith("rota_jobs_finished_total{") and 'status="succeeded"' in line
     ]
     return int(sum(float(line.rpartition(" ")[2]) for line in wanted))
-
-
-def result(handle: Job[int]) -> int:
-    """From the server."""
-    return handle.result()

@@ -83,6 +83,7 @@ SECTIONS: dict[str, dict[str, Word]] = {
         "alerts": Word("alerts", "alerts", "List, set and silence alerts; say who is told."),
         "cluster": Word("cluster", "cluster", "Say who leads, and who is there."),
         "doctor": Word("doctor", "doctor", "Check this installation."),
+        "bench": Word("bench", "bench", "Measure this installation."),
         "verify": Word(
             "verify", "verify", "Doubt all this: on a simulated cluster, or a real one."
         ),

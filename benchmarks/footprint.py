@@ -1,0 +1,53 @@
+"""Bytes for each job: of the write-ahead log and of disk; and how much the tables grow for nothing.
+
+Whole lives over HTTP. *Kept* is what remains on disk for a finished job, with its execution, its
+indexes and its part of the journal; *live tables* is what those tables have on disk that hold
+nothing when all jobs have ended: bloat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.cell import MANY_CPUS, Cell, workplace
+from benchmarks.living import together
+from benchmarks.table import Row, Scale, count
+from benchmarks.traffic import run
+
+BATCH = 1_000
+MIB = 1 << 20
+_LIVE = """
+SELECT sum(pg_total_relation_size(c.oid))
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE nspname = 'rota' AND relname IN ('jobs_live', 'jobs_shelved', 'executions_live', 'inbox')
+"""
+
+
+def measure(scale: Scale) -> Iterator[Row]:
+    """The first lives fill what is made anyway; those after them are counted."""
+    lives = scale.of(1_000_000, 4_000)
+    with workplace() as place, Cell(place / "data", scale.store) as cell:
+        cell.hire(*MANY_CPUS)
+        run(together(cell, (4, BATCH, BATCH), 1))
+        logged, kept = _logged(cell), _kept(cell)
+        # A batch of each connection comes first, to warm up: they are lives as well.
+        run(together(cell, (4, lives - 4 * BATCH, BATCH), 1))
+        logged, kept = _logged(cell) - logged, _kept(cell) - kept
+        live = int(cell.backing.sql(_LIVE)) if cell.backing is not None else None
+    name = f"{count(lives)} whole lives"
+    if live is not None:
+        yield Row("footprint", f"{name}: write-ahead log", [logged / lives], "bytes/job")
+        yield Row("footprint", f"{name}: live tables afterwards", [live / MIB], "MiB")
+    yield Row("footprint", f"{name}: kept on disk", [kept / lives], "bytes/job")
+
+
+def _logged(cell: Cell) -> int:
+    if cell.backing is None:
+        return 0
+    return int(cell.backing.sql("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn"))
+
+
+def _kept(cell: Cell) -> int:
+    if cell.backing is not None:
+        return int(cell.backing.sql("SELECT pg_database_size(current_database())"))
+    return sum(path.stat().st_size for path in cell.data.glob("*.db*"))

@@ -1,0 +1,50 @@
+"""Dask's side: a scheduler and two worker processes that the driver starts; nothing is durable."""
+
+from __future__ import annotations
+
+import bell
+from distributed import Client, Future, LocalCluster, wait
+
+_opened: list[Client] = []
+_given: list[Future] = []
+_done = 0
+
+
+def noop(_: int) -> None:
+    """Nothing."""
+
+
+def spin(_: int) -> None:
+    """A millisecond of work."""
+    bell.spin()
+
+
+KINDS = {"noop": noop, "spin": spin}
+
+
+def _ours() -> Client:
+    if not _opened:
+        cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+        _opened.append(Client(cluster))
+    return _opened[0]
+
+
+def pour(kind: str, count: int) -> None:
+    """As one map."""
+    _given.extend(_ours().map(KINDS[kind], range(count), pure=False))
+
+
+def call() -> None:
+    """One."""
+    future = _ours().submit(bell.ring, pure=False)
+    _given.append(future)
+
+
+def recorded() -> int:
+    """All that were given, once they have ended."""
+    global _done
+    if _given:
+        wait(_given)
+        _done += sum(not future.key.startswith("ring") for future in _given)
+        _given.clear()
+    return _done

@@ -1,0 +1,164 @@
+"""Has it become slower? Ratios to the raw limit of the same run, against those that were kept.
+
+Each ratio is processor time of the same lives written by hand divided by processor time of Rota, so
+that neither a faster machine nor a busy one changes it much: 0.1 says that Rota takes ten times the
+work of the bare driver. What is compared is the best of a few tries. A ratio that has fallen by
+more than a third against `ratios.json` fails the run; `python -m benchmarks smoke --keep` keeps the
+medians of this one instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+
+import psutil
+
+from benchmarks.cell import MANY_CPUS, Cell, workplace
+from benchmarks.lives import store_lives, whole_lives
+from benchmarks.living import together
+from benchmarks.raw import (
+    postgres_folded,
+    postgres_material,
+    sqlite_folded,
+    sqlite_material,
+)
+from benchmarks.table import Row, Scale
+from benchmarks.traffic import run
+
+KEPT = Path(__file__).with_name("ratios.json")
+NAME = "smoke"
+TOLERATED = 2 / 3
+"""Of what was kept: it may fall by a third."""
+TRIES_MAX = 4
+"""Within which one must be good enough: a neighbour's burst is over by then."""
+LIVES = 6_000
+BATCH = 1_000
+
+
+def measure(scale: Scale) -> Iterator[Row]:
+    """A ratio for each part, as often as it takes to be good enough, or to keep."""
+    kept = kept_ratios()
+    for setting, take in RATIOS.items():
+        before = kept.get(setting)
+        taken = _enough(take, None if scale.keep else before)
+        note = "" if before is None else f"kept: {before:.1%}"
+        yield Row(NAME, setting, [100 * ratio for ratio in taken], "% of raw", note)
+
+
+def kept_ratios() -> dict[str, float]:
+    """What was measured once, and is committed."""
+    ratios: dict[str, float] = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
+    return ratios
+
+
+def keep(rows: Iterable[Row]) -> None:
+    """The medians of this run are what later runs are compared with."""
+    ratios = {row.setting: round(median(row.values) / 100, 4) for row in rows if row.name == NAME}
+    KEPT.write_text(json.dumps(ratios, indent=2) + "\n", "utf-8")
+
+
+def fallen(rows: Iterable[Row], kept: Mapping[str, float]) -> list[str]:
+    """What to say of each ratio that is too far below what was kept."""
+    return [
+        f"{row.setting}: {row.best:.1f} % of the raw limit, {kept[row.setting]:.1%} was kept: this"
+        f" change costs more than a third ({KEPT.name} says what is expected; if it is meant,"
+        " take it anew with --keep)"
+        for row in rows
+        if row.name == NAME
+        and row.setting in kept
+        and row.best < 100 * kept[row.setting] * TOLERATED
+    ]
+
+
+def _enough(take: Callable[[], float], before: float | None) -> Sequence[float]:
+    taken: list[float] = []
+    trouble: Exception | None = None
+    for _ in range(TRIES_MAX):
+        try:
+            taken.append(take())
+        except (RuntimeError, TimeoutError) as error:
+            # On a machine that is far too busy a server loses its database for a moment: one try.
+            trouble = error
+            continue
+        if before is not None and taken[-1] >= before * TOLERATED:
+            break
+    if not taken and trouble is not None:
+        raise trouble
+    return taken
+
+
+def scheduler_ratio(lives: int = LIVES) -> float:
+    """Decided by the scheduler alone."""
+    began = time.process_time()
+    turns = whole_lives(lives)
+    spent = time.process_time() - began
+    with workplace() as place:
+        return sqlite_folded(place, sqlite_material(place / "made", turns)).cpu_s / spent
+
+
+def store_ratio() -> float:
+    """Appended and folded by the store alone."""
+    turns = whole_lives(LIVES)
+    with workplace() as place:
+        raw = sqlite_folded(place, sqlite_material(place / "made", turns)).cpu_s
+        began = time.process_time()
+        asyncio.run(store_lives(place / "data", None, turns))
+        return raw / (time.process_time() - began)
+
+
+def sqlite_ratio() -> float:
+    """Whole lives over HTTP: server and worker together."""
+    with workplace() as place:
+        raw = sqlite_folded(place, sqlite_material(place / "made", whole_lives(LIVES))).cpu_s
+        with Cell(place / "cell") as cell:
+            return raw / _lived(cell, cell.hire(*MANY_CPUS))
+
+
+def postgres_ratio() -> float:
+    """The same on PostgreSQL, with what the database itself spends."""
+    turns = whole_lives(LIVES)
+
+    async def by_hand(dsn: str) -> float:
+        return (await postgres_folded(dsn, await postgres_material(dsn, turns))).cpu_s
+
+    with workplace() as place, Cell(place / "cell", "postgres") as cell:
+        assert cell.backing is not None
+        raw = asyncio.run(by_hand(cell.backing.new_dsn()))
+        return raw / _lived(cell, cell.hire(*MANY_CPUS), cell.backing.processes)
+
+
+RATIOS: Mapping[str, Callable[[], float]] = {
+    "scheduler alone": scheduler_ratio,
+    "store alone, SQLite": store_ratio,
+    "whole life over HTTP, SQLite": sqlite_ratio,
+    "whole life over HTTP, PostgreSQL": postgres_ratio,
+}
+
+
+def _lived(
+    cell: Cell, worker: int, others: Callable[[], Sequence[psutil.Process]] = lambda: ()
+) -> float:
+    """Processor seconds of whole lives, of all who take part."""
+    ours = [psutil.Process(cell.server.pid), psutil.Process(worker)]
+    run(together(cell, (1, BATCH, BATCH), 1))
+    before = _spent([*ours, *others()])
+    # A batch of each connection comes first, to warm up: they are lives as well.
+    run(together(cell, (4, LIVES - 4 * BATCH, BATCH), 1))
+    after = _spent([*ours, *others()])
+    return sum(spent - before.get(pid, 0.0) for pid, spent in after.items())
+
+
+def _spent(part: Iterable[psutil.Process]) -> dict[int, float]:
+    """By process; a database's helpers come and go, and one that is gone is left out."""
+    found = {}
+    for one in part:
+        with suppress(psutil.NoSuchProcess):
+            times = one.cpu_times()
+            found[one.pid] = times.user + times.system
+    return found

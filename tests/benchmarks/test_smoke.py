@@ -1,0 +1,47 @@
+"""The check of speed in CI: what it lets pass, and that it finds what became slower."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from benchmarks.smoke import NAME, RATIOS, fallen, kept_ratios, scheduler_ratio
+from benchmarks.table import Row
+from rota.core.outcome import Outcome
+from rota.core.scheduler import Scheduler
+
+
+def row(percent: float) -> Row:
+    return Row(NAME, "scheduler alone", [percent / 2, percent], "% of raw")
+
+
+def test_a_ratio_that_fell_by_more_than_a_third_is_told() -> None:
+    (said,) = fallen([row(19.9)], {"scheduler alone": 0.3})
+    assert said.startswith("scheduler alone: 19.9 % of the raw limit, 30.0% was kept")
+
+
+def test_a_ratio_that_fell_by_less_passes_and_so_does_one_that_rose() -> None:
+    assert fallen([row(20.1), row(45)], {"scheduler alone": 0.3}) == []
+
+
+def test_every_ratio_that_is_measured_was_kept() -> None:
+    assert list(kept_ratios()) == list(RATIOS)
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_takes_twice_the_time_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    lives, kept = 2_000, max(scheduler_ratio(2_000) for _ in range(2))
+    turn = Scheduler.turn
+
+    def slow(self: Scheduler, *args: object) -> Outcome:
+        began = time.process_time()
+        outcome: Outcome = turn(self, *args)  # type: ignore[arg-type]
+        spent = time.process_time() - began
+        while time.process_time() < began + 3 * spent:
+            pass
+        return outcome
+
+    monkeypatch.setattr(Scheduler, "turn", slow)
+    taken = [100 * scheduler_ratio(lives) for _ in range(2)]
+    assert fallen([Row(NAME, "it", taken, "% of raw")], {"it": kept})
