@@ -167,8 +167,8 @@ soak-real: $(VENV)/.product $(VENV)/.test ## Real processes under faults; how mu
 	ROTA_SOAK_S=$(SOAK_S) $(STORM) -m soak $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Throw generated requests at the API, by its OpenAPI document
-	$(PYTEST) -m fuzz $(ARGS)
+fuzz: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Hostile input: requests made up from the document, every parser, abuse of a real server
+	ROTA_TEST_THOROUGH=1 $(PYTEST) tests/fuzz -m "fuzz or hypothesis or slow" $(ARGS)
 
 .PHONY: dashboard
 dashboard: | $(VENV)/.python ## Build the page that the server shows

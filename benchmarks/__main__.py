@@ -21,6 +21,7 @@ from benchmarks import (
     floor,
     footprint,
     graphs,
+    hostile,
     idle,
     living,
     loaded,
@@ -65,11 +66,12 @@ MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
     "policies": policies.measure,
     "estimates": estimates.measure,
     "workflows": workflows.measure,
+    "hostile": hostile.measure,
     "peers": compare.measure,
 }
 ONLY_WHEN_NAMED = (
     *("drain", "footprint", "backlog", "rows", "simulate"),
-    *("policies", "estimates", "workflows", "peers"),
+    *("policies", "estimates", "workflows", "hostile", "peers"),
 )
 """Long, or with much disk, other people's logs, or their software."""
 

@@ -26,6 +26,9 @@ class Paper(asyncio.Transport):
     def is_closing(self) -> bool:
         return b"closed" in self.lines
 
+    def abort(self) -> None:
+        self.lines.append(b"aborted")
+
     def close(self) -> None:
         self.lines.append(b"closed")
 
@@ -57,3 +60,12 @@ async def test_what_is_held_back_goes_out_before_the_end() -> None:
     await asyncio.sleep(0)
     assert paper.lines == [HEAD, b"closed"]
     assert envelope.is_closing()
+
+
+async def test_a_connection_that_is_broken_off_is_not_written_to() -> None:
+    paper = Paper()
+    envelope = Envelope(paper, asyncio.get_running_loop())
+    envelope.write(HEAD)
+    envelope.abort()
+    await asyncio.sleep(0)
+    assert paper.lines == [b"aborted"]

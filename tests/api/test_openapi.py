@@ -117,3 +117,43 @@ async def test_the_examples_work_when_they_are_sent(house: House) -> None:
     answer = await house.lease(told["worker_id"])
     assert set(answer) == set(lease.examples["answer"])
     assert set(answer["executions"][0]) == set(lease.examples["answer"]["executions"][0])
+
+
+def links_in_document() -> Iterator[tuple[Operation, str, dict[str, Any]]]:
+    for operation in OPERATIONS:
+        good = call_in_document(operation)["responses"][str(operation.status)]
+        for name, link in good.get("links", {}).items():
+            yield operation, name, link
+
+
+def test_whatever_is_made_leads_to_all_that_can_be_asked_about_it() -> None:
+    [submit] = [one for one in OPERATIONS if (one.method, one.path) == ("POST", "/jobs")]
+    links = call_in_document(submit)["responses"]["201"]["links"]
+    assert {"show_job", "cancel_job", "patch_job", "delete_job"} <= links.keys()
+    assert links["show_job"]["parameters"] == {"job_id": "$response.body#/job_id"}
+    led_to = {name for _, name, _ in links_in_document()}
+    # Named by what the client has itself: a file's digest, or the bundle of its own order.
+    apart = ("/bundles/uploads/", "/executions/{execution_id}/bundles/")
+    for operation in OPERATIONS:
+        takes = "{" in operation.path and not operation.endless
+        if takes and not operation.path.startswith(apart):
+            assert operation.handle.__name__ in led_to, f"{operation.path} is a dead end"
+
+
+def test_every_link_gives_all_that_its_call_needs() -> None:
+    by_name = {one.handle.__name__: one for one in OPERATIONS}
+    for source, name, link in links_in_document():
+        assert link["operationId"] == name
+        wanted = {part[1:-1] for part in by_name[name].path.split("/") if part.startswith("{")}
+        assert link["parameters"].keys() == wanted
+        for value in link["parameters"].values():
+            if value.startswith("$request.path."):
+                assert f"{{{value.rpartition('.')[2]}}}" in source.path
+            else:
+                assert at_place(source.examples["answer"], value.partition("#/")[2])
+
+
+def at_place(document: Any, pointer: str) -> Any:
+    for step in pointer.split("/"):
+        document = document[int(step)] if step.isdigit() else document[step]
+    return document

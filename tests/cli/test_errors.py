@@ -165,3 +165,19 @@ def test_a_reader_that_leaves_is_no_error(server: SmallServer) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+def test_an_argument_that_is_no_utf8_is_named_in_one_line(server: SmallServer, rota: Rota) -> None:
+    ran = rota("submit", "--name", os.fsdecode(b"caf\xe9"), "--", "true")
+    assert ran.status == 1
+    assert ran.err == "rota: 'caf\\udce9' cannot be written as utf-8: surrogates not allowed\n"
+
+
+@pytest.mark.parametrize("url", ["http://[x", "http://a:x", "http://a\x01b"])
+def test_an_address_that_is_none_is_named_in_one_line(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("ROTA_URL", url)
+    ran = rota("jobs")
+    assert ran.status == 1
+    assert ran.err == f"rota: {url!r} is no address of a server: write http://host:port\n"

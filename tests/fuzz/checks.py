@@ -82,7 +82,7 @@ BEYOND_THE_SCHEMA = re.compile(
             "two triggers are named",
             # Nor know every service that can be told, or what goes with what is watched for.
             "no address that can be told",
-            "the address names no host",
+            "the address (names no host|makes no sense)",
             "is watched for all queues together",
             "say what .* watches for",
             '"field":"window"',

@@ -24,6 +24,10 @@ REPLACED = "positive_data_acceptance,negative_data_rejection"
 """The checks of tests/fuzz/checks.py ask these where they apply."""
 SHORT_SEED = 1
 LONG_EXAMPLES = 60
+SHORT_CHAINS = 20
+LONG_CHAINS = 300
+"""Each follows the document's links: what one call made is asked about, changed and removed."""
+CHAINS = ("--phases", "stateful", "--mode", "positive")
 ENDLESS = "/stream"
 """Each look at it lasts seconds, so it has a test of its own."""
 
@@ -47,8 +51,8 @@ def an_execution(cell: Cell) -> str:
     return str(orders[0]["execution_id"])
 
 
-def fuzz(cell: Cell, seed: int, *more: str) -> None:
-    """Runs schemathesis; what it found is the message."""
+def fuzz(cell: Cell, seed: int, *more: str) -> str:
+    """Runs schemathesis, and answers what it said; what it found is the message."""
     config = cell.folder / "schemathesis.toml"
     config.write_text(f'[parameters]\n"path.execution_id" = "{an_execution(cell)}"\n')
     args = [
@@ -58,12 +62,15 @@ def fuzz(cell: Cell, seed: int, *more: str) -> None:
         # Not several threads: Python 3.11 breaks when two of them parse source at once.
         *("--workers", "1", *more),
     ]
-    env = {"PYTHONPATH": str(ROOT), "SCHEMATHESIS_HOOKS": "tests.fuzz.checks"}
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    hooks = "tests.fuzz.chains" if CHAINS[1] in more else "tests.fuzz.checks"
+    env = {"PYTHONPATH": path, "SCHEMATHESIS_HOOKS": hooks}
     done = subprocess.run(
         args, cwd=cell.folder, env={**os.environ, **env}, capture_output=True, text=True
     )
     assert done.returncode == 0, f"seed {seed}\n{done.stdout[-20_000:]}\n{done.stderr[-2_000:]}"
     assert_unharmed(cell)
+    return done.stdout
 
 
 def assert_unharmed(cell: Cell) -> None:
@@ -91,8 +98,24 @@ def test_the_stream_is_as_the_document_says(cell: Cell) -> None:
     fuzz(cell, SHORT_SEED, "--phases", "examples,coverage", "--include-path", ENDLESS)
 
 
+def seed_of_this_run() -> int:
+    return int(os.environ.get("ROTA_FUZZ_SEED", secrets.randbelow(1_000_000_000)))
+
+
 @pytest.mark.fuzz
 def test_chance_finds_no_fault(cell: Cell) -> None:
-    seed = int(os.environ.get("ROTA_FUZZ_SEED", secrets.randbelow(1_000_000_000)))
-    examples = ("--max-examples", str(LONG_EXAMPLES))
-    fuzz(cell, seed, "--phases", "fuzzing,stateful", *examples, "--exclude-path", ENDLESS)
+    examples = ("--max-examples", str(LONG_EXAMPLES), "--exclude-path", ENDLESS)
+    fuzz(cell, seed_of_this_run(), "--phases", "fuzzing", *examples)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_chains_of_calls_find_no_fault(cell: Cell) -> None:
+    chains = ("--max-examples", str(SHORT_CHAINS), "--exclude-path", ENDLESS)
+    fuzz(cell, SHORT_SEED, *CHAINS, *chains)
+
+
+@pytest.mark.fuzz
+def test_many_chains_of_calls_find_no_fault(cell: Cell) -> None:
+    chains = ("--max-examples", str(LONG_CHAINS), "--exclude-path", ENDLESS)
+    fuzz(cell, seed_of_this_run(), *CHAINS, *chains)

@@ -43,7 +43,12 @@ class Post(Protocol):
 def check_address(url: str) -> None:
     """Raises ValueError that says what is wrong with it."""
     if url.startswith(WEBHOOK):
-        if not httpx2.URL(url).host:
+        try:
+            host = httpx2.URL(url).host
+        except httpx2.InvalidURL:
+            # Its words would quote the address, which may be a secret.
+            raise ValueError("the address makes no sense: write https://host/path") from None
+        if not host:
             raise ValueError("the address names no host")
         return
     apprise = _apprise()

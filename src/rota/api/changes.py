@@ -81,18 +81,34 @@ async def _pieces(
     after, newest = place.seq - (place.number < _RECORD_END), place.seq
     while True:
         if after < newest:
-            changes = await parts.catalog.changes_after(Seq(after), STREAM_RECORDS)
-            new = [one for one in changes if (one.seq, one.index) > place]
-            for text in _encoded(await own_changes(call, new)):
+            async with call.desk.catching_up:
+                texts, last = await _next_texts(call, place, after)
+            for text in texts:
                 yield text
             # Records without changes give nothing back, yet they are behind us too.
-            after = max(min(after + STREAM_RECORDS, newest), *(one.seq for one in changes), 0)
+            after = max(min(after + STREAM_RECORDS, newest), last)
             continue
         try:
             async with asyncio.timeout(STREAM_KEEPALIVE_S):
                 newest = await parts.feed.wait_beyond(after)
         except TimeoutError:
             yield b": still here\n\n"
+
+
+async def _next_texts(
+    call: Call[None, StreamQuery], place: Place, after: int
+) -> tuple[list[bytes], int]:
+    """What the next records have to tell, and the last of them that had anything.
+
+    The records themselves, with all that was submitted, do not wait for a slow reader.
+    """
+    changes = await call.parts.catalog.changes_after(Seq(after), STREAM_RECORDS)
+    new = [one for one in changes if (one.seq, one.index) > place]
+    texts = []
+    for text in _encoded(await own_changes(call, new)):
+        texts.append(text)
+        await asyncio.sleep(0)
+    return texts, max((one.seq for one in changes), default=0)
 
 
 async def _digests(call: Call[None, StreamQuery], place: Place) -> AsyncGenerator[bytes, None]:

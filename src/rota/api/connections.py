@@ -1,56 +1,87 @@
-"""Bounds on what a client may send before anybody knows who it is: the size and time of a head."""
+"""Bounds on what a client may do before anybody knows who it is: how much it sends and how slowly,
+how far it runs ahead of its answers, and whether it takes them."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from rota.api.envelope import Envelope
-from rota.api.limits import HEAD_BYTES_MAX, HEAD_S_MAX
+from rota.api.limits import FEED_BYTES, HEAD_BYTES_MAX, HEAD_S_MAX, HEADERS_MAX, TAKEN_BYTES_MIN
+from rota.api.lobby import Lobby
+from rota.api.problems import RETRY_AFTER_S
 from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, Problem
 from rota.wire.units import encode
 
-_HEAD = "HTTP/1.1 431 {title}\r\ncontent-type: {media}\r\ncontent-length: {length}\r\n"
+# Whoever sends rubbish must not fill the log with it; what fails on our side is told as an error.
+_logger = logging.getLogger("rota.http")
+_logger.setLevel(logging.ERROR)
+
+
+class _TooManyHeadersError(Exception):
+    """The head has one more than it may have."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1, which by itself waits for ever and reads heads of any size.
+    """uvicorn's HTTP/1.1, which by itself waits for ever and takes in whatever comes.
 
     Bytes that bring neither a whole head nor any body are all kept by the parser, be they of
     headers, of trailers after a body or of anything else: counting those bounds every one of them.
+    A request that comes before the last one was answered costs a hundred times its bytes once it is
+    parsed, so what follows it is kept as bytes, and no more is read.
     """
 
-    def __init__(self, *args: Any, **named: Any) -> None:
+    def __init__(self, *args: Any, lobby: Lobby | None = None, **named: Any) -> None:
         super().__init__(*args, **named)
+        self.logger = _logger
+        self._lobby = Lobby() if lobby is None else lobby
         self._fruitless_bytes = 0
         self._bore_fruit = False
+        self._unparsed = b""
+        self._untaken: int | None = None
+        """What the client had not taken at the last look, where that was too much."""
         self._head_alarm: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Somebody is there; now they must say something."""
         super().connection_made(Envelope(transport, self.loop))  # type: ignore[arg-type]  # does all that one does
+        if not self._lobby.admit(self):
+            detail = f"{self._lobby.limit} connections are open already: ask again later"
+            self._refuse(503, "too_many_connections", detail)
+            return
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """They have gone."""
+        self._lobby.leave(self)
         self._head_arrived()
+        self._unparsed = b""
         super().connection_lost(exc)
+        # uvicorn leaves this timer running if the connection broke.
+        self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
-        """Feeds the parser, and breaks off where that leads nowhere."""
-        self._bore_fruit = False
-        super().data_received(data)
-        self._fruitless_bytes = 0 if self._bore_fruit else self._fruitless_bytes + len(data)
-        if self._fruitless_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
-            self._break_off()
+        """Feeds the parser, as long as that leads somewhere."""
+        if self._unparsed:
+            self._unparsed += data
+            self.flow.pause_reading()
+            return
+        self._feed(data)
 
     def on_message_begin(self) -> None:
         """A head begins; on a connection that was used before it has its own time."""
         super().on_message_begin()
         if self._head_alarm is None:
             self._await_head()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One more; what is raised here makes the parser give up, and `send_400_response` tell."""
+        if len(self.headers) >= HEADERS_MAX:
+            raise _TooManyHeadersError
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
@@ -63,6 +94,82 @@ class BoundedProtocol(HttpToolsProtocol):
         self._bore_fruit = True
         super().on_body(body)
 
+    def on_message_complete(self) -> None:
+        """All of the request is there."""
+        super().on_message_complete()
+        if not self._is_idle():
+            self._lobby.serve(self)
+
+    def on_response_complete(self) -> None:
+        """The next one may begin, and more of what came may be looked at."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            return
+        if self._is_idle():
+            self._lobby.wait_for(self)
+        rest, self._unparsed = self._unparsed, b""
+        self._feed(rest)
+
+    def resume_writing(self) -> None:
+        """The client has taken most of what there was."""
+        self._untaken = None
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no HTTP, or too much; it is said as every other problem is."""
+        # A head that was broken off at just so many headers had one more.
+        if self._head_alarm is not None and self.headers and len(self.headers) >= HEADERS_MAX:
+            self._refuse(431, "head_too_large", f"a request has at most {HEADERS_MAX} headers")
+        else:
+            self._refuse(400, "not_http", "this is not a request of HTTP/1.1")
+
+    def dismiss(self) -> None:
+        """Closes it at once: whoever is there has nothing to lose."""
+        self.transport.abort()
+
+    def look(self) -> None:
+        """Breaks off if hardly anything of an answer was taken since the last look.
+
+        A transport that is closed waits for its client to take the rest: for ever, if it must.
+        """
+        if not (self.flow.write_paused or self.transport.is_closing()):
+            self._untaken = None
+            return
+        waiting = self.transport.get_write_buffer_size()
+        if self._untaken is not None and waiting > self._untaken - TAKEN_BYTES_MIN:
+            self.transport.abort()
+        self._untaken = waiting
+
+    def _feed(self, data: bytes) -> None:
+        at = 0
+        while at < len(data) and not self.transport.is_closing():
+            if self.pipeline:
+                self._unparsed = data[at:]
+                self.flow.pause_reading()
+                return
+            piece = data if len(data) <= FEED_BYTES else data[at : at + FEED_BYTES]
+            at += len(piece)
+            self._parse(piece)
+        if not data or not self._is_idle():
+            self._lobby.hear(self)
+        else:
+            self._lobby.wait_for(self)
+            # Bytes that are no request, or the rest of one that was answered, buy no more time.
+            if self._head_alarm is None and not self.transport.is_closing():
+                self._await_head()
+
+    def _parse(self, piece: bytes) -> None:
+        self._bore_fruit = False
+        super().data_received(piece)
+        self._fruitless_bytes = 0 if self._bore_fruit else self._fruitless_bytes + len(piece)
+        if self._fruitless_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+            detail = f"the head of a request is at most {HEAD_BYTES_MAX} bytes"
+            self._refuse(431, "head_too_large", detail)
+
+    def _is_idle(self) -> bool:
+        """Whether nothing that was asked waits for an answer."""
+        return self.cycle is None or self.cycle.response_complete
+
     def _await_head(self) -> None:
         self._head_alarm = self.loop.call_later(HEAD_S_MAX, self.transport.close)
 
@@ -71,12 +178,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_alarm.cancel()
             self._head_alarm = None
 
-    def _break_off(self) -> None:
+    def _refuse(self, status: int, code: str, detail: str) -> None:
         # With an answer under way another one would only garble it.
-        if self.cycle is None or self.cycle.response_complete:
-            title = TITLES[431]
-            detail = f"the head of a request is at most {HEAD_BYTES_MAX} bytes"
-            body = encode(Problem(TYPE_PREFIX + "head_too_large", title, 431, detail))
-            head = _HEAD.format(title=title, media=MEDIA_TYPE, length=len(body))
-            self.transport.write(f"{head}connection: close\r\n\r\n".encode() + body)
+        if self._is_idle():
+            body = encode(Problem(TYPE_PREFIX + code, TITLES[status], status, detail))
+            head = [
+                f"HTTP/1.1 {status} {TITLES[status]}",
+                f"content-type: {MEDIA_TYPE}",
+                f"content-length: {len(body)}",
+                "connection: close",
+            ]
+            if status == 503:
+                head.append(f"retry-after: {RETRY_AFTER_S}")
+            self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
         self.transport.close()

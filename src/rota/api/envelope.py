@@ -42,7 +42,13 @@ class Envelope:
         self._flush()
         self._transport.close()
 
+    def abort(self) -> None:
+        """Closes at once; what was held back is lost with all that was not sent."""
+        self._head = b""
+        self._transport.abort()
+
     def _flush(self) -> None:
-        if self._head:
-            head, self._head = self._head, b""
+        head, self._head = self._head, b""
+        # The other side may have gone in the meantime.
+        if head and not self._transport.is_closing():
             self._transport.write(head)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -12,7 +14,7 @@ from msgspec.structs import replace
 from rota.api.bodies import header
 from rota.api.bundles import check_bundles
 from rota.api.deadlines import add_deadline, deadline_view
-from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS
+from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS, READ_AT_ONCE
 from rota.api.lookup import adopt, check_upstream, find_job
 from rota.api.members import failed_members, with_members, within
 from rota.api.pace import weight
@@ -194,13 +196,25 @@ async def job_page(call: Call[Any, Any], query: JobQuery) -> JobPage:
         if query.tenant not in (None, own):
             return JobPage([], None)
         query = replace(query, tenant=own)
-    found, whole = await _read_page(parts.catalog, query)
-    items: Sequence[JobRecord] = found
-    if whole:
-        items, next_cursor = cut(found, query.limit - 1, lambda job: job.id)
-    else:
-        next_cursor = make_cursor(found[-1].id)
-    return JobPage([live_view(parts.brain, job) for job in items], next_cursor)
+    turn = call.desk.long_pages if query.limit > PAGE_FIRST_ITEMS else nullcontext()
+    async with turn:
+        found, whole = await _read_page(parts.catalog, query)
+        items: Sequence[JobRecord] = found
+        if whole:
+            items, next_cursor = cut(found, query.limit - 1, lambda job: job.id)
+        else:
+            next_cursor = make_cursor(found[-1].id)
+        return JobPage(await _views(parts.brain, items), next_cursor)
+
+
+async def _views(brain: Brain, jobs: Sequence[JobRecord]) -> list[JobView]:
+    """Made a few at a time: others have their turn in between."""
+    views: list[JobView] = []
+    for start in range(0, len(jobs), READ_AT_ONCE):
+        if start:
+            await asyncio.sleep(0)
+        views += [live_view(brain, job) for job in jobs[start : start + READ_AT_ONCE]]
+    return views
 
 
 async def _read_page(catalog: Catalog, query: JobQuery) -> tuple[list[JobRecord], bool]:

@@ -2,8 +2,27 @@
 
 HEAD_BYTES_MAX = 64 * 1024
 """One request's line and headers: several times what a browser with many cookies sends."""
+HEADERS_MAX = 256
+"""Headers of one request: each costs more than its bytes, and a browser sends thirty."""
 HEAD_S_MAX = 20.0
 """For a request's head to arrive; before that nobody knows whether the client may even ask."""
+FEED_BYTES = 8 * 1024
+"""Bytes parsed at a time: as few as 18 of them are a request, and one that has to wait its turn
+takes 2 KB of memory."""
+CONNECTIONS_MAX = 20_000
+"""Connections open at once, where the system lets a process have as many files: two for each of
+10,000 workers. An option changes it."""
+FILES_RESERVED = 256
+"""Files and sockets that are left for all else: the store, logs, uploads, other servers."""
+UNTAKEN_S = 30
+"""How often it is looked whether clients take their answers ..."""
+TAKEN_BYTES_MIN = 64 * 1024
+"""... and what they must take meanwhile where much is left: slower than any line that works."""
+HELD_BYTES_MAX = 256 * 1024 * 1024
+"""Bodies that came and long answers that nobody took yet, of all requests together: eight of the
+largest size, or thousands of the usual one."""
+ANSWER_PIECE_BYTES = 256 * 1024
+"""Longer answers are sent piece by piece and are counted until they are taken."""
 STREAMS_MAX = 256
 """Streams open at once (changes and followed logs): each is a task and a socket."""
 STREAM_SEND_S = 30.0
@@ -14,6 +33,8 @@ STREAM_KEEPALIVE_S = 15.0
 """Proxies close connections that say nothing for a minute."""
 STREAM_RECORDS = 8
 """Journal records read at a time for a stream: a record may hold a whole batch of jobs."""
+STREAM_READS_AT_ONCE = 4
+"""Streams that read so at the same time: what they read is large, what they tell of it small."""
 STREAM_EVENTS_PER_SEND = 256
 """Events encoded at a time, so that a slow reader holds little."""
 LOG_READ_BYTES = 256 * 1024
@@ -42,6 +63,9 @@ PAGE_BYTES_MAX = 16 * 1024 * 1024
 """Payloads, results and errors in one page of jobs; a page that would hold more ends early."""
 PAGE_FIRST_ITEMS = 51
 """Jobs read before their size is known: a page of the usual length takes one question."""
+LONG_PAGES_AT_ONCE = 2
+"""Pages longer than that which are read and made at the same time; others wait for their turn, so
+that short requests do not wait for many of them."""
 READ_AT_ONCE = 100
 """Jobs in one question to the catalog: each may carry megabytes."""
 OUTLINES_AT_ONCE = 2_000

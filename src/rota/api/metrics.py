@@ -17,6 +17,7 @@ from rota.alerts.figures import LEFT_OUT, lost_at, ready_ms
 from rota.alerts.rules import Severity
 from rota.alerts.watch import Watch
 from rota.api.limits import METRIC_KINDS_MAX, METRIC_QUEUES_MAX
+from rota.api.lobby import Lobby
 from rota.core.glance import QueueGlance, WorkerGlance
 from rota.core.model import JobState, Resources, WorkerId, WorkerState
 from rota.core.schedules import Decision
@@ -322,6 +323,20 @@ class StandingCollector(Collector):
             yield _gauge(
                 "rota_standby_lag_seconds", "For how long it lacks them", me.behind_ms / 1000
             )
+
+
+@dataclass(frozen=True)
+class LobbyCollector(Collector):
+    """Who is connected to this server."""
+
+    lobby: Lobby
+
+    def collect(self) -> Iterator[Metric]:
+        """How many, of how many, and how many could not stay."""
+        yield _gauge("rota_connections", "Connections open at this server", len(self.lobby))
+        yield _gauge("rota_connections_max", "How many it takes at once", self.lobby.limit)
+        away = {"closed": self.lobby.dismissed, "refused": self.lobby.refused}
+        yield _counted("rota_connections_turned_away", "Those beyond the limit", away)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

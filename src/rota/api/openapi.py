@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from rota.api import examples
+from rota.api.links import links_from
 from rota.api.roles import ALLOWED
 from rota.api.routes import JSON, NoQuery, Operation
 from rota.wire.bundles import FileName
@@ -58,6 +59,10 @@ def build_document(operations: Sequence[Operation], version: str) -> Document:
     for operation in operations:
         described = _describe(operation, components)
         paths.setdefault(operation.path, {})[operation.method.lower()] = described
+        if found := links_from(operation, operations):
+            for status, answer in {operation.status: operation.answer, **operation.also}.items():
+                if answer is operation.answer:
+                    described["responses"][str(status)]["links"] = found
     used = {op.query.__name__ for op in operations}
     return {
         "openapi": "3.1.0",

@@ -11,18 +11,22 @@ from typing import Any, Protocol
 
 from rota.alerts.watch import Watch
 from rota.api.auth import Access
+from rota.api.cargo import Hold
 from rota.api.files import Files
 from rota.api.forward import Forwarder
 from rota.api.history import Recorder
 from rota.api.ids import IdMint
 from rota.api.limits import (
     BULK_REMEMBERED_MAX,
+    LONG_PAGES_AT_ONCE,
     SIMULATIONS_MAX,
+    STREAM_READS_AT_ONCE,
     STREAMS_MAX,
     TENANTS_REMEMBERED_MAX,
     USAGE_KINDS_MAX,
     USAGE_WORKERS_MAX,
 )
+from rota.api.lobby import Lobby
 from rota.api.log_bell import LogBell
 from rota.api.mailbox import Mailbox
 from rota.api.metrics import Figures
@@ -95,6 +99,8 @@ class Parts:
     """Who is there; None: there are no other servers."""
     recorder: Recorder | None = None
     """How the figures moved; None: nobody notes them."""
+    lobby: Lobby = field(default_factory=Lobby)
+    """Who is connected."""
     simulator: Simulator | None = None
     """Runs the past again; None: nobody does."""
 
@@ -230,3 +236,10 @@ class Desk:
     bell: LogBell = field(default_factory=LogBell)
     tenants: TenantBook = field(default_factory=TenantBook)
     board: Board = field(default_factory=Board)
+    hold: Hold = field(default_factory=Hold)
+    long_pages: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(LONG_PAGES_AT_ONCE)
+    )
+    catching_up: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(STREAM_READS_AT_ONCE)
+    )

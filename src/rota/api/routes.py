@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 from rota.api.auth import remote_of
 from rota.api.bodies import QueryReader, decode_json, header, read_body, require_json
 from rota.api.ids import mint_request_id
-from rota.api.limits import AUDIT_TEXT_MAX
+from rota.api.limits import ANSWER_PIECE_BYTES, AUDIT_TEXT_MAX
 from rota.api.parts import Desk, Parts
 from rota.api.problems import (
     NO_HEADERS,
@@ -161,27 +161,43 @@ class Server:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, or leaves quietly if nobody is there any more."""
-        caller = caller_of(scope)
-        try:
-            self._admit(caller)
-            if self._forwarder is not None:
-                here = await self._forwarder.carry(self.operation, scope, receive, send)
-                if here is None:
+        with self._desk.hold.cargo() as cargo:
+            if not self.operation.streams_in:
+                receive = cargo.counted(receive)
+            try:
+                response = await self._answer(scope, receive, send)
+                if response is None:
                     return
-                receive = here
-            call = await self._read(scope, receive, send)
-            answer = await self.operation.handle(call)
-            response = self._render(answer)
-            if isinstance(response, Stream):
-                response.end_when(lambda: self._parts.access.ended(caller))
-        except GoneAwayError:
-            return
-        except Exception as error:  # noqa: BLE001  (the top of every request)
-            response = respond(problem_of(error, scope))
-        # Whoever asks too often must not fill the trail, too.
-        if self.operation.audited and response.status_code != TOO_MANY:
-            self._parts.audit.note(audit_entry(self._parts, scope, self.operation.path, response))
-        await response(scope, receive, send)
+                # What has been done must be told: only who reads can be asked to come again.
+                if len(response.body) > ANSWER_PIECE_BYTES and not self.operation.writes:
+                    cargo.add(len(response.body))
+            except GoneAwayError:
+                return
+            except Exception as error:  # noqa: BLE001  (the top of every request)
+                response = respond(problem_of(error, scope))
+            # Whoever asks too often must not fill the trail, too.
+            if self.operation.audited and response.status_code != TOO_MANY:
+                entry = audit_entry(self._parts, scope, self.operation.path, response)
+                self._parts.audit.note(entry)
+            if len(response.body) > ANSWER_PIECE_BYTES:
+                await cargo.deliver(response, send)
+            else:
+                await response(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
+        """What to answer; None if another server has done so."""
+        caller = caller_of(scope)
+        self._admit(caller)
+        if self._forwarder is not None:
+            here = await self._forwarder.carry(self.operation, scope, receive, send)
+            if here is None:
+                return None
+            receive = here
+        call = await self._read(scope, receive, send)
+        response = self._render(await self.operation.handle(call))
+        if isinstance(response, Stream):
+            response.end_when(lambda: self._parts.access.ended(caller))
+        return response
 
     def head(self, scope: Scope) -> Response:
         """What a look at an answer without end is told."""

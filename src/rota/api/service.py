@@ -6,7 +6,13 @@ import msgspec
 from starlette.responses import Response
 
 from rota.api.jobs import job_page
-from rota.api.metrics import AlertCollector, ServerCollector, StandingCollector, expose
+from rota.api.metrics import (
+    AlertCollector,
+    LobbyCollector,
+    ServerCollector,
+    StandingCollector,
+    expose,
+)
 from rota.api.paging import Cursor, Limit, read_id_cursor
 from rota.api.problems import ProblemError
 from rota.api.routes import Call, NoQuery
@@ -75,5 +81,5 @@ async def show_metrics(call: Call[None, NoQuery]) -> Response:
     standing = StandingCollector(parts.brain, parts.assurance, parts.presence)
     alerts = AlertCollector(parts.brain, parts.alerts)
     accept = call.request.headers.get("accept", "")
-    text, content_type = expose(accept, collector, standing, alerts)
+    text, content_type = expose(accept, collector, standing, alerts, LobbyCollector(parts.lobby))
     return Response(text, headers={"Content-Type": content_type})

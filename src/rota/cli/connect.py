@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from rota.cli.problems import Failure, explain
 from rota.cli.render import print_json
+from rota.cli.text import plain
 from rota.sdk import Client, Patience, RotaError, discover
 from rota.sdk.answers import read
 from rota.sdk.calls import Call
+from rota.sdk.discover import Endpoint
+from rota.sdk.errors import AddressError
 
 T = TypeVar("T")
 
@@ -18,10 +21,18 @@ AT_A_TERMINAL = Patience(retry_for_s=30.0, first_contact_s=0.0)
 """A server that was never there is said at once; one that restarts is waited for."""
 
 
+def endpoint_of(url: str | Sequence[str] | None = None) -> Endpoint:
+    """The server that was named, or that the environment names."""
+    try:
+        return discover(url)
+    except AddressError as error:
+        raise Failure(plain(str(error))) from error
+
+
 @contextmanager
 def connected() -> Iterator[Client]:
     """A client of the server that the environment names."""
-    endpoint = discover()
+    endpoint = endpoint_of()
     try:
         with Client(endpoint, patience=AT_A_TERMINAL) as client:
             yield client

@@ -13,11 +13,12 @@ import click
 
 from rota import __version__
 from rota.cli.checks import Check
+from rota.cli.connect import endpoint_of
 from rota.cli.options import json_option, now_ms
 from rota.cli.problems import explain
 from rota.cli.render import Styled, console, print_object, rich_text
 from rota.cli.text import plural, size
-from rota.sdk import ApiError, Client, Endpoint, Patience, RotaError, calls, discover
+from rota.sdk import ApiError, Client, Endpoint, Patience, RotaError, calls
 from rota.wire.service import ClusterView, StatsView
 from rota.worker.guard.client import Guard, GuardError
 
@@ -33,7 +34,7 @@ DISK_BYTES_MIN = 1 << 30
 @click.pass_context
 def doctor(ctx: click.Context, *, store: str | None, as_json: bool) -> None:
     """Check this installation, or a store; exit 1 if something is broken."""
-    checks = list(examine(discover()) if store is None else examine_store(store))
+    checks = list(examine(endpoint_of()) if store is None else examine_store(store))
     if as_json:
         print_object({"checks": checks})
     else:

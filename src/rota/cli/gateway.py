@@ -71,7 +71,7 @@ def gateway(ctx: click.Context, /, *, where: str | None, **given: Any) -> None:
 async def _serve(options: GatewayOptions) -> int:
     from rota.api.auth import LOOPBACK_HOSTS
     from rota.cli.hosting import EmbeddedServer, on_signal, until_signal
-    from rota.cli.listening import listen, refuse_open_door, url_of
+    from rota.cli.listening import listen, open_lobby, refuse_open_door, url_of
     from rota.gateway.app import create_app
     from rota.gateway.desk import Desk
     from rota.gateway.fleet import Fleet
@@ -85,7 +85,7 @@ async def _serve(options: GatewayOptions) -> int:
         refuse_misplaced(fleet)
         desk = Desk(fleet, secure=options.tls_cert is not None)
         app = create_app(desk, [*LOOPBACK_HOSTS, options.host, *options.names])
-        server = EmbeddedServer(app, options)
+        server = EmbeddedServer(app, options, open_lobby(options))
         serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
         stop = on_signal()
         _greet(url_of(options, listening), fleet)

@@ -7,12 +7,16 @@ import contextlib
 import signal
 import sys
 from collections.abc import Coroutine, Iterator
+from functools import partial
 from typing import Any
 
 import click
+import structlog
 import uvicorn
 
 from rota.api.connections import BoundedProtocol
+from rota.api.limits import UNTAKEN_S
+from rota.api.lobby import Lobby
 from rota.cli.certificates import Certificate
 from rota.cli.diary import keep_diary
 from rota.cli.loops import run_on_quick_loop
@@ -25,14 +29,21 @@ SWITCH_S = 0.0005
 """How long one thread may keep the interpreter when another wants it."""
 CERTIFICATE_TICKS = 100
 """Ticks of uvicorn, a tenth of a second each, between looks whether the certificate was renewed."""
+LOBBY_TICKS = UNTAKEN_S * 10
+"""The same between looks after clients that take nothing."""
 CLOSE_S_MAX = 5
 """How long open answers may take to end when the server stops."""
+
+
+log = structlog.get_logger(__name__)
 
 
 class EmbeddedServer(uvicorn.Server):
     """Lives in our loop and leaves the signals to us."""
 
-    def __init__(self, app: object, options: DoorOptions) -> None:
+    def __init__(self, app: object, options: DoorOptions, lobby: Lobby | None = None) -> None:
+        self._lobby = Lobby() if lobby is None else lobby
+        self._turned_away = 0
         super().__init__(
             uvicorn.Config(
                 app,  # type: ignore[arg-type]  # Starlette is one of its kinds
@@ -40,7 +51,8 @@ class EmbeddedServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 lifespan="off",
-                http=BoundedProtocol,
+                http=partial(BoundedProtocol, lobby=self._lobby),  # type: ignore[arg-type]  # any maker of one will do
+                ws="none",
                 timeout_keep_alive=HEADERS_S_MAX,
                 timeout_graceful_shutdown=CLOSE_S_MAX,
                 forwarded_allow_ips=["127.0.0.1", "::1", *options.proxies],
@@ -53,12 +65,28 @@ class EmbeddedServer(uvicorn.Server):
         self._certificate = None if cert is None else Certificate(cert, key)
 
     async def on_tick(self, counter: int) -> bool:
-        """What uvicorn does ten times a second; now and then also a look at the certificate."""
+        """What uvicorn does ten times a second; now and then also a look at what changes slowly."""
         certificate, context = self._certificate, self.config.ssl
         due = counter % CERTIFICATE_TICKS == 0
         if due and certificate is not None and context is not None:
             certificate.refresh(context)
+        if counter % LOBBY_TICKS == 0:
+            self._look_after_clients()
         return await super().on_tick(counter)
+
+    def _look_after_clients(self) -> None:
+        lobby = self._lobby
+        lobby.look()
+        turned_away = lobby.dismissed + lobby.refused
+        # Told here, a few times a minute at most, whatever comes.
+        if turned_away > self._turned_away:
+            log.warning(
+                "connections at their limit: raise --connections-max, or see who holds them",
+                limit=lobby.limit,
+                closed_while_idle=lobby.dismissed,
+                refused=lobby.refused,
+            )
+        self._turned_away = turned_away
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

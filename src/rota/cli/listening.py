@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import resource
 import socket
 
 import click
 
+from rota.api.limits import CONNECTIONS_MAX, FILES_RESERVED
+from rota.api.lobby import Lobby
 from rota.cli.up import DoorOptions
 
 
@@ -64,3 +67,33 @@ def url_of(options: DoorOptions, listening: socket.socket) -> str:
     scheme = "http" if options.tls_cert is None else "https"
     name = options.names[0] if options.names else _host_text(options.host)
     return f"{scheme}://{name}:{listening.getsockname()[1]}"
+
+
+def open_lobby(options: DoorOptions) -> Lobby:
+    """For as many connections as were asked for, or as the system allows.
+
+    A process that may open no more files can still be connected to, but cannot serve a log or a
+    file any more: so its connections end first.
+    """
+    allowed = _files_allowed((options.connections_max or CONNECTIONS_MAX) + FILES_RESERVED)
+    room = allowed - FILES_RESERVED
+    if options.connections_max is not None and room < options.connections_max:
+        raise click.ClickException(
+            f"--connections-max {options.connections_max} needs a limit of"
+            f" {options.connections_max + FILES_RESERVED} open files, and here it is {allowed}:"
+            " raise it (ulimit -Hn, or LimitNOFILE= of the service)"
+        )
+    return Lobby(max(1, min(room, options.connections_max or CONNECTIONS_MAX)))
+
+
+def _files_allowed(wanted: int) -> int:
+    """How many files this process may open from now on: as many as wanted, if it may ask so."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    except (ValueError, OSError):  # some systems have further limits
+        return soft
+    return allowed

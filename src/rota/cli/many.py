@@ -58,7 +58,7 @@ def _entries(file: IO[bytes], source: str, terms: Mapping[str, Any]) -> Iterator
         place = f"{source}:{number}"
         try:
             job = msgspec.json.decode(line, type=dict[str, Any])
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Failure(f"{place}: not a JSON object: {error}") from error
         yield Entry({**terms, **job}, place)
 

@@ -21,5 +21,5 @@ def read_policy(path: Path) -> Policy:
         return policy_of(msgspec.convert(given, PolicySpec, dec_hook=dec_hook))
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:  # of TOML, and of UTF-8
         raise Failure(f"{path}: no policy: {error}") from error

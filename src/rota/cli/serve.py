@@ -29,7 +29,7 @@ from rota.cli.company import Company, join, open_assurance, trust_of
 from rota.cli.crew import Crew
 from rota.cli.hosting import EmbeddedServer, next_signal, on_signal, run_loop, until_signal
 from rota.cli.identity import announce, withdraw
-from rota.cli.listening import listen, refuse_open_door, url_of
+from rota.cli.listening import listen, open_lobby, refuse_open_door, url_of
 from rota.cli.own_process import OwnProcess
 from rota.cli.storage import open_files
 from rota.cli.stores import member_of, open_store, refuse_nowhere, timing_of
@@ -174,12 +174,13 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     figures = Figures(counts, engine)
     recorder = Recorder(engine, figures)
     assurance = await open_assurance(options, store)
-    alone = replace(_parts(ground, figures, admission, assurance), recorder=recorder)
+    lobby = open_lobby(options)
+    alone = replace(_parts(ground, figures, admission, assurance), recorder=recorder, lobby=lobby)
     parts, company = await join(alone, store, member, await trust_of(options))
     parts, tracing = trace(parts, engine, os.environ)
     beside: list[Beside] = [*_upkeep(ground, engine), recorder, parts.alerts, *tracing]
     app = create_app(parts)
-    server = EmbeddedServer(app, options)
+    server = EmbeddedServer(app, options, lobby)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
     announce(url, admission.token, options.data)
     for one in beside:

@@ -10,7 +10,12 @@ from urllib.parse import urlsplit
 
 import click
 
-from rota.api.limits import ADDRESS_REQUESTS_PER_S, AUDIT_AGE_MS, TOKEN_REQUESTS_PER_S
+from rota.api.limits import (
+    ADDRESS_REQUESTS_PER_S,
+    AUDIT_AGE_MS,
+    CONNECTIONS_MAX,
+    TOKEN_REQUESTS_PER_S,
+)
 from rota.cli.diary import log_option
 from rota.cli.options import cell_name, duration, name_only, request_rate
 from rota.wire.units import Duration
@@ -33,6 +38,8 @@ class DoorOptions:
     tls_key: Path | None = None
     insecure: bool = False
     proxies: Sequence[str] = ()
+    connections_max: int | None = None
+    """None: as many as make sense and the system allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,11 +155,15 @@ _PROXIES = click.option(
     "--trust-proxy", "proxies", multiple=True, metavar="ADDRESS",
     help="Take callers' addresses from this proxy; loopback is trusted without.",
 )  # fmt: skip
+_CONNECTIONS = click.option(
+    "--connections-max", type=click.IntRange(16, 1_000_000), metavar="N",
+    help=f"Connections at once; else {CONNECTIONS_MAX}, or what the limit of open files allows.",
+)  # fmt: skip
 
 
 def door_options(command: F) -> F:
-    """By which names it is reached, and whether in the clear."""
-    for option in (_PROXIES, _INSECURE, _KEY, _CERT, _NAMES):
+    """By which names it is reached, by how many at once, and whether in the clear."""
+    for option in (_CONNECTIONS, _PROXIES, _INSECURE, _KEY, _CERT, _NAMES):
         command = option(command)
     return command
 

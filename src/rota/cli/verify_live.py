@@ -6,7 +6,8 @@ import secrets
 
 import click
 
-from rota.sdk import Client, discover
+from rota.cli.connect import endpoint_of
+from rota.sdk import Client
 from rota.sdk.errors import RotaError
 from rota.sim.live import Trial
 from rota.wire.units import Duration
@@ -16,7 +17,7 @@ BREATH_S = 0.2
 
 def check_live(url: str, disturb: Duration | None) -> bool:
     """Whether every promise that was tried was kept."""
-    endpoint = discover(url)
+    endpoint = endpoint_of(url)
     tag = secrets.token_hex(6)
     kept = True
     with Client(endpoint) as client:

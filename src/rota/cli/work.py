@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rota.cli.connect import endpoint_of
 from rota.cli.diary import log_option
 from rota.cli.loops import run_on_quick_loop
 from rota.cli.options import duration, name_only, pair, size
 from rota.cli.spec import custom_of
-from rota.sdk import discover
 from rota.wire.units import Duration
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
     """
     from rota.worker.agent import ResourceOverrides, WorkerConfig
 
-    endpoint = discover(given["server"])
+    endpoint = endpoint_of(given["server"])
     resources = ResourceOverrides(
         cpu=given["cpu"],
         memory=_bytes(given["memory"]),

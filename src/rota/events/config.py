@@ -156,7 +156,7 @@ def read_config(path: Path) -> Config:
         config = msgspec.convert(_resolved(values), Config, dec_hook=_as_path)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:  # of TOML, and of UTF-8
         raise ConfigError(f"{path}: {error}") from error
     entries: list[Entry] = [*config.source, *config.sink]
     names = [entry.name for entry in entries]
@@ -185,5 +185,13 @@ def _resolved(value: Any) -> Any:
             raise ConfigError(f"the environment has no {name}, which {value!r} asks for")
         return os.environ[name]
     if isinstance(value, str) and value.startswith("file:"):
-        return Path(value[5:]).read_text(encoding="utf-8").strip()
+        return _read_secret(value[5:])
     return value
+
+
+def _read_secret(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"cannot read {path!r}, which is to be read instead: {why}") from error

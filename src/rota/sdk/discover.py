@@ -134,7 +134,21 @@ def _choose_urls(
 def _urls(given: str | Sequence[str]) -> tuple[str, ...]:
     texts = [given] if isinstance(given, str) else given
     parts = (part for text in texts for part in text.split(","))
-    return tuple(dict.fromkeys(_tidy(part) for part in parts if part.strip()))
+    return tuple(dict.fromkeys(_checked(_tidy(part)) for part in parts if part.strip()))
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        whole = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        whole = False
+    if not whole or not url.isprintable():
+        # Here, so that who only declares jobs does not load what calls are made of.
+        from rota.sdk.errors import AddressError
+
+        raise AddressError(url)
+    return url
 
 
 def _local_servers(env: Mapping[str, str], folder: Path) -> Iterator[_Trace]:

@@ -13,6 +13,14 @@ class RotaError(Exception):
     """The root of the tree."""
 
 
+class AddressError(RotaError):
+    """What was given as the address of a server is none."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"{url!r} is no address of a server: write http://host:port")
+        self.url = url
+
+
 class UnreachableError(RotaError):
     """No answer came: nothing listens there, or the connection broke again and again."""
 

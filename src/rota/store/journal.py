@@ -48,7 +48,7 @@ def decode_record(body: bytes) -> list[AnyWrite]:
             f"a journal record says what this program does not know ({error}):"
             " a newer server wrote it, upgrade this one"
         ) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(
             f"a journal record cannot be read ({error}): the journal is damaged, restore a backup"
         ) from error

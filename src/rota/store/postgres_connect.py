@@ -87,7 +87,10 @@ class Address(msgspec.Struct, frozen=True):
 
 def parse_address(dsn: str) -> Address:
     """Takes our own options out of an address; what is left is the driver's."""
-    parts = urlsplit(dsn)
+    try:
+        parts = urlsplit(dsn)
+    except ValueError as error:
+        raise StoreError(f"the store's address makes no sense: {error}") from None
     if parts.scheme not in ("postgresql", "postgres"):
         raise StoreError("a PostgreSQL store is named postgresql://user@host:port/database")
     options = parse_qsl(parts.query, keep_blank_values=True)

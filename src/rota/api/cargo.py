@@ -1,0 +1,72 @@
+"""Bounds what large bodies and large answers take in memory at once, whoever they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.responses import Response
+from starlette.types import Message, Receive, Send
+
+from rota.api.limits import ANSWER_PIECE_BYTES, HELD_BYTES_MAX
+from rota.api.problems import RETRY_AFTER_S, ProblemError
+
+
+class Cargo:
+    """What one request has brought and what its answer still has to take along."""
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self.size = 0
+
+    def add(self, size: int) -> None:
+        """Counts more, or refuses it: then nothing of it is counted."""
+        self._hold.take(size)
+        self.size += size
+
+    def counted(self, receive: Receive) -> Receive:
+        """The same request; its body is counted as it comes, whatever its length is said to be."""
+
+        async def counting() -> Message:
+            message = await receive()
+            if body := message.get("body"):
+                self.add(len(body))
+            return message
+
+        return counting
+
+    async def deliver(self, response: Response, send: Send) -> None:
+        """Sends a long answer piece by piece, so that it counts for as long as nobody takes it."""
+        body = bytes(response.body)
+        head = {"type": "http.response.start", "status": response.status_code}
+        await send({**head, "headers": response.raw_headers})
+        for at in range(0, len(body), ANSWER_PIECE_BYTES):
+            piece = body[at : at + ANSWER_PIECE_BYTES]
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Hold:
+    """All that is carried at once."""
+
+    def __init__(self, limit: int = HELD_BYTES_MAX) -> None:
+        self._limit = limit
+        self._held = 0
+
+    def take(self, size: int) -> None:
+        """Refuses what is too much at the moment; one alone is never too much."""
+        if self._held and self._held + size > self._limit:
+            detail = "too many large requests or answers at once: ask again later"
+            # The rest of a body is not read, so the connection cannot be used again.
+            headers = {"Retry-After": str(RETRY_AFTER_S), "Connection": "close"}
+            raise ProblemError(429, "busy", detail, headers=headers)
+        self._held += size
+
+    @contextmanager
+    def cargo(self) -> Iterator[Cargo]:
+        """One request's part, given back when all is over."""
+        one = Cargo(self)
+        try:
+            yield one
+        finally:
+            self._held -= one.size
