@@ -45,7 +45,7 @@ def test_what_memory_has_no_room_for_is_written_and_not_kept() -> None:
     world = world_with(50)
     assert in_memory(world) == ["j1", "j2", "j3"]
     assert all(world.state(f"j{number}") is JobState.QUEUED for number in range(1, 51))
-    assert world.scheduler.queues()[0].depth == {JobState.QUEUED: 50, JobState.PENDING: 0}
+    assert world.scheduler.queues()[0].depth == {JobState.QUEUED: 50}
 
 
 def test_a_long_line_runs_in_order_of_arrival_with_few_of_it_in_memory() -> None:

@@ -50,6 +50,8 @@ from rota.core.progress import name_execution
 from rota.core.tables import Tables
 from rota.core.timers import Alarm
 
+_OFFLINE = WorkerState.OFFLINE
+
 
 def register(t: Tables, event: Register, now: Instant) -> WorkerAnswer:
     """A worker comes, or comes again; the newer registration speaks for it."""
@@ -91,7 +93,7 @@ def _speaker(t: Tables, worker_id: WorkerId, session: str | None, now: Instant) 
     if session is not None and session != cell.worker.session:
         raise Superseded(f"a newer registration speaks for worker {worker_id}")
     cell.last_seen = now
-    if cell.worker.state is WorkerState.OFFLINE:
+    if cell.worker.state is _OFFLINE:
         t.put_worker(cell, replace(cell.worker, state=WorkerState.ONLINE, gone_at=None))
         _watch(t, cell, lease_until(t, now))
     return cell
@@ -178,6 +180,8 @@ def _deliver_owed(
     for execution_id in owed:
         cell = t.executions[execution_id]
         if cell.execution.state is ExecutionState.CLAIMED and _may_deliver(t, cell, now):
+            # The holder counts from sending the poll plus the time we held it: from now.
+            cell.lease_until = lease_until(t, now)
             hand_over(t, worker, cell)
 
 

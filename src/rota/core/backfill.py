@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from rota.core.cells import LineKey, WorkerCell
+from rota.core.cells import JobCell, LineKey, WorkerCell
 from rota.core.gang_places import pick
 from rota.core.limits import BACKFILL_LOOK, RESERVE_AFTER_MS, RESERVE_LOOK
 from rota.core.model import Instant, JobId, Millis, WorkerId
@@ -31,12 +31,10 @@ PARTIES_TRIED = 32
 class Candidate:
     """A job that may start now, and where."""
 
-    __slots__ = ("estimate", "job_id", "key", "worker")
+    __slots__ = ("job", "worker")
 
-    def __init__(self, key: LineKey, estimate: Millis, worker: WorkerCell) -> None:
-        self.key = key
-        self.job_id = key[2]
-        self.estimate = estimate
+    def __init__(self, job: JobCell, worker: WorkerCell) -> None:
+        self.job = job
         self.worker = worker
 
 
@@ -134,19 +132,20 @@ class Pass:
             return None
         del self.reservations.by_worker[worker_id]
         del self._t.cleared[worker_id]
-        return Candidate(job.line_key(), job.estimate, worker)
+        return Candidate(job, worker)
 
     def _try_head(self, line: Line, hopes: int) -> Candidate | None:
         """The head of the line goes if it fits; if not, a place is kept for it."""
         t, job_class = self._t, line.job_class
-        head = t.lines.head(line)
+        head = line.first or t.lines.head(line)
         if hopes & job_class.bit:
-            estimate = 0 if is_mark(head) else t.jobs[head[2]].estimate
-            may = self._admits(job_class, estimate) if self.reservations.by_worker else None
-            picky = job_class.picky
+            job = t.jobs.get(head[2])  # none: a mark
+            may, picky = None, job_class.picky
+            if self.reservations.by_worker:
+                may = self._admits(job_class, 0 if job is None else job.estimate)
             worker = pick(t, line, self._now, may) if picky else t.fleet.choose(job_class, may)
-            if worker is not None and not is_mark(head):
-                return Candidate(head, estimate, worker)
+            if worker is not None and job is not None:
+                return Candidate(job, worker)
             if worker is not None:
                 # It goes first, and the store is asked for it: whoever else went now overtook it.
                 t.lines.run_dry(head)
@@ -194,10 +193,10 @@ class Pass:
             found = [one for party in parties if (one := self._pick(party, mask, limits))]
             if found:
                 _, key, _, line = min(found)
-                estimate = t.jobs[key[2]].estimate
-                worker = self._worker_for(line, key, estimate)
+                job = t.jobs[key[2]]
+                worker = self._worker_for(line, key, job.estimate)
                 if worker is not None:
-                    return Candidate(key, estimate, worker)
+                    return Candidate(job, worker)
                 self.in_vain |= line.bit  # it would rather wait for another worker
                 return self._behind(hopes & ~line.bit)
         self.in_vain |= mask  # nor will a later one: room and time only shrink
@@ -259,6 +258,7 @@ class Pass:
 
     def started(self, candidate: Candidate, job_class: JobClass) -> None:
         """The candidate has its worker: what is reserved there has less to spare."""
-        place = self.reservations.by_worker.get(candidate.worker.worker.id)
+        places = self.reservations.by_worker
+        place = places.get(candidate.worker.worker.id) if places else None
         if place is not None:
-            place.take(job_class.needs.resources, candidate.estimate, self._now)
+            place.take(job_class.needs.resources, candidate.job.estimate, self._now)

@@ -203,7 +203,12 @@ class WorkerCell:
         """The execution takes its share, probably until `ends_at`."""
         assert execution_id not in self.held
         self.held[execution_id] = amount
-        insort(self.ends, (ends_at, execution_id))
+        ends = self.ends
+        # What starts now mostly ends last.
+        if ends and ends[-1][0] >= ends_at:
+            insort(ends, (ends_at, execution_id))
+        else:
+            ends.append((ends_at, execution_id))
         self.free = minus(self.free, amount)
         self.fit = None
         self.stamp += 1
@@ -216,9 +221,10 @@ class WorkerCell:
     def let_go(self, execution_id: ExecutionId, ends_at: Instant) -> None:
         """The share comes back: once, because what is not held cannot be given back."""
         amount = self.held.pop(execution_id, None)
-        self.stops.pop(execution_id, None)
-        self.undelivered.pop(execution_id, None)
         self.named.pop(execution_id, None)
+        if self.stops or self.undelivered:
+            self.stops.pop(execution_id, None)
+            self.undelivered.pop(execution_id, None)
         if amount is not None:
             del self.ends[bisect_left(self.ends, (ends_at, execution_id))]
             self.free = plus(self.free, amount)

@@ -88,7 +88,7 @@ class Plan:
                 yield from self._gang(job)
                 continue
             while (worker := self._replan(job)) is not None and self._has_room(worker, job):
-                yield Candidate(job.line_key(), job.estimate, worker)
+                yield Candidate(job, worker)
                 if job.class_index == NO_CLASS:
                     break
                 # An array: what its member took stays taken, and the next one is planned for.
@@ -111,7 +111,7 @@ class Plan:
         if found:
             for worker in found:
                 self._profile(worker.worker.id).take(self._now, job.estimate, needs)
-            yield Candidate(job.line_key(), job.estimate, found[0])
+            yield Candidate(job, found[0])
             return
         if self._reservations.reserve(job_class, job.id) is None:
             return

@@ -6,7 +6,7 @@ from rota.core.backfill import Pass
 from rota.core.band import Gang
 from rota.core.cells import ExecutionCell, JobCell, WorkerCell
 from rota.core.conservative import Plan
-from rota.core.executions import claim, lease_until
+from rota.core.executions import claim
 from rota.core.gang_places import pick
 from rota.core.gangs import assemble
 from rota.core.members import order_for
@@ -74,7 +74,7 @@ def _pass(t: Tables, now: Instant) -> None:
     """Whoever does not fit holds up those behind it, or has a place kept that they leave free."""
     one_pass = Pass(t, now)
     while not _is_full(t) and (candidate := one_pass.next()) is not None:
-        job = t.jobs[candidate.job_id]
+        job = candidate.job
         job_class = t.lines.classes[job.class_index]
         one_pass.started(candidate, job_class)
         _start(t, job, job_class, candidate.worker, now)
@@ -87,7 +87,7 @@ def _follow_plan(t: Tables, now: Instant) -> None:
     for candidate in Plan(t, now).candidates():
         if _is_full(t):
             return
-        job = t.jobs[candidate.job_id]
+        job = candidate.job
         _start(t, job, t.lines.classes[job.class_index], candidate.worker, now)
 
 
@@ -118,11 +118,6 @@ def answer_polls(t: Tables, now: Instant) -> None:
         if worker is None or worker.poll is None:
             continue
         poll = worker.poll
-        for order in poll.orders:
-            cell = t.executions.get(order.execution.id)
-            if cell is not None:
-                # The holder counts from sending the poll plus the time we held it: from now.
-                cell.lease_until = lease_until(t, now)
         t.draft.answers.append(
             Answer(poll.id, tuple(poll.orders), stops_for(t, worker), tuple(poll.lost))
         )

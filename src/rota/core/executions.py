@@ -38,10 +38,15 @@ from rota.core.model import (
 )
 from rota.core.retry import TRY_AT_ONCE, delay_ms, may_try_again
 from rota.core.runtimes import stepped_up
+from rota.core.sharing import share_of
 from rota.core.tables import Tables
 from rota.core.tenants import has_quota
 from rota.core.waiting import leave_lines, settle
 
+# A member of an enumeration costs several look-ups each time it is named: these are named for every
+# job that starts or ends.
+_CLAIMED, _SUCCEEDED = ExecutionState.CLAIMED, ExecutionState.SUCCEEDED
+_CLAIM, _SUCCEED = JobVerb.CLAIM, JobVerb.SUCCEED
 _VERB_OF = {
     ExecutionState.SUCCEEDED: ExecutionVerb.SUCCEED,
     ExecutionState.FAILED: ExecutionVerb.FAIL,
@@ -72,25 +77,26 @@ def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> Executio
         job = draw(t, job, now)
     life, terms = job.life, job.spec.terms
     fence = life.fence + 1
+    name = execution_id(job.id, fence, now)
     execution = Execution(
-        execution_id(job.id, fence, now),
+        name,
         job.id,
         worker.worker.id,
         life.attempt + 1,
         fence,
-        ExecutionState.CLAIMED,
+        _CLAIMED,
         now,
         memory=terms.needs.resources.memory,
     )
     cell = ExecutionCell(execution, lease_until(t, now), now)
-    t.executions[execution.id] = cell
-    t.put_execution(cell, execution)
+    t.executions[name] = cell
+    t.draft.executions[name] = execution
     if job.class_index == NO_CLASS:
         share = t.share_like(terms)  # an array's or gang's member, or put there by hand
     else:
-        share = t.share_of(t.lines.classes[job.class_index])
+        share = share_of(t.lines.classes[job.class_index], t.fleet.capacity)
     t.lines.leave(job)
-    t.draft.waits.append(now - (life.ready_at if life.ready_at is not None else now))
+    t.draft.waits.append(0 if life.ready_at is None else now - life.ready_at)
     t.set_life(job, _running(job, execution))
     occupy(t, cell, terms, share, now)
     queue = t.queues[terms.queue]
@@ -104,7 +110,7 @@ def _running(job: JobCell, execution: Execution) -> Life:
     """The life of a job whose execution this is."""
     life = job.life
     return Life(
-        move_job(job.id, life.state, JobVerb.CLAIM),
+        move_job(job.id, life.state, _CLAIM),
         attempt=execution.attempt,
         fence=execution.fence,
         losses=life.losses,
@@ -123,14 +129,15 @@ def occupy(t: Tables, cell: ExecutionCell, terms: Terms, share: float, now: Inst
     cell.ends_at = cell.since + t.runtimes.estimate(terms)
     if cell.ends_at <= now:
         cell.ends_at = stepped_up(cell.since, terms.timeout_ms, now)
-    t.fleet.workers[execution.worker_id].hold(execution.id, resources, cell.ends_at)
-    queue = t.queue(terms.queue, now)
+    worker = t.fleet.workers[execution.worker_id]
+    worker.hold(execution.id, resources, cell.ends_at)
+    queue = t.queues.get(terms.queue) or t.queue(terms.queue, now)
     queue.running[execution.id] = None
     if terms.preemptible and terms.semantics is Semantics.AT_LEAST_ONCE:
         t.evictable[execution.id] = None
     if terms.needs.affinity is not None:
-        t.locality.begin(execution.id, terms, t.fleet.workers[execution.worker_id])
-    tenant = t.tenants.cell(terms.tenant)
+        t.locality.begin(execution.id, terms, worker)
+    tenant = t.tenants.cells.get(terms.tenant) or t.tenants.cell(terms.tenant)
     tenant.hold(execution.id, resources)
     cell.rate = t.lines.order.begin((terms.tenant, queue), share, now, cell.ends_at)
     if has_quota(tenant):
@@ -160,22 +167,21 @@ def complete(t: Tables, done: Completion, now: Instant) -> Execution:
         raise StaleFence(
             f"execution {done.execution_id} has fence {cell.execution.fence}, not {done.fence}"
         )
-    verb = _VERB_OF[done.state]
-    if verb is ExecutionVerb.CANCEL and cell.execution.stop is not None:
-        verb = _STOPPED[cell.execution.stop]  # all its worker knows is that it was told to stop
+    verb, before = _VERB_OF[done.state], cell.execution
+    if before.stop is not None and verb is ExecutionVerb.CANCEL:
+        verb = _STOPPED[before.stop]  # all its worker knows is that it was told to stop
     execution = replace(
-        cell.execution,
-        state=move_execution(done.execution_id, cell.execution.state, verb),
-        started_at=cell.execution.started_at or cell.execution.claimed_at,
+        before,
+        state=move_execution(done.execution_id, before.state, verb),
+        started_at=before.started_at or before.claimed_at,
         ended_at=now,
         result=done.result,
         error=done.error,
         exit_code=done.exit_code,
         usage=done.usage,
     )
-    t.end_execution(cell, execution, now)
+    job = t.end_execution(cell, execution, now)
     t.recent.end(execution, done.state, now)
-    job = t.jobs[execution.job_id]
     learn(t, job.spec.terms, execution, done, now)
     _decide(t, job, execution, done, now)
     return execution
@@ -199,11 +205,11 @@ def _decide(
     if job.spec.band is not None and is_in_gang(job):
         _decide_in_gang(t, job, execution, done, now)
         return
+    if execution.state is _SUCCEEDED:
+        conclude(t, job, _SUCCEED, _succeeded(job.life, execution), now)
+        return
     ended = replace(job.life, result=execution.result, error=execution.error)
-    if execution.state is ExecutionState.SUCCEEDED:
-        life = replace(ended, reason="", progress=1.0 if ended.progress is not None else None)
-        conclude(t, job, JobVerb.SUCCEED, life, now)
-    elif execution.state is ExecutionState.CANCELLED or job.life.state is JobState.CANCELLING:
+    if execution.state is ExecutionState.CANCELLED or job.life.state is JobState.CANCELLING:
         conclude(t, job, JobVerb.STOP, replace(ended, reason="cancelled"), now)
     elif execution.state is ExecutionState.PREEMPTED:
         _requeue(t, job, job.life.losses, "preempted", now)
@@ -213,6 +219,13 @@ def _decide(
     else:
         life = replace(ended, reason=_reason(execution, retryable=retryable))
         conclude(t, job, JobVerb.FAIL, life, now)
+
+
+def _succeeded(life: Life, execution: Execution) -> Life:
+    """The life of a job whose execution went well, but for its state."""
+    progress = None if life.progress is None else 1.0
+    result, error = execution.result, execution.error
+    return replace(life, result=result, error=error, reason="", progress=progress)
 
 
 def _decide_in_gang(

@@ -55,10 +55,9 @@ def triggered_id(arrival: ArrivalId, now: Instant) -> JobId:
 def _uuid7(parent: str, whose: str, now: Instant) -> str:
     """A UUIDv7 of the time, the parent's own cell and a hash of whose it is."""
     dice = blake2b(whose.encode(), digest_size=8).hexdigest()
-    time = f"{now & 0xFFFF_FFFF_FFFF:012x}"
-    variant = _VARIANT[dice[0]]
-    cell = f"{parent[15:18]:0>3}"
-    return f"{time[:8]}-{time[8:]}-7{cell}-{variant}{dice[1:4]}-{dice[4:16]}"
+    time = "%012x" % (now & 0xFFFF_FFFF_FFFF)
+    cell = parent[15:18].rjust(3, "0")
+    return f"{time[:8]}-{time[8:]}-7{cell}-{_VARIANT[dice[0]]}{dice[1:4]}-{dice[4:]}"
 
 
 def line_number(alike: tuple[str, Needs, int, str, int]) -> int:

@@ -80,11 +80,13 @@ def check_submit(t: Tables, event: Submit, memory: Memory) -> dict[JobId, JobSta
 def _refuse_too_many(t: Tables, jobs: Sequence[NewJob]) -> None:
     """What a tenant's quota, or the cell's, leaves room for."""
     most = t.policy.max_queued
-    live = len(t.jobs) + t.lines.shelved + t.bands.waiting
     if most is not None:
+        live = len(t.jobs) + t.lines.shelved + t.bands.waiting
         came = sum(copies_of(new.spec.band) for new in jobs)
         if live + came > most:
             raise OverQuota(f"the cell has {live} live jobs of at most {most}; {came} more came")
+    if not t.tenants.capped_count:
+        return
     asked: dict[str, int] = {}
     for new in jobs:
         tenant = new.spec.terms.tenant

@@ -130,7 +130,7 @@ def _check_lines(t: Tables) -> None:
         assert job_class.shelved == sum(lane.shelved for lane in lanes), "a shelf's length drifted"
     for party in parties.values():
         assert party.ready == party.waiting & party.allowed, "a party's quota drifted"
-        assert party.heads == sorted(party.heads), "a party's lines are out of order"
+        assert list(party.heads) == sorted(party.heads), "a party's lines are out of order"
         assert len(party.heads) == len(party.lines), "a line has no seat, or two"
 
 

@@ -11,13 +11,14 @@ from rota.core.placement import unable
 from rota.core.tables import Tables
 
 _MIB = 1 << 20
+_SUCCEEDED = ExecutionState.SUCCEEDED
 
 
 def learn(t: Tables, terms: Terms, execution: Execution, done: Completion, now: Instant) -> None:
     """An execution was reported to have ended."""
     ran = now - execution.claimed_at
     is_news = False
-    if execution.state is ExecutionState.SUCCEEDED:
+    if execution.state is _SUCCEEDED:
         is_news = t.runtimes.learn(terms, ran) is not None
     if done.used is not None:
         is_news |= t.runtimes.usages.learn(terms, done.used, ran, now)

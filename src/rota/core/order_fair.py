@@ -102,11 +102,15 @@ class FairOrder:
         self._since = now
         self._in_turn = policy.order is OrderKind.ROUND_ROBIN
         self._length_alone = policy.beta >= LENGTH_ALONE
+        self._usually_later = self._later(RUNTIME_GUESS_MS)
         self._weight_of = weight_of
         self._shares: dict[str, Share] = {}
         self._ring: Ring[Share] = Ring()
         self._floor = 0.0
         self._now = now
+        self._scale = 1.0
+        self._scaled_at: Instant | None = None
+        """For when that holds: many are charged in one turn."""
         self._ranks = 0
         for tenant, amount in used.items():
             share = self.share(tenant)
@@ -125,15 +129,18 @@ class FairOrder:
         """Since when it waits, later for a long job, earlier for an urgent one."""
         policy, terms = self._policy, spec.terms
         since = spec.created_at if spec.run_at is None else max(spec.created_at, spec.run_at)
-        if policy.beta:
-            # What was learned does not count here: a place must stay what it is.
-            length = spec.graph_ms or terms.expected_runtime_ms or RUNTIME_GUESS_MS
-            if not self._length_alone:
-                length = rounded(length)
-            since += int(policy.beta * min(length, policy.length_cap_ms))
+        # What was learned does not count here: a place must stay what it is.
+        length = spec.graph_ms or terms.expected_runtime_ms
+        since += self._later(length) if length else self._usually_later
         if spec.finish_by is not None:
             since = min(since, urgent_since(spec))
         return since - policy.priority_ms * terms.priority
+
+    def _later(self, length: Millis) -> Millis:
+        """How much later the place of a job is that runs so long."""
+        if not self._length_alone:
+            length = rounded(length)
+        return int(self._policy.beta * min(length, self._policy.length_cap_ms))
 
     def rank(self, queue: QueueCell) -> int:
         """A party has one queue only."""
@@ -146,7 +153,7 @@ class FairOrder:
     def party(self, tenant: str, queue: QueueCell) -> Leaf:
         """The tenant's jobs in the queue."""
         share = self._shares.get(tenant) or self.share(tenant)
-        leaf = share.leaves.get(queue.queue.name)
+        leaf = share.leaves.get(queue.queue.name)  # asked for at every arrival, start and end
         if leaf is None:
             if len(share.leaves) >= QUEUES_KEPT:
                 share.leaves = {name: one for name, one in share.leaves.items() if one.lines}
@@ -240,19 +247,28 @@ class FairOrder:
         leaf = self.party(tenant, queue)
         share = self._shares[tenant]
         share.used += amount
-        for account, ring in ((share, self._ring), (leaf, share.ring)):
-            account.rate += rate
-            account.ahead += ahead
-            key = (account.key[0], account.key[1] + amount / account.weight)
-            if account.ready:
-                ring.move(account, key)  # type: ignore[arg-type]  # each in the ring it sits in
-            else:
-                account.key = key
+        share.rate += rate
+        share.ahead += ahead
+        leaf.rate += rate
+        leaf.ahead += ahead
+        key = (share.key[0], share.key[1] + amount / share.weight)
+        if share.ready:
+            self._ring.move(share, key)
+        else:
+            share.key = key
+        key = (leaf.key[0], leaf.key[1] + amount / leaf.weight)
+        if leaf.ready:
+            share.ring.move(leaf, key)
+        else:
+            leaf.key = key
 
     def scale(self, now: Instant) -> float:
         """How much larger a charge is now than one at the beginning."""
-        half_lives = (now - self._since) / self._policy.half_life_ms
-        return 1.0 if self._in_turn else 2.0 ** max(-LAST, min(LAST, half_lives))
+        if now != self._scaled_at:
+            half_lives = (now - self._since) / self._policy.half_life_ms
+            self._scale = 1.0 if self._in_turn else 2.0 ** max(-LAST, min(LAST, half_lives))
+            self._scaled_at = now
+        return self._scale
 
     def usage(self, tenant: str, now: Instant) -> float:
         """What the tenant has used, faded to now: shares of the fleet times milliseconds."""
@@ -290,6 +306,7 @@ class FairOrder:
         """The clock was set by so much: what is charged stays what it was."""
         self._since += by
         self._now += by
+        self._scaled_at = None
         for share in self._shares.values():
             for account in (share, *share.leaves.values()):
                 account.ahead += account.rate * by

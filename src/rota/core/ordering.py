@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 from rota.core.cells import NO_CLASS, JobCell, LineKey, QueueCell
 from rota.core.ids import line_number
 from rota.core.lanes import Lane, LaneKey, lane_key
-from rota.core.limits import CLASSES_KEPT
+from rota.core.limits import CLASSES_KEPT, TERMS_POOL_MAX
 from rota.core.model import Instant, JobId, Millis, Needs, Spec, Terms
 from rota.core.orders import Order
 from rota.core.party import JobClass, Line, Party, Short
@@ -32,6 +32,20 @@ def is_mark(entry: LineKey) -> bool:
     return entry[2][0] == ON_SHELF
 
 
+class Kin:
+    """Where jobs of the same terms stand. Void when nobody is left in the lane."""
+
+    __slots__ = ("job_class", "lane", "line", "party", "terms")
+
+    def __init__(self, terms: Terms, party: Party, line: Line, lane: Lane) -> None:
+        self.terms = terms
+        """Kept, so that no other terms can have their identity."""
+        self.party = party
+        self.line = line
+        self.job_class = line.job_class
+        self.lane = lane
+
+
 class Lines:
     """All classes, and which of them have jobs in line."""
 
@@ -43,6 +57,8 @@ class Lines:
         self._empty: dict[int, None] = {}
         self._lines: dict[int, Line] = {}
         self._lines_made = 0
+        self._kin: dict[int, Kin] = {}
+        """By the identity of the terms, which alike jobs share: comparing them costs more."""
         self.numbered: dict[int, Lane] = {}
         """Lanes with a line in the store, by its number."""
         self.shelves = 0
@@ -61,20 +77,21 @@ class Lines:
     def join(self, cell: JobCell, queue: QueueCell, now: Instant) -> JobClass:
         """The job stands in line."""
         assert cell.class_index == NO_CLASS
-        terms = cell.spec.terms
-        job_class = self._class_of(queue, terms.needs)
-        party = self.order.party(terms.tenant, queue)
-        line = self._line_of(party, job_class, terms.tenant)
-        key = cell.line_key()
+        kin = self._kin.get(id(cell.spec.terms))
+        if kin is None or not (kin.lane.kept or kin.lane.shelved):
+            kin = self._find_kin(cell.spec.terms, queue)
+        party, line, lane, job_class = kin.party, kin.line, kin.lane, kin.job_class
+        estimate, key = cell.estimate, (cell.place, cell.spec.order, cell.id)
         heappush(line.heap, key)
-        self._note_length(line, cell.estimate, key)
-        party.note_length(line, self.order.about(cell.estimate), key)
-        lane = self._lane_of(job_class, lane_key(terms))
+        if not line.waiting or estimate != line.estimate or line.short is not None:
+            self._note_length(line, estimate, key)
+        if party.by_length is not None:
+            party.note_length(line, self.order.about(estimate), key)
         cell.lane = lane.key
         lane.kept += 1
         job_class.waiting += 1
         line.waiting += 1
-        line.work += cell.estimate
+        line.work += estimate
         if line.seat is None or key < line.seat[1]:
             line.first = key
             party.seat(line, key)
@@ -84,6 +101,16 @@ class Lines:
         if not party.waiting & job_class.bit:
             self._fill(party, job_class, now)
         return job_class
+
+    def _find_kin(self, terms: Terms, queue: QueueCell) -> Kin:
+        job_class = self._class_of(queue, terms.needs)
+        party = self.order.party(terms.tenant, queue)
+        line = self._line_of(party, job_class, terms.tenant)
+        if len(self._kin) >= TERMS_POOL_MAX:
+            self._kin.clear()
+        kin = Kin(terms, party, line, self._lane_of(job_class, lane_key(terms)))
+        self._kin[id(terms)] = kin
+        return kin
 
     def _fill(self, party: Party, job_class: JobClass, now: Instant) -> None:
         self._empty.pop(job_class.index, None)
@@ -156,6 +183,7 @@ class Lines:
         """Another order holds from now on: all stand in line anew. Costs what waits in memory."""
         self.order = order
         self._lines.clear()
+        self._kin.clear()
         for job_class in self.classes:
             job_class.lines.clear()
         for cell in self._jobs.values():
@@ -274,9 +302,11 @@ class Lines:
         """The first entry of a line that has any: a job's, or the mark of a shelf."""
         if line.first is None:
             heap = line.heap
-            while not self.stands(heap[0], line):
+            first = heap[0]
+            while not self.stands(first, line):
                 heappop(heap)
-            line.first = heap[0]
+                first = heap[0]
+            line.first = first
         return line.first
 
     def ready_since(self) -> dict[str, Instant]:

@@ -8,6 +8,8 @@ from typing import Protocol, TypeAlias
 
 from rota.core.affinity import is_picky
 from rota.core.cells import LineKey, MachineClass, QueueCell
+from rota.core.heads import Heads
+from rota.core.heads import Seat as AnySeat
 from rota.core.lanes import Lane, LaneKey
 from rota.core.model import Instant, Millis, Needs
 
@@ -137,8 +139,7 @@ class Line:
         """Its entry among the party's lines by length."""
 
 
-Seat: TypeAlias = tuple[int, LineKey, int, Line]
-"""(rank, or length; the job; the line's number, which tells equals apart; the line)."""
+Seat: TypeAlias = AnySeat[Line]
 Head: TypeAlias = Callable[[Line], LineKey]
 """The first entry of a line that has one."""
 Short: TypeAlias = tuple[Millis, LineKey, Millis]
@@ -173,7 +174,7 @@ class Party:
     def __init__(self) -> None:
         self.lines: dict[int, Line] = {}
         """By number of class."""
-        self.heads: list[Seat] = []
+        self.heads: Heads[Line] = Heads()
         self.by_length: list[Seat] | None = None
         """By the shortest job of each; None: nobody has asked yet."""
         self.waiting = 0
@@ -188,14 +189,14 @@ class Party:
     def seat(self, line: Line, key: LineKey) -> None:
         """The head of the line is this, or comes later."""
         if line.seat is not None:
-            del self.heads[bisect_left(self.heads, line.seat)]
+            self.heads.remove(line.seat)
         line.seat = (line.rank, key, line.number, line)
-        insort(self.heads, line.seat)
+        self.heads.add(line.seat)
 
     def unseat(self, line: Line) -> None:
         """The line has nobody in it any more."""
         if line.seat is not None:
-            del self.heads[bisect_left(self.heads, line.seat)]
+            self.heads.remove(line.seat)
             line.seat = None
         if line.length_seat is not None:
             assert self.by_length is not None
@@ -205,12 +206,7 @@ class Party:
     def first(self, mask: int, head: Head) -> Line | None:
         """The line among these classes whose head comes first."""
         mask &= self.ready
-        while mask:
-            for seat in self.heads:
-                if seat[3].bit & mask:
-                    break
-            else:
-                return None
+        while (seat := self.heads.first(mask)) is not None:
             _, key, _, line = seat
             first = line.first or head(line)
             if first is key:

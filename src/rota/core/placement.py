@@ -6,7 +6,7 @@ and are void when the worker has changed since. So a choice costs a few heap ope
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ from rota.core.ordering import Lines
 from rota.core.party import JobClass, Machines
 from rota.core.resources import NOTHING, Lack, fits, lacks, minus, plus, total
 
+_ONLINE = WorkerState.ONLINE
 May: TypeAlias = Callable[[WorkerCell], bool]
 """Whether a worker may be used."""
 MachineKey: TypeAlias = tuple[
@@ -81,6 +82,10 @@ class Fleet:
         self._hopeful = 0
         """Bits of the classes for which one of the other open workers may have room: perhaps too
         many, never too few."""
+        self._rooms = 0
+        """Bits of the classes for which any of the open workers has room: never too few."""
+        self._rooms_for: tuple[int, int] | None = None
+        """How many classes there were then; None: a worker was offered since."""
         self._changes = 0
         """Grows when a worker comes, goes or becomes another."""
 
@@ -173,18 +178,20 @@ class Fleet:
 
     def offer(self, cell: WorkerCell) -> None:
         """The worker waits, or waits with more room than before."""
-        if cell.poll is None or cell.poll.room <= 0 or cell.worker.state is not WorkerState.ONLINE:
+        poll, worker = cell.poll, cell.worker
+        if poll is None or poll.room <= 0 or worker.state is not _ONLINE:
             return
-        self.open[cell.worker.id] = cell
-        if self.fitting(cell):
+        self.open[worker.id] = cell
+        if self._fit_of(cell).mask:
             self._offer_room(cell)
         else:
-            self._roomy.pop(cell.worker.id, None)
-            self._fresh.pop(cell.worker.id, None)
+            self._roomy.pop(worker.id, None)
+            self._fresh.pop(worker.id, None)
 
     def _offer_room(self, cell: WorkerCell) -> None:
-        self._roomy[cell.worker.id] = cell
-        self._fresh[cell.worker.id] = cell
+        worker_id = cell.worker.id
+        self._roomy[worker_id] = self._fresh[worker_id] = cell
+        self._rooms_for = None
         self._log.append((cell, cell.stamp))
         if len(self._log) > 1024 + 4 * len(self.open):
             self._log_start += len(self._log)
@@ -205,9 +212,10 @@ class Fleet:
 
     def withdraw(self, cell: WorkerCell) -> None:
         """The worker waits no longer."""
-        self.open.pop(cell.worker.id, None)
-        self._roomy.pop(cell.worker.id, None)
-        self._fresh.pop(cell.worker.id, None)
+        worker_id = cell.worker.id
+        if self.open.pop(worker_id, None) is not None:
+            self._roomy.pop(worker_id, None)
+            self._fresh.pop(worker_id, None)
         cell.stamp += 1
 
     def fitting(self, cell: WorkerCell) -> int:
@@ -282,7 +290,7 @@ class Fleet:
                     self._offer_room(cell)
         mask = 0
         for cell in self._fresh.values():
-            mask |= self.fitting(cell)
+            mask |= self._fit_of(cell).mask
         if len(self._fresh) > FRESH_MAX:
             self._hopeful |= mask
             self._fresh.clear()
@@ -314,29 +322,53 @@ class Fleet:
         return best
 
     def _best_of_few(self, job_class: JobClass, may: May | None) -> WorkerCell | None:
-        best: tuple[tuple[int, int], int, WorkerCell] | None = None
+        bit, index = job_class.bit, job_class.index
+        seen, era = len(self._lines.classes), self._lines.reused
+        if self._rooms_for == (seen, era) and not self._rooms & bit:
+            return None
+        best: WorkerCell | None = None
+        least = (0, 0)
+        # The innermost loop of a decision: nothing is called for a worker whose fit is known.
         for cell in self._roomy.values():
-            if self._fit_of(cell).mask & job_class.bit and (may is None or may(cell)):
-                found = (self._score(cell, job_class), cell.rank, cell)
-                if best is None or found < best:  # ranks differ, so cells are not compared
-                    best = found
-        return None if best is None else best[2]
+            fit = cell.fit
+            if fit is None or fit.seen < seen or fit.era != era:
+                fit = self._fit_of(cell)
+            if not fit.mask & bit:
+                continue
+            found = fit.scores.get(index) or self._score(cell, job_class)
+            if best is not None and (found > least or (found == least and cell.rank > best.rank)):
+                continue
+            if may is None or may(cell):
+                best, least = cell, found
+        if best is None and may is None:
+            self._look_at_rooms((seen, era))
+        return best
+
+    def _look_at_rooms(self, classes: tuple[int, int]) -> None:
+        """One class fits nowhere: where many shapes wait, the next few will not either."""
+        self._rooms_for, self._rooms = classes, 0
+        for cell in self._roomy.values():
+            self._rooms |= self._fit_of(cell).mask
 
     def _read_log(self, job_class: JobClass) -> None:
         """Takes note of the workers that were offered since the class was last looked at."""
         end = self._log_start + len(self._log)
         if job_class.cursor < self._log_start:
             job_class.offers.clear()
-            for cell in self._roomy.values():
-                self._note(job_class, cell)
-        else:
-            for cell, stamp in self._log[job_class.cursor - self._log_start :]:
-                # One that waits no longer, or has other room, has another stamp.
-                if cell.stamp == stamp:
-                    self._note(job_class, cell)
+            self._note(job_class, self._roomy.values())
+        elif job_class.cursor < end:
+            log = self._log[job_class.cursor - self._log_start :]
+            # One that waits no longer, or has other room, has another stamp.
+            self._note(job_class, [cell for cell, stamp in log if cell.stamp == stamp])
         job_class.cursor = end
 
-    def _note(self, job_class: JobClass, cell: WorkerCell) -> None:
-        if self.fitting(cell) & job_class.bit:
-            entry = (*self._score(cell, job_class), cell.rank, cell.worker.id, cell.stamp)
-            heappush(job_class.offers, entry)
+    def _note(self, job_class: JobClass, cells: Iterable[WorkerCell]) -> None:
+        bit, index, offers = job_class.bit, job_class.index, job_class.offers
+        seen, era = len(self._lines.classes), self._lines.reused
+        for cell in cells:
+            fit = cell.fit
+            if fit is None or fit.seen < seen or fit.era != era:
+                fit = self._fit_of(cell)
+            if fit.mask & bit:
+                wasted, left = fit.scores.get(index) or self._score(cell, job_class)
+                heappush(offers, (wasted, left, cell.rank, cell.worker.id, cell.stamp))

@@ -18,6 +18,18 @@ from rota.core.model import (
 )
 
 
+class _Batch:
+    """What left memory at one time."""
+
+    __slots__ = ("at", "ended", "jobs", "keys")
+
+    def __init__(self, at: Instant) -> None:
+        self.at = at
+        self.jobs: list[JobId] = []
+        self.ended: list[ExecutionId] = []
+        self.keys: list[str] = []
+
+
 class Recent:
     """Jobs that departed, executions that ended and keys that were used, of the last seconds.
 
@@ -31,12 +43,15 @@ class Recent:
         self._departed: dict[JobId, Instant] = {}
         self._ended: dict[ExecutionId, tuple[ExecutionState, Execution]] = {}
         self._keys: dict[str, KeyRecord] = {}
-        self._line: deque[tuple[Instant, str, str]] = deque()
+        self._batch = _Batch(since)
+        """The last of those that follow: what leaves now."""
+        self._batches = deque([self._batch])
 
     def depart(self, job_id: JobId, now: Instant) -> None:
         """The job has left memory."""
         self._departed[job_id] = now
-        self._line.append((now, "job", job_id))
+        batch = self._batch if self._batch.at == now else self._begin(now)
+        batch.jobs.append(job_id)
 
     def returned(self, job_id: JobId) -> None:
         """The job is back in memory."""
@@ -48,9 +63,13 @@ class Recent:
 
     def end(self, execution: Execution, reported: ExecutionState, now: Instant) -> None:
         """The execution's completion was accepted as `reported`."""
-        small = replace(execution, result=None, error=None, usage=None)
-        self._ended[execution.id] = (reported, small)
-        self._line.append((now, "execution", execution.id))
+        if execution.result is None and execution.error is None and execution.usage is None:
+            self._ended[execution.id] = (reported, execution)
+        else:
+            small = replace(execution, result=None, error=None, usage=None)
+            self._ended[execution.id] = (reported, small)
+        batch = self._batch if self._batch.at == now else self._begin(now)
+        batch.ended.append(execution.id)
 
     def ended(self, execution_id: ExecutionId) -> tuple[ExecutionState, Execution] | None:
         """(as reported, the execution without its results) of a completion just accepted."""
@@ -59,7 +78,8 @@ class Recent:
     def use(self, record: KeyRecord) -> None:
         """The key was used."""
         self._keys[record.key] = record
-        self._line.append((record.at, "key", record.key))
+        batch = self._batch if self._batch.at == record.at else self._begin(record.at)
+        batch.keys.append(record.key)
 
     def key(self, key: str) -> KeyRecord | None:
         """What the key was just used for."""
@@ -71,18 +91,27 @@ class Recent:
 
     def forget(self, now: Instant) -> None:
         """Drops what no record in flight can need any more: twice the window, to be safe."""
-        while self._line and self._line[0][0] < now - 2 * RECALL_WINDOW_MS:
-            at, kind, key = self._line.popleft()
-            if kind == "execution":
-                self._ended.pop(ExecutionId(key), None)
-            elif kind == "job":
-                if self._departed.get(JobId(key)) == at:
-                    del self._departed[JobId(key)]
-            else:
+        oldest, departed = now - 2 * RECALL_WINDOW_MS, self._departed
+        while self._batches and self._batches[0].at < oldest:
+            batch = self._batches.popleft()
+            for execution_id in batch.ended:
+                self._ended.pop(execution_id, None)
+            for job_id in batch.jobs:
+                if departed.get(job_id) == batch.at:
+                    del departed[job_id]
+            for key in batch.keys:
                 self._keys.pop(key, None)
+        if not self._batches:
+            self._begin(now)
+
+    def _begin(self, now: Instant) -> _Batch:
+        self._batch = _Batch(now)
+        self._batches.append(self._batch)
+        return self._batch
 
     def follow_clock(self, by: Millis) -> None:
         """The clock was set by so much; records read before that are read again."""
         self.since += by
         self._departed = {job_id: at + by for job_id, at in self._departed.items()}
-        self._line = deque((at + by, kind, key) for at, kind, key in self._line)
+        for batch in self._batches:
+            batch.at += by

@@ -27,7 +27,7 @@ class Seat(Protocol):
 
 
 S = TypeVar("S", bound=Seat)
-Entry: TypeAlias = tuple[tuple[int, float], int, S]
+Entry: TypeAlias = tuple[int, float, int, S]
 
 
 class _Block(Generic[S]):
@@ -40,27 +40,26 @@ class _Block(Generic[S]):
 
     def repair(self) -> None:
         mask = 0
-        for _, _, seat in self.entries:
+        for _, _, _, seat in self.entries:
             mask |= seat.ready
         self.mask = mask
-
-    def head(self) -> Entry[S]:
-        return self.entries[0]
 
 
 class Ring(Generic[S]):
     """All who wait, in order."""
 
-    __slots__ = ("_blocks",)
+    __slots__ = ("_blocks", "_heads")
 
     def __init__(self) -> None:
         self._blocks: list[_Block[S]] = []
+        self._heads: list[Entry[S]] = []
+        """The first entry of each block."""
 
     def first(self, mask: int) -> S | None:
         """The first who has any of these classes ready."""
         for block in self._blocks:
             if block.mask & mask:
-                for _, _, seat in block.entries:
+                for _, _, _, seat in block.entries:
                     if seat.ready & mask:
                         return seat
                 block.repair()
@@ -70,7 +69,7 @@ class Ring(Generic[S]):
         """All who have any of these classes ready, in order; nobody may move meanwhile."""
         for block in self._blocks:
             if block.mask & mask:
-                for _, _, seat in block.entries:
+                for _, _, _, seat in block.entries:
                     if seat.ready & mask:
                         yield seat
 
@@ -78,59 +77,69 @@ class Ring(Generic[S]):
         """All who come before this one."""
         found: list[S] = []
         for block in self._blocks:
-            for _, rank, other in block.entries:
+            for _, _, rank, other in block.entries:
                 if rank == seat.rank:
                     return found
                 found.append(other)
         return found
 
-    def least(self) -> tuple[int, float] | None:
-        """The key of whoever is first."""
-        return self._blocks[0].entries[0][0] if self._blocks else None
-
     def insert(self, seat: S) -> None:
         """It waits from now on."""
-        entry = (seat.key, seat.rank, seat)
+        entry = (*seat.key, seat.rank, seat)
         if not self._blocks:
             self._blocks.append(_Block([entry]))
+            self._heads.append(entry)
             return
         at = self._find(entry)
         block = self._blocks[at]
         insort(block.entries, entry)
+        self._heads[at] = block.entries[0]
         block.mask |= seat.ready
         if len(block.entries) > 2 * BLOCK_MAX:
             rear = block.entries[BLOCK_MAX:]
             del block.entries[BLOCK_MAX:]
             block.repair()
             self._blocks.insert(at + 1, _Block(rear))
+            self._heads.insert(at + 1, rear[0])
 
     def remove(self, seat: S) -> None:
         """It waits no longer."""
-        entry = (seat.key, seat.rank, seat)
+        entry = (*seat.key, seat.rank, seat)
         at = self._find(entry)
-        block = self._blocks[at]
-        del block.entries[bisect_left(block.entries, entry)]
-        if not block.entries:
-            del self._blocks[at]
+        entries = self._blocks[at].entries
+        del entries[bisect_left(entries, entry)]
+        if entries:
+            self._heads[at] = entries[0]
+        else:
+            del self._blocks[at], self._heads[at]
 
     def move(self, seat: S, key: tuple[int, float]) -> None:
         """Its key is another from now on."""
-        blocks = self._blocks
-        if len(blocks) == 1 and len(blocks[0].entries) == 1:
-            seat.key = key
-            blocks[0].entries[0] = (key, seat.rank, seat)
-            return
-        self.remove(seat)
+        after, heads, at = (*key, seat.rank, seat), self._heads, 0
+        # Most stay in their block, or are alone: this is done for every start and every end.
+        entries = self._blocks[0].entries
+        if len(heads) == 1 and len(entries) == 1:
+            entries[0] = after
+        else:
+            before = (*seat.key, seat.rank, seat)
+            at = self._find(before)
+            if at != self._find(after):
+                self.remove(seat)
+                seat.key = key
+                self.insert(seat)
+                return
+            entries = self._blocks[at].entries
+            del entries[bisect_left(entries, before)]
+            insort(entries, after)
         seat.key = key
-        self.insert(seat)
+        heads[at] = entries[0]
 
     def widen(self, seat: S) -> None:
         """It has more classes ready than before."""
-        block = self._blocks[self._find((seat.key, seat.rank, seat))]
+        block = self._blocks[self._find((*seat.key, seat.rank, seat))]
         block.mask |= seat.ready
 
     def _find(self, entry: Entry[S]) -> int:
         """The block in which the entry is, or would be."""
-        if len(self._blocks) == 1:
-            return 0
-        return max(0, bisect_right(self._blocks, entry, key=_Block.head) - 1)
+        heads = self._heads
+        return 0 if len(heads) == 1 else (bisect_right(heads, entry) or 1) - 1

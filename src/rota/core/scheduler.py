@@ -187,6 +187,8 @@ class Scheduler(Looking):
     def _handle(self, event: AnyInput, now: Instant) -> AnyReceipt:  # noqa: C901  (one line a case)
         t = self._t
         match event:
+            case Poll() | Complete():
+                return self._attend(event, now)
             case Submit():
                 return intake.submit(t, event, now)
             case Reject():
@@ -248,8 +250,10 @@ class Scheduler(Looking):
 
     def _ring(self, now: Instant) -> None:
         t, timers = self._t, self._t.timers
-        for when, _, alarm, key in timers.due(now, RINGS_PER_TURN):
-            self._ring_one(alarm, key, when, now)
+        due = timers.next_due()
+        if due is not None and due <= now:
+            for when, _, alarm, key in timers.due(now, RINGS_PER_TURN):
+                self._ring_one(alarm, key, when, now)
         alive = len(t.jobs) + len(t.fleet.workers) + len(t.agenda.cells) + t.bus.windows
         if len(timers) > 4096 + 4 * alive:
             timers.sweep(self._means_something)

@@ -16,7 +16,7 @@ from rota.core.lanes import Lane
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life, Spec
 from rota.core.outcome import Counted, Refill
 from rota.core.tables import FRESH, Tables
-from rota.core.waiting import settle, stand_in_line
+from rota.core.waiting import begin_to_wait, stand_in_line
 
 
 def waits_only(spec: Spec, now: Instant) -> bool:
@@ -45,10 +45,7 @@ def take_in(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell:
         lane = t.lines.lane(terms)
         if lane is not None and _is_long(t, lane):
             return _put_away(t, lane, JobCell(job_id, spec, FRESH), now)
-    cell = t.add_job(job_id, spec, FRESH)
-    t.put_job(cell)
-    settle(t, cell, now)
-    return cell
+    return begin_to_wait(t, job_id, spec, now)
 
 
 def _is_long(t: Tables, lane: Lane) -> bool:

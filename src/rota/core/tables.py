@@ -40,7 +40,6 @@ from rota.core.model import (
 from rota.core.order_fair import FairOrder
 from rota.core.ordering import Lines
 from rota.core.outcome import Ended
-from rota.core.party import JobClass
 from rota.core.placement import Fleet
 from rota.core.places import Reservation
 from rota.core.policy import DEFAULT, Policy
@@ -149,7 +148,7 @@ class Tables:
         cell.place = self.lines.order.place(cell.spec)
         self.jobs[job_id] = cell
         if spec.band is None or self.bands.add(cell):
-            self._count(cell.spec.terms, life.state, 1)
+            self._count_in(spec.terms.queue, spec.terms.tenant, life.state, 1)
         if spec.origin is not None:
             self.agenda.run_begins(spec.origin, job_id)
         return cell
@@ -201,10 +200,6 @@ class Tables:
 
     def set_life(self, cell: JobCell, life: Life) -> None:
         """The job is where `life` says. Whoever calls has asked the lifecycle before."""
-        if cell.life.line:
-            self._leave_shelf(cell)
-        if life.line:
-            life = replace(life, line=0)
         before, after = cell.life.state, life.state
         if after is not before and (cell.spec.band is None or self.bands.move(cell, after)):
             terms = cell.spec.terms
@@ -214,7 +209,12 @@ class Tables:
             depth = self.tenants.cells[terms.tenant].depth
             depth[before] -= 1
             depth[after] = depth.get(after, 0) + 1
-        cell.life = life
+        self._put_life(cell, life)
+
+    def _put_life(self, cell: JobCell, life: Life) -> None:
+        if cell.life.line:
+            self._leave_shelf(cell)
+        cell.life = replace(life, line=0) if life.line else life
         self.draft.moved[cell.id] = cell
 
     def _leave_shelf(self, cell: JobCell) -> None:
@@ -225,21 +225,26 @@ class Tables:
 
     def finish(self, cell: JobCell, verb: JobVerb, life: Life, now: Instant) -> None:
         """The job has ended and leaves memory. Its dependents are the caller's to tell."""
-        state = move_job(cell.id, cell.life.state, verb)
+        spec, state = cell.spec, move_job(cell.id, cell.life.state, verb)
         assert state in JOB_FINAL
-        life = life if cell.spec.band is None else self.bands.last(cell, life)
-        if cell.spec.finish_by is not None:
+        life = life if spec.band is None else self.bands.last(cell, life)
+        if spec.finish_by is not None:
             life = replace(life, deadline=self._judge_deadline(cell, state, now))
-        self.set_life(cell, replace(life, state=state, finished_at=now, due_at=None))
-        self.forget_job(cell)
+        life = replace(life, state=state, finished_at=now, due_at=None)
+        if spec.band is None:
+            self.forget_job(cell)  # from where it was: what has ended is not counted
+            self._put_life(cell, life)
+        else:
+            self.set_life(cell, life)
+            self.forget_job(cell)
         self.recent.depart(cell.id, now)
-        if cell.spec.origin is not None:
-            self.agenda.run_ended(cell.spec.origin, cell.id)
+        if spec.origin is not None:
+            self.agenda.run_ended(spec.origin, cell.id)
         if self.bus.hears(state):
             self.bus.ended.append(cell)
         is_run = life.started_at is not None and life.tally is None  # a band is none
         ran = now - (life.started_at or 0) if is_run else None
-        self.draft.ends.append(Ended(cell.spec.terms.queue, state, ran))
+        self.draft.ends.append(Ended(spec.terms.queue, state, ran))
         if life.doomed:
             self.draft.dropped[cell.id] = None
 
@@ -273,7 +278,8 @@ class Tables:
         if depth is None:
             depth = self.depth[queue] = {}
         depth[state] = depth.get(state, 0) + step
-        self.tenants.count(tenant, state, step)
+        depth = (self.tenants.cells.get(tenant) or self.tenants.cell(tenant)).depth
+        depth[state] = depth.get(state, 0) + step
 
     # Executions, workers, queues
 
@@ -282,26 +288,28 @@ class Tables:
         cell.execution = execution
         self.draft.executions[execution.id] = execution
 
-    def end_execution(self, cell: ExecutionCell, execution: Execution, now: Instant) -> None:
+    def end_execution(self, cell: ExecutionCell, execution: Execution, now: Instant) -> JobCell:
         """The execution has ended: what it held comes back, here and nowhere else."""
-        self.put_execution(cell, execution)
-        del self.executions[execution.id]
+        execution_id = execution.id
+        self.draft.executions[execution_id] = cell.execution = execution
+        del self.executions[execution_id]
         worker = self.fleet.workers.get(execution.worker_id)
         if worker is not None:
-            worker.let_go(execution.id, cell.ends_at)
+            worker.let_go(execution_id, cell.ends_at)
             self.fleet.offer(worker)
-        terms = self.jobs[execution.job_id].spec.terms
-        queue = self.queues[terms.queue]
+        job = self.jobs[execution.job_id]
+        terms, queue = job.spec.terms, self.queues[job.spec.terms.queue]
         self.lines.order.end((terms.tenant, queue), cell.rate, cell.ends_at, now)
-        queue.running.pop(execution.id, None)
+        queue.running.pop(execution_id, None)
         if is_limited(queue):
             self.check_gates(queue, now)
-        self.evictable.pop(execution.id, None)
-        self.locality.end(execution.id)
+        self.evictable.pop(execution_id, None)
+        self.locality.end(execution_id)
         tenant = self.tenants.cells[terms.tenant]
-        tenant.let_go(execution.id)
+        tenant.let_go(execution_id)
         if has_quota(tenant):
             self.check_quota(tenant, now)
+        return job
 
     def check_quota(self, cell: TenantCell, now: Instant) -> None:
         """Holds the tenant's classes back, or lets them go, as its quota says now."""
@@ -352,26 +360,19 @@ class Tables:
         self.policy = policy
         self.lines.reorder(make_order(policy, self.tenants, now), now)
         for cell in self.executions.values():
-            self._charge_again(cell, now)
+            terms = self.jobs[cell.execution.job_id].spec.terms
+            payer = (terms.tenant, self.queues[terms.queue])
+            share, until = self.share_like(terms), max(now, cell.ends_at)
+            cell.rate = self.lines.order.begin(payer, share, now, until)
         for tenant in self.tenants.limited():
             self.check_quota(tenant, now)
 
-    def share_of(self, job_class: JobClass) -> float:
-        """The part of the fleet that a job of the class takes, of what it takes the most of."""
-        return share_of(job_class, self.fleet.capacity)
-
     def share_like(self, terms: Terms) -> float:
-        """The same for a job that need not be in line."""
+        """The part of the fleet that such a job takes, which need not be in line."""
         job_class = self.lines.class_of(terms)
         if job_class is None:
             return dominant_share(terms.needs.resources, self.fleet.capacity)
-        return self.share_of(job_class)
-
-    def _charge_again(self, cell: ExecutionCell, now: Instant) -> None:
-        terms = self.jobs[cell.execution.job_id].spec.terms
-        payer = (terms.tenant, self.queues[terms.queue])
-        share, until = self.share_like(terms), max(now, cell.ends_at)
-        cell.rate = self.lines.order.begin(payer, share, now, until)
+        return share_of(job_class, self.fleet.capacity)
 
     def note_usage(self, now: Instant) -> None:
         """Writes into the tenants' records what they have used until now, in memory only."""
@@ -383,12 +384,10 @@ class Tables:
 
     def note_start(self, cell: TenantCell, now: Instant) -> None:
         """What the tenant has used is written now and then, so that a restart remembers it."""
+        if now - cell.written_at < USAGE_NOTE_MS or len(self.tenants.cells) < 2:
+            return
         order = self.lines.order
-        if (
-            now - cell.written_at >= USAGE_NOTE_MS
-            and len(self.tenants.cells) > 1
-            and isinstance(order, FairOrder)
-        ):
+        if isinstance(order, FairOrder):
             used = order.usage(cell.tenant.name, now)
             self.put_tenant(replace(cell.tenant, used=used, used_at=now))
 

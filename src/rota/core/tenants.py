@@ -63,6 +63,8 @@ class Tenants:
         self.cells: dict[str, TenantCell] = {}
         self.limited_count = 0
         """How many of them have a quota that could hold running jobs back."""
+        self.capped_count = 0
+        """How many of them have one of what may wait."""
 
     def cell(self, name: str) -> TenantCell:
         """The tenant, made on first use."""
@@ -80,15 +82,12 @@ class Tenants:
         """Its settings are these."""
         cell = self.cell(tenant.name)
         self.limited_count -= has_quota(cell)
+        self.capped_count -= _is_capped(cell)
         cell.tenant = tenant
         self.limited_count += has_quota(cell)
+        self.capped_count += _is_capped(cell)
         cell.used = total(cell.held.values())
         return cell
-
-    def count(self, name: str, state: JobState, step: int) -> None:
-        """So many more of its jobs are in this state."""
-        depth = (self.cells.get(name) or self.cell(name)).depth
-        depth[state] = depth.get(state, 0) + step
 
     def weight_of(self, name: str) -> float:
         """How much of the fleet is the tenant's, against others."""
@@ -108,6 +107,11 @@ class Tenants:
         if not self.limited_count:
             return iter(())
         return (cell for cell in self.cells.values() if has_quota(cell))
+
+
+def _is_capped(cell: TenantCell) -> bool:
+    quota = cell.tenant.quota
+    return quota is not None and quota.queued is not None
 
 
 def has_quota(cell: TenantCell) -> bool:

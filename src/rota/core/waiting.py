@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from rota.core.cells import JobCell
 from rota.core.lifecycle import JobVerb, move_job
-from rota.core.model import Instant, JobState
-from rota.core.tables import Tables
+from rota.core.model import Instant, JobId, JobState, Spec
+from rota.core.tables import FRESH, Tables
 from rota.core.timers import Alarm
 
 FOR_JOBS = "dependencies"
@@ -52,13 +52,22 @@ def stand_in_line(t: Tables, cell: JobCell, now: Instant) -> None:
         _join(t, cell, now)
 
 
+def begin_to_wait(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell:
+    """A new job for which nothing but a worker is missing: accepted and released in one step."""
+    cell = t.add_job(job_id, spec, t.released(FRESH, now))
+    t.put_job(cell)
+    _join(t, cell, now)
+    return cell
+
+
 def _join(t: Tables, cell: JobCell, now: Instant) -> None:
-    queue = t.queue(cell.spec.terms.queue, now)
-    cell.estimate = t.runtimes.estimate(cell.spec.terms)
+    terms = cell.spec.terms
+    queue = t.queues.get(terms.queue) or t.queue(terms.queue, now)
+    cell.estimate = estimate = t.runtimes.estimate(terms)
     job_class = t.lines.join(cell, queue, now)
     if not cell.life.line:  # what was on the shelf came long ago
         job_class.arrived += 1
-        job_class.arrived_work += cell.estimate
+        job_class.arrived_work += estimate
     if job_class.bit & t.lines.fresh:
         t.fleet.mind_labels(job_class.needs)
         t.check_gates(queue, now)
@@ -69,8 +78,9 @@ def _join(t: Tables, cell: JobCell, now: Instant) -> None:
 def leave_lines(t: Tables, cell: JobCell, now: Instant) -> None:
     """The job neither waits for a worker nor holds a slot of its key any more."""
     t.lines.leave(cell)
-    for admitted in t.keys.release(cell):
-        _join(t, admitted, now)
+    if cell.spec.concurrency is not None:
+        for admitted in t.keys.release(cell):
+            _join(t, admitted, now)
 
 
 def ring(t: Tables, cell: JobCell, now: Instant) -> bool:
