@@ -39,6 +39,26 @@ async def test_a_lease_hands_out_work_with_all_that_is_needed_to_run_it(house: H
     assert shown["resources"]["cpu"]["used"] == 1
 
 
+async def test_a_worker_that_can_hold_more_is_given_short_jobs_ahead(house: House) -> None:
+    worker = await house.register(cpu=1)
+    jobs = [await house.submit(f"short-{n}", expected_runtime="5ms") for n in range(3)]
+    first, second = (await house.lease(worker, spare=1))["executions"]
+    assert (first["behind"], second["behind"]) == (None, first["execution_id"])
+    shown = await house.ask("GET", f"/workers/{worker}")
+    assert shown["resources"]["cpu"]["used"] == 1
+    why = await house.ask("GET", f"/jobs/{jobs[1]['job_id']}/why")
+    assert (why["cause"]["code"], why["history"][-1]["reason"]) == ("ahead", "ahead")
+    done = [
+        {"execution_id": one["execution_id"], "fence": one["fence"], "status": status}
+        for one, status in ((first, "succeeded"), (second, "returned"))
+    ]
+    (again,) = (await house.lease(worker, completed=done, max=1))["executions"]
+    assert (again["job_id"], again["behind"], again["attempt"]) == (second["job_id"], None, 1)
+    tries = await house.ask("GET", f"/executions?job_id={second['job_id']}")
+    assert [one["status"] for one in tries["items"]] == ["claimed", "preempted"]
+    assert tries["items"][1]["behind"] == first["execution_id"]
+
+
 async def test_a_waiting_lease_is_answered_as_soon_as_there_is_work(house: House) -> None:
     worker = await house.register()
     waiting = asyncio.create_task(house.lease(worker, wait="5s"))

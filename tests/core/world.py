@@ -209,6 +209,7 @@ class World:
             until=self.now + said.pop("wait_ms", 5_000),
             completed=tuple(said.pop("completed", ())),
             executions=None if names is None else tuple(self.running(one) for one in names),
+            spare=said.pop("spare", 0),
         )
         assert not said, f"a poll says no {list(said)}"
         return event

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from rota.core import attendance, control, dispatch, executions, restore
+from rota.core.cells import WorkerCell
 from rota.core.outcome import MoveSchedule
 from rota.core.recent import Recent
 from rota.core.scheduler import Scheduler
@@ -63,8 +64,8 @@ def _stale_reports_count() -> list[Patch]:
     complete, claim = executions.complete, executions.claim
     job_of: dict[str, Any] = {}
 
-    def note(t: Any, job: Any, worker: Any, now: Any) -> Any:
-        cell = claim(t, job, worker, now)
+    def note(t: Any, job: Any, worker: Any, now: Any, behind: Any = None) -> Any:
+        cell = claim(t, job, worker, now, behind)
         job_of[cell.execution.id] = job.id
         return cell
 
@@ -221,6 +222,19 @@ def _cancel_presumed() -> list[Patch]:
     return [(control, "ask_to_stop", presume)]
 
 
+def _heirs_in_haste() -> list[Patch]:
+    take = Session._take
+
+    def at_once(self: Session, order: Any, granted_at: float, now: float) -> None:
+        take(self, msgspec.structs.replace(order, behind=None), granted_at, now)
+
+    return [(Session, "_take", at_once)]
+
+
+def _heirs_forgotten() -> list[Patch]:
+    return [(WorkerCell, "inherit", lambda self, heir_id, amount: None)]
+
+
 MUTANTS = {
     "anybody appends": Mutant(
         "a record at a taken place, or of an epoch that is over, is refused",
@@ -267,5 +281,11 @@ MUTANTS = {
     ),
     "cancel presumed": Mutant(
         "a running job is cancelled when its worker says that it stopped", _cancel_presumed, 20
+    ),
+    "heirs in haste": Mutant(
+        "an order given ahead begins when the one before it has ended", _heirs_in_haste, 20, "ahead"
+    ),
+    "heirs forgotten": Mutant(
+        "the place of what has ended is its heir's, not free", _heirs_forgotten, 20, "ahead"
     ),
 }

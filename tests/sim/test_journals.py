@@ -98,6 +98,19 @@ def good() -> list[JournalRecord]:
     )
 
 
+def ahead(name: str, behind: str, state: ExecutionState = ExecutionState.CLAIMED) -> PutExecution:
+    """An execution that was given ahead of another's place."""
+    write = run(name, 1, state)
+    execution = msgspec.structs.replace(write.execution, behind=ExecutionId(behind))
+    return PutExecution(execution)
+
+
+def test_who_waits_for_a_place_takes_none() -> None:
+    records = good()
+    said(put("c", JobState.RUNNING, 1), ahead("c1", "b1"))(records)
+    assert broken_journal(records, {**TOLD, "c": "running"}) == []
+
+
 def test_a_good_journal_breaks_nothing() -> None:
     assert broken_journal(good(), TOLD) == []
 
@@ -166,6 +179,18 @@ BAD: dict[str, tuple[Change, str]] = {
         said(
             put("c", JobState.RUNNING, 1),
             run("c1", 1, ExecutionState.CLAIMED),
+        ),
+        "worker w has 1000 cpu and gave 2000",
+    ),
+    "an heir that does not wait": (
+        said(put("c", JobState.RUNNING, 1), ahead("c1", "b1", ExecutionState.RUNNING)),
+        "worker w has 1000 cpu and gave 2000",
+    ),
+    "two heirs of one place": (
+        both(
+            said(put("c", JobState.RUNNING, 1), ahead("c1", "b1")),
+            said(put("d", JobState.RUNNING, 1), ahead("d1", "b1")),
+            said(run("b1", 1, ExecutionState.FAILED), move("b", JobState.FAILED)),
         ),
         "worker w has 1000 cpu and gave 2000",
     ),

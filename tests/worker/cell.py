@@ -36,6 +36,7 @@ class Cell:
 
     ttl: float = 15.0
     poll_wait_max: float = 0.0
+    spare_max: int = 0
     token: str | None = None
     registrations: list[RegisterSpec] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
@@ -146,7 +147,12 @@ class Cell:
         worker_id = self.keys[key]
         return _json(
             RegisterAnswer(
-                worker_id, f"session-of-{worker_id}", self.ttl / 3, self.ttl, self.poll_wait_max
+                worker_id,
+                f"session-of-{worker_id}",
+                self.ttl / 3,
+                self.ttl,
+                self.poll_wait_max,
+                self.spare_max,
             )
         )
 

@@ -53,6 +53,23 @@ async def test_noops_are_acknowledged_in_batches(cell: Cell, start: Starter) -> 
     assert len(cell.calls) < 20
 
 
+async def test_what_is_held_ahead_begins_in_its_turn_or_goes_back(
+    cell: Cell, start: Starter, tmp_path: Path
+) -> None:
+    cell.spare_max = 10
+    start(spare=4)
+    waits = shell(f"until [ -e {tmp_path / 'go'} ]; do sleep 0.01; done")
+    cell.grant(order("slow", waits), order("late", behind="slow"))
+    await until(lambda: "late" in cell.reports)
+    assert cell.reports["late"].status == "returned"
+    assert "slow" not in cell.reports
+    assert {call.spare for call in cell.calls} <= {3, 4}
+    (tmp_path / "go").touch()
+    cell.grant(order("next", behind="slow"))
+    await until(lambda: "next" in cell.reports)
+    assert (cell.reports["slow"].status, cell.reports["next"].status) == ("succeeded",) * 2
+
+
 async def test_a_command_runs_and_its_output_arrives(cell: Cell, start: Starter) -> None:
     start()
     script = 'echo hello; echo "0.5 half" > "$ROTA_PROGRESS"; echo f > "$ROTA_ARTIFACTS/f.txt"'

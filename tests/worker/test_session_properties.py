@@ -13,6 +13,8 @@ from tests.doubt import examples
 from tests.worker.orders import TTL, answer, order, registration
 
 NAMES = st.sampled_from([f"e{number}" for number in range(12)])
+BEHIND = {"e1": "e0", "e2": "e1", "e3": "e2", "e5": "e4", "e7": "e6"}
+"""Those that are only ever given ahead; the one that they are behind may come later, or never."""
 
 
 class AnyConversation(RuleBasedStateMachine):
@@ -21,7 +23,7 @@ class AnyConversation(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.session = Session(concurrency=3)
+        self.session = Session(concurrency=3, spare=4)
         self.session.registered(registration())
         self.open: list[Call] = []
         self.started: list[str] = []
@@ -37,6 +39,9 @@ class AnyConversation(RuleBasedStateMachine):
             if isinstance(instruction, Start):
                 name = instruction.order.execution_id
                 assert name not in self.started, "started twice"
+                before = instruction.order.behind
+                assert before not in self.alive, "began beside the one that it is behind"
+                assert before not in self.dying, "began before the other was gone"
                 self.started.append(name)
                 self.alive[name] = self.granted[name]
             elif isinstance(instruction, Abandon):
@@ -73,7 +78,8 @@ class AnyConversation(RuleBasedStateMachine):
             self.granted.setdefault(name, self.now + TTL)
         self.unheard -= {*call.carried, *lost}
         held_for = self.now - call.sent_at
-        reply = answer(*map(order, granted), held_for=held_for, cancel=cancel, lost=lost)
+        orders = [order(name, behind=BEHIND.get(name)) for name in granted]
+        reply = answer(*orders, held_for=held_for, cancel=cancel, lost=lost)
         self.obey(self.session.answered(call, reply, self.now))
 
     @precondition(lambda self: self.open)
@@ -91,7 +97,7 @@ class AnyConversation(RuleBasedStateMachine):
             self.unheard.add(name)
         else:
             self.dying.remove(name)
-        self.obey(self.session.ended(report_noop(name, 7)))
+        self.obey(self.session.ended(report_noop(name, 7), self.now))
 
     @precondition(lambda self: len(self.started) > 4)
     @rule()

@@ -327,7 +327,7 @@ export interface Command {
 }
 
 export interface CompletedReport {
-  status: "cancelled" | "failed" | "succeeded" | "timed_out";
+  status: "cancelled" | "failed" | "returned" | "succeeded" | "timed_out";
   fence: number;
   result?: Json;
   error?: Json;
@@ -339,7 +339,7 @@ export interface CompletedReport {
 }
 
 export interface CompletionSpec {
-  status: "cancelled" | "failed" | "succeeded" | "timed_out";
+  status: "cancelled" | "failed" | "returned" | "succeeded" | "timed_out";
   fence: number;
   result?: Json;
   error?: Json;
@@ -562,6 +562,7 @@ export interface ExecutionView {
   usage: Json;
   artifacts: Record<string, Json>[];
   memory?: number;
+  behind?: string | null;
 }
 
 export interface FieldError {
@@ -794,6 +795,7 @@ export interface LeaseSpec {
   executions?: (string | RunningReport)[] | null;
   usage?: Record<string, Json>;
   session?: string | null;
+  spare?: number;
 }
 
 export interface LimitsSpec {
@@ -901,6 +903,7 @@ export interface OrderView {
   limits?: LimitsView | null;
   array?: PlaceView | null;
   gang?: RankView | null;
+  behind?: string | null;
 }
 
 export interface PlaceView {
@@ -1066,6 +1069,7 @@ export interface RegisterAnswer {
   heartbeat_interval: number;
   lease_ttl: number;
   poll_wait_max: number;
+  spare_max?: number;
 }
 
 export interface RegisterSpec {

@@ -147,6 +147,7 @@ EXECUTION: dict[str, Any] = {
     "usage": {"cpu_seconds": 1.25},
     "artifacts": [{"name": "invoice.pdf", "size": 52100}],
     "memory": 268435456,
+    "behind": None,
 }
 EXECUTIONS: dict[str, Any] = {"items": [EXECUTION], "next_cursor": None}
 COMPLETION: dict[str, Any] = {
@@ -171,6 +172,7 @@ REGISTERED: dict[str, Any] = {
     "heartbeat_interval": 5.0,
     "lease_ttl": 15.0,
     "poll_wait_max": 5.0,
+    "spare_max": 1000,
 }
 HEARTBEAT: dict[str, Any] = {
     "usage": {"cpu": 1.5, "memory": 734003200},
@@ -202,6 +204,7 @@ LEASE: dict[str, Any] = {
             "limits": None,
             "array": {"array_id": JOB_ID, "index": 7, "count": 100},
             "gang": None,
+            "behind": None,
         }
     ],
     "held_for": 0.12,

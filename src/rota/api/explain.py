@@ -20,6 +20,7 @@ from rota.api.why_views import outlook_view, why_view
 from rota.core.band import Array, Gang
 from rota.core.glance import Cause, Explanation
 from rota.core.model import JobId, JobRecord, JobState
+from rota.core.why import AHEAD
 from rota.engine.estimates import Seen
 from rota.engine.ports import Brain
 from rota.store.protocol import Catalog, Direction, Edge, Outline
@@ -50,7 +51,7 @@ async def why_job(call: Call[None, NoQuery]) -> WhyView:
             view.history = await _history(call, job, outlook.seen)
             return view
         job = await find_job(call, job_id)  # it moved between the two questions
-    view = why_view(job, _of_members(call.parts.brain, job) or _from_record(job))
+    view = why_view(job, _from_brain(call.parts.brain, job) or _from_record(job))
     view.history = await _history(call, job)
     view.deadline = _with_deadline(call.parts.brain, job)
     return view
@@ -64,9 +65,17 @@ async def _history(
     return story(job, tries[::-1], seen, call.parts.brain.clock.now())
 
 
-def _of_members(brain: Brain, job: JobRecord) -> Explanation | None:
-    """Of an array or gang that has begun: how many of its members wait, and for what."""
-    return brain.why(job.id) if isinstance(job.spec.band, Array | Gang) and brain.ready else None
+def _from_brain(brain: Brain, job: JobRecord) -> Explanation | None:
+    """Of an array or gang that has begun, how many of its members wait, and for what.
+
+    Of a job that was given ahead, for whose place it waits.
+    """
+    if isinstance(job.spec.band, Array | Gang):
+        return brain.why(job.id) if brain.ready else None
+    if job.life.state is not JobState.RUNNING or not brain.ready:
+        return None
+    found = brain.why(job.id)
+    return found if found is not None and found.causes[0].code == AHEAD else None
 
 
 def _with_deadline(brain: Brain, job: JobRecord) -> DeadlineView | None:

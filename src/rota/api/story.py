@@ -18,6 +18,8 @@ _AFTER = {
 }
 """What a job waits for after a try that ended so."""
 WORKER = "worker"
+AHEAD = "ahead"
+"""It was on a worker, behind another."""
 
 
 def story(
@@ -35,16 +37,40 @@ def story(
         ready = job.life.ready_at if one is tries[-1] else None
         if one.claimed_at > since:
             spells += _waited(since, one.claimed_at, reason, ready)
-        ran = _spell("running", since=one.claimed_at, until=one.ended_at or now)
-        ran.until = None if one.ended_at is None else ran.until
-        ran.reason = None if one.ended_at is None else one.state.value
-        ran.worker_id = one.worker_id
-        spells.append(ran)
-        since, reason = one.ended_at or now, _AFTER.get(one.state, WORKER)
+        spells += _tried(one, now)
+        is_returned = one.state is ExecutionState.PREEMPTED and one.stop is None
+        after = WORKER if is_returned else _AFTER.get(one.state, WORKER)
+        since, reason = one.ended_at or now, after
     if job.life.state in (JobState.PENDING, JobState.QUEUED):
         spells += _waits(job, since, reason, now)
         spells += [_told(one) for one in seen if one.last > one.first >= since]
     return spells
+
+
+def _tried(one: Execution, now: Instant) -> list[SpellView]:
+    """A try; one given ahead waited on its worker first, and may never have begun there."""
+    spells = []
+    began_at = one.claimed_at if one.behind is None else one.started_at
+    if began_at != one.claimed_at:
+        waited_until = one.ended_at if began_at is None else began_at
+        spells.append(_lasting("queued", one.claimed_at, waited_until, now))
+        spells[0].reason = AHEAD
+    if began_at is not None:
+        spells.append(_lasting("running", began_at, one.ended_at, now))
+        spells[-1].reason = None if one.ended_at is None else one.state.value
+    for spell in spells:
+        spell.worker_id = one.worker_id
+    return spells
+
+
+def _lasting(
+    what: Literal["queued", "running"], since: Instant, until: Instant | None, now: Instant
+) -> SpellView:
+    """A stretch that may not be over."""
+    spell = _spell(what, since=since, until=now if until is None else until)
+    if until is None:
+        spell.until = None
+    return spell
 
 
 def _first_wait(job: JobRecord) -> str:

@@ -57,7 +57,6 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 REF = "ref:"
 _EMPTY_PAYLOAD = b"{}"
 _NULL = b"null"
-_STATE_OF = {state.value: state for state in ExecutionState}
 _asked_of = attrgetter(
     *("name", "queue", "tenant", "priority", "task", "requirements", "affinity", "gang", "retry"),
     *("semantics", "timeout", "expected_runtime", "preemptible"),
@@ -334,6 +333,15 @@ def job_id_of(text: str, field: str) -> JobId:
     return JobId(job_id)
 
 
+_ENDED = {
+    "succeeded": ExecutionState.SUCCEEDED,
+    "failed": ExecutionState.FAILED,
+    "timed_out": ExecutionState.TIMED_OUT,
+    "cancelled": ExecutionState.CANCELLED,
+    "returned": ExecutionState.PREEMPTED,
+}
+
+
 def completion_of(execution_id: str, report: CompletionSpec, where: str = "") -> Completion:
     """How an execution ended."""
     usage = encode(report.usage) if report.usage is not None else None
@@ -342,7 +350,7 @@ def completion_of(execution_id: str, report: CompletionSpec, where: str = "") ->
     return Completion(
         execution_id=ExecutionId(execution_id),
         fence=report.fence,
-        state=_STATE_OF[report.status],
+        state=_ENDED[report.status],
         result=_told(report.result, where + "result"),
         error=_told(report.error, where + "error"),
         exit_code=report.exit_code,

@@ -157,6 +157,7 @@ def execution_view(execution: Execution, artifacts: Sequence[Output] = ()) -> Ex
         usage=_json(execution.usage),
         artifacts=[structs.asdict(artifact_view(one)) for one in artifacts],
         memory=execution.memory,
+        behind=execution.behind,
     )
 
 
@@ -180,6 +181,7 @@ def order_view(order: Order, timing: Timing, naming: Naming) -> OrderView:
         limits=None if order.limits is None else limits_view(order.limits),
         array=place_view(order.company),
         gang=rank_view(order.company),
+        behind=execution.behind if order.is_ahead else None,
     )
 
 

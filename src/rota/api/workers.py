@@ -21,7 +21,7 @@ from rota.core.inputs import AnyInput, Drain, Heartbeat, Leave, Poll, Recall, Re
 from rota.core.model import WorkerId
 from rota.core.outcome import Answer, Beat, WorkerAnswer
 from rota.engine.ports import UnavailableError
-from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.limits import LEASE_ORDERS_MAX, PAGE_ITEMS_DEFAULT
 from rota.wire.workers import (
     HeartbeatAnswer,
     HeartbeatSpec,
@@ -73,6 +73,7 @@ async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
         heartbeat_interval=timing.heartbeat_ms / 1000,
         lease_ttl=timing.lease_ttl_ms / 1000,
         poll_wait_max=timing.lease_ttl_ms / 3000,
+        spare_max=LEASE_ORDERS_MAX,
     )
 
 
@@ -101,6 +102,7 @@ async def lease_work(call: Call[LeaseSpec, NoQuery]) -> LeaseAnswer:
         until=brain.clock.now() + wait_ms,
         completed=completions_of(spec.completed),
         executions=running_of(spec.executions),
+        spare=spec.spare,
     )
     answer = await _wait(call, poll)
     call.desk.usage.note(worker_id, spec.usage)

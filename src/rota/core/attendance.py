@@ -116,7 +116,9 @@ def poll(t: Tables, event: Poll, now: Instant) -> PollOpened:
         close_poll(t, cell)
     lost = _take_reports(t, event.completed, now)
     lost.extend(_renew(t, cell, event.executions, now))
-    cell.poll = OpenPoll(event.poll_id, event.until, event.max_orders, [], lost)
+    cell.poll = OpenPoll(event.poll_id, event.until, event.max_orders, [], lost, spare=event.spare)
+    if event.spare > 0:
+        t.fleet.spare[event.worker_id] = None
     t.opened_now[event.worker_id] = None
     _deliver_owed(t, cell, event.executions, now)
     if lost or event.completed or event.until <= now or _has_news(t, cell):
@@ -310,7 +312,8 @@ def _why_lost(cell: ExecutionCell) -> str:
 def _mind_timeout(t: Tables, cell: ExecutionCell, now: Instant) -> Instant:
     """Steps in where a worker lets a job run past its timeout; says when to look again."""
     timeout = t.jobs[cell.execution.job_id].spec.terms.timeout_ms
-    if timeout is None or cell.execution.stop is not None:
+    worker = t.fleet.workers[cell.execution.worker_id]
+    if timeout is None or cell.execution.stop is not None or worker.is_heir(cell.execution):
         return cell.lease_until
     deadline = cell.since + timeout + TIMEOUT_MARGIN_MS
     if deadline <= now:

@@ -102,6 +102,8 @@ class OpenPoll(msgspec.Struct, gc=False):
     lost: Sequence[ExecutionId] = ()
     urgent: bool = False
     """To be answered at the end of this turn even without work."""
+    spare: int = 0
+    """Orders that its worker can hold ahead (heirs.py)."""
 
 
 class MachineClass:
@@ -162,6 +164,7 @@ class WorkerCell:
         "ends",
         "fit",
         "free",
+        "heirs",
         "held",
         "last_seen",
         "machine",
@@ -180,6 +183,9 @@ class WorkerCell:
         self.rank = rank
         self.last_seen = seen
         self.held: dict[ExecutionId, Resources] = {}
+        self.heirs: dict[ExecutionId, tuple[ExecutionId, Resources]] = {}
+        """Who takes the place of an execution when it ends, and how much of it. An heir is held as
+        others are, but holds nothing until then (heirs.py)."""
         self.ends: list[tuple[Instant, ExecutionId]] = []
         """When what it holds will probably end, the soonest first."""
         self.counted = Resources()
@@ -213,6 +219,13 @@ class WorkerCell:
         self.fit = None
         self.stamp += 1
 
+    def is_heir(self, execution: Execution) -> bool:
+        """Whether it waits for the place of another that has not ended."""
+        behind = execution.behind
+        if behind is None or behind not in self.heirs:
+            return False
+        return self.heirs[behind][0] == execution.id
+
     def move_end(self, execution_id: ExecutionId, before: Instant, after: Instant) -> None:
         """The execution will probably end at another time."""
         del self.ends[bisect_left(self.ends, (before, execution_id))]
@@ -230,6 +243,13 @@ class WorkerCell:
             self.free = plus(self.free, amount)
             self.fit = None
             self.stamp += 1
+
+    def inherit(self, heir_id: ExecutionId, amount: Resources) -> None:
+        """The one before it has ended, and its share is back: the heir takes its own of that."""
+        self.held[heir_id] = amount
+        self.free = minus(self.free, amount)
+        self.fit = None
+        self.stamp += 1
 
 
 class QueueCell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rota.core.ahead import Ahead
 from rota.core.backfill import Pass
 from rota.core.band import Gang
 from rota.core.cells import ExecutionCell, JobCell, WorkerCell
@@ -30,6 +31,8 @@ def dispatch(t: Tables, now: Instant) -> None:
         _follow_plan(t, now)
     else:
         _pass(t, now)
+    if t.fleet.spare and t.policy.backfill is not BackfillKind.CONSERVATIVE:
+        _give_ahead(t, now)
     preempt(t, now)
 
 
@@ -91,20 +94,36 @@ def _follow_plan(t: Tables, now: Instant) -> None:
         _start(t, job, t.lines.classes[job.class_index], candidate.worker, now)
 
 
+def _give_ahead(t: Tables, now: Instant) -> None:
+    """Who goes next waits where a place is about to become free, if both are known to be short."""
+    ahead = Ahead(t, now)
+    while not _is_full(t) and (heir := ahead.next()) is not None:
+        cell = claim(t, heir.job, heir.worker, now, heir.place.last)
+        ahead.given(heir, cell)
+        hand_over(t, heir.worker, cell)
+
+
 def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
     """The worker's open poll will be answered with this execution."""
     poll = worker.poll
     assert poll is not None
     cell.delivered = True
-    worker.undelivered.pop(cell.execution.id, None)
-    spec = t.jobs[cell.execution.job_id].spec
+    execution, is_ahead = cell.execution, worker.is_heir(cell.execution)
+    worker.undelivered.pop(execution.id, None)
+    spec = t.jobs[execution.job_id].spec
     limits = t.queues[spec.terms.queue].queue.limits
     if spec.band is None:
-        poll.orders.append(Order(cell.execution, spec, limits))
+        poll.orders.append(Order(execution, spec, limits, is_ahead=is_ahead))
     else:
-        poll.orders.append(order_for(t, cell.execution, spec, limits))
-    poll.room -= 1
+        poll.orders.append(order_for(t, execution, spec, limits))
     t.answer_now[worker.worker.id] = None
+    if is_ahead:
+        poll.spare -= 1
+        t.fleet.spare.pop(worker.worker.id, None)  # to the end: each has its turn
+        if poll.spare > 0:
+            t.fleet.spare[worker.worker.id] = None
+        return
+    poll.room -= 1
     if poll.room > 0:
         t.fleet.offer(worker)
     else:
@@ -141,4 +160,5 @@ def stops_for(t: Tables, worker: WorkerCell) -> tuple[ExecutionId, ...]:
 def close_poll(t: Tables, worker: WorkerCell) -> None:
     """The worker waits no longer."""
     worker.poll = None
+    t.fleet.spare.pop(worker.worker.id, None)
     t.fleet.withdraw(worker)

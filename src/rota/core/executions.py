@@ -8,7 +8,7 @@ from rota.core.arrays import draw
 from rota.core.band import Array
 from rota.core.cells import NO_CLASS, ExecutionCell, JobCell, WorkerCell
 from rota.core.ending import conclude, expire, said
-from rota.core.errors import NotFound, StaleFence
+from rota.core.errors import Conflict, NotFound, StaleFence
 from rota.core.gang_ends import (
     FAILED,
     LOST,
@@ -27,6 +27,7 @@ from rota.core.lifecycle import ExecutionVerb, JobVerb, move_execution, move_job
 from rota.core.limits import LOSSES_MAX, STOP_WINDOW_MS
 from rota.core.model import (
     Execution,
+    ExecutionId,
     ExecutionState,
     Instant,
     JobState,
@@ -36,9 +37,11 @@ from rota.core.model import (
     Stop,
     Terms,
 )
+from rota.core.resources import NOTHING
 from rota.core.retry import TRY_AT_ONCE, delay_ms, may_try_again
 from rota.core.runtimes import stepped_up
 from rota.core.sharing import share_of
+from rota.core.succession import began_at, end
 from rota.core.tables import Tables
 from rota.core.tenants import has_quota
 from rota.core.waiting import leave_lines, settle
@@ -52,6 +55,7 @@ _VERB_OF = {
     ExecutionState.FAILED: ExecutionVerb.FAIL,
     ExecutionState.TIMED_OUT: ExecutionVerb.TIME_OUT,
     ExecutionState.CANCELLED: ExecutionVerb.CANCEL,
+    ExecutionState.PREEMPTED: ExecutionVerb.PREEMPT,
 }
 _STOPPED = {
     Stop.CANCEL: ExecutionVerb.CANCEL,
@@ -59,6 +63,7 @@ _STOPPED = {
     Stop.PREEMPT: ExecutionVerb.PREEMPT,
 }
 """How an execution ended that was stopped as told."""
+RETURNED = "its worker gave it back before it began"
 
 
 def lease_until(t: Tables, now: Instant) -> Instant:
@@ -71,8 +76,17 @@ def first_lease_until(t: Tables, now: Instant) -> Instant:
     return lease_until(t, now) + t.timing.handover_ms
 
 
-def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> ExecutionCell:
-    """The job is the worker's: a new execution with a higher fence than any before."""
+def claim(
+    t: Tables,
+    job: JobCell,
+    worker: WorkerCell,
+    now: Instant,
+    behind: ExecutionId | None = None,
+) -> ExecutionCell:
+    """The job is the worker's: a new execution with a higher fence than any before.
+
+    At once, or ahead: then it has nothing of the worker until the one it is behind has ended.
+    """
     if job.spec.band is not None and isinstance(job.spec.band, Array):
         job = draw(t, job, now)
     life, terms = job.life, job.spec.terms
@@ -87,7 +101,10 @@ def claim(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> Executio
         _CLAIMED,
         now,
         memory=terms.needs.resources.memory,
+        behind=behind,
     )
+    if behind is not None:
+        worker.heirs[behind] = (execution.id, terms.needs.resources)
     cell = ExecutionCell(execution, lease_until(t, now), now)
     t.executions[name] = cell
     t.draft.executions[name] = execution
@@ -130,7 +147,7 @@ def occupy(t: Tables, cell: ExecutionCell, terms: Terms, share: float, now: Inst
     if cell.ends_at <= now:
         cell.ends_at = stepped_up(cell.since, terms.timeout_ms, now)
     worker = t.fleet.workers[execution.worker_id]
-    worker.hold(execution.id, resources, cell.ends_at)
+    worker.hold(execution.id, NOTHING if worker.is_heir(execution) else resources, cell.ends_at)
     queue = t.queues.get(terms.queue) or t.queue(terms.queue, now)
     queue.running[execution.id] = None
     if terms.preemptible and terms.semantics is Semantics.AT_LEAST_ONCE:
@@ -170,17 +187,21 @@ def complete(t: Tables, done: Completion, now: Instant) -> Execution:
     verb, before = _VERB_OF[done.state], cell.execution
     if before.stop is not None and verb is ExecutionVerb.CANCEL:
         verb = _STOPPED[before.stop]  # all its worker knows is that it was told to stop
+    is_returned = done.state is ExecutionState.PREEMPTED
+    if is_returned and before.state is not _CLAIMED:
+        raise Conflict(f"execution {done.execution_id} has begun: it cannot be given back")
     execution = replace(
         before,
         state=move_execution(done.execution_id, before.state, verb),
-        started_at=before.started_at or before.claimed_at,
+        started_at=None if is_returned else began_at(cell),
         ended_at=now,
         result=done.result,
         error=done.error,
         exit_code=done.exit_code,
         usage=done.usage,
+        reason=RETURNED if is_returned else "",
     )
-    job = t.end_execution(cell, execution, now)
+    job = end(t, cell, execution, now)
     t.recent.end(execution, done.state, now)
     learn(t, job.spec.terms, execution, done, now)
     _decide(t, job, execution, done, now)
@@ -208,11 +229,13 @@ def _decide(
     if execution.state is _SUCCEEDED:
         conclude(t, job, _SUCCEED, _succeeded(job.life, execution), now)
         return
-    ended = replace(job.life, result=execution.result, error=execution.error)
+    started_at = _started_at(job.life, execution)
+    ended = replace(job.life, started_at=started_at, result=execution.result, error=execution.error)
     if execution.state is ExecutionState.CANCELLED or job.life.state is JobState.CANCELLING:
         conclude(t, job, JobVerb.STOP, replace(ended, reason="cancelled"), now)
     elif execution.state is ExecutionState.PREEMPTED:
-        _requeue(t, job, job.life.losses, "preempted", now)
+        word = "preempted" if execution.stop is not None else "returned"
+        _requeue(t, job, job.life.losses, word, now)
     elif _has_another_try(job, execution, retryable=retryable):
         ask_for_more(t, job, done)
         _try_again(t, job, ended, _delay_ms(job, execution, done), now)
@@ -225,7 +248,15 @@ def _succeeded(life: Life, execution: Execution) -> Life:
     """The life of a job whose execution went well, but for its state."""
     progress = None if life.progress is None else 1.0
     result, error = execution.result, execution.error
-    return replace(life, result=result, error=error, reason="", progress=progress)
+    started_at = _started_at(life, execution)
+    return replace(
+        life, started_at=started_at, result=result, error=error, reason="", progress=progress
+    )
+
+
+def _started_at(life: Life, execution: Execution) -> Instant | None:
+    """One given ahead began later than it was given."""
+    return life.started_at if execution.behind is None else execution.started_at or life.started_at
 
 
 def _decide_in_gang(
@@ -284,7 +315,7 @@ def lose(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> None:
     verb = ExecutionVerb.LOSE if before.stop is None else _STOPPED[before.stop]
     state = move_execution(before.id, before.state, verb)
     execution = replace(before, state=state, ended_at=now, error=said(why), reason=why)
-    t.end_execution(cell, execution, now)
+    end(t, cell, execution, now)
     if state is not ExecutionState.LOST:
         _decide(t, job, execution, None, now)
     elif job.spec.band is not None and is_in_gang(job):

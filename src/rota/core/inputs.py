@@ -143,7 +143,7 @@ class Heartbeat(Input, frozen=True, kw_only=True):
 
 
 class Poll(Input, frozen=True, kw_only=True):
-    """A worker reports, and waits for work until `until`."""
+    """A worker reports, and waits for work until `until`; `spare`: orders it can hold ahead."""
 
     poll_id: PollId
     worker_id: WorkerId
@@ -152,6 +152,7 @@ class Poll(Input, frozen=True, kw_only=True):
     until: Instant
     completed: tuple[Completion, ...] = ()
     executions: tuple[Running, ...] | None = None
+    spare: int = 0
 
 
 class ClosePoll(Input, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from rota.core.cells import NO_CLASS
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import ExecutionState, JobState
 from rota.core.party import JobClass, Party
-from rota.core.resources import fits, minus, total
+from rota.core.resources import NOTHING, fits, minus, total
 from rota.core.tables import Tables
 
 LIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING)
@@ -20,6 +20,7 @@ def check(t: Tables) -> None:
     _check_jobs(t)
     _check_executions(t)
     _check_workers(t)
+    _check_heirs(t)
     _check_queues(t)
     _check_keys(t)
     _check_lines(t)
@@ -68,13 +69,32 @@ def _check_workers(t: Tables) -> None:
         assert cell.free == minus(cell.worker.capacity, used), f"free room of {worker_id} drifted"
         wanted = {i: t.jobs[t.executions[i].execution.job_id] for i in cell.held}
         for execution_id, job in wanted.items():
-            needs = job.spec.terms.needs.resources
+            is_heir = cell.is_heir(t.executions[execution_id].execution)
+            needs = NOTHING if is_heir else job.spec.terms.needs.resources
             assert cell.held[execution_id] == needs, f"{execution_id} holds another amount"
         if cell.poll is None:
             assert worker_id not in t.fleet.open, f"{worker_id} is open without a poll"
         assert all(i in cell.held for i in cell.stops), "a stop for what is not held"
         runs = [i for i in cell.held if t.executions[i].execution.state is ExecutionState.RUNNING]
         assert sorted(cell.named) == sorted(runs), f"what {worker_id} has named drifted"
+
+
+def _check_heirs(t: Tables) -> None:
+    for worker_id, cell in t.fleet.workers.items():
+        for before, (heir_id, amount) in cell.heirs.items():
+            assert before in cell.held, f"{heir_id} is behind {before}, which has ended"
+            heir = t.executions[heir_id].execution
+            assert (heir.worker_id, heir.behind) == (worker_id, before), f"{heir_id} is misplaced"
+            assert heir.state is ExecutionState.CLAIMED, f"heir {heir_id} is {heir.state}"
+            needs = t.jobs[heir.job_id].spec.terms.needs.resources
+            assert amount == needs, f"heir {heir_id} is to get another amount"
+        heirs = [heir_id for heir_id, _ in cell.heirs.values()]
+        behind = [i for i in cell.held if t.executions[i].execution.behind in cell.held]
+        assert sorted(heirs) == sorted(behind), f"the heirs of {worker_id} drifted"
+    for worker_id in t.fleet.spare:
+        poll = t.fleet.workers[worker_id].poll
+        assert poll is not None, f"{worker_id} holds orders ahead without a poll"
+        assert poll.spare > 0, f"{worker_id} has no room ahead"
 
 
 def check_capacity(t: Tables) -> None:

@@ -16,7 +16,9 @@ _SUCCEEDED = ExecutionState.SUCCEEDED
 
 def learn(t: Tables, terms: Terms, execution: Execution, done: Completion, now: Instant) -> None:
     """An execution was reported to have ended."""
-    ran = now - execution.claimed_at
+    # One given ahead has waited on its worker, which teaches nothing.
+    began_at = execution.claimed_at if execution.behind is None else execution.started_at
+    ran = now - (execution.claimed_at if began_at is None else began_at)
     is_news = False
     if execution.state is _SUCCEEDED:
         is_news = t.runtimes.learn(terms, ran) is not None

@@ -130,7 +130,7 @@ JOB_VERB_MEANING: Mapping[JobVerb, str] = {
     _V.SUCCEED: "its execution succeeded",
     _V.FAIL: "its execution failed, and there is no further try",
     _V.TRY_AGAIN: "its execution failed, and there is another try after a delay",
-    _V.REQUEUE: "its worker was lost, or preempted it, and it may run again",
+    _V.REQUEUE: "its worker was lost, preempted it or gave it back, and it may run again",
     _V.CANCEL: "somebody called it off",
     _V.STOP: "its worker stopped it",
     _V.SKIP: "an upstream job ended in a way that it does not accept",
@@ -140,14 +140,14 @@ JOB_VERB_MEANING: Mapping[JobVerb, str] = {
     _V.UPDATE: "what was asked for was changed",
 }
 EXECUTION_STATE_MEANING: Mapping[ExecutionState, str] = {
-    _X.CLAIMED: "It was given to a worker that has not named it yet.",
+    _X.CLAIMED: "It was given to a worker that has not named it yet, or waits there for a place.",
     _X.RUNNING: "Its worker has named it.",
     _X.SUCCEEDED: "It ended well.",
     _X.FAILED: "It ended badly.",
     _X.TIMED_OUT: "It was stopped because it ran longer than its timeout.",
     _X.CANCELLED: "It was stopped because its job was called off.",
     _X.LOST: "Its lease ran out; whatever it says now is refused.",
-    _X.PREEMPTED: "It was stopped to make room for a more urgent job.",
+    _X.PREEMPTED: "It was stopped to make room for a more urgent job, or given back unbegun.",
 }
 EXECUTION_VERB_MEANING: Mapping[ExecutionVerb, str] = {
     _Y.START: "the worker's first message that names it",
@@ -156,7 +156,7 @@ EXECUTION_VERB_MEANING: Mapping[ExecutionVerb, str] = {
     _Y.TIME_OUT: "the worker says so, or its lease ended after it was told to stop",
     _Y.CANCEL: "the worker says so, or its lease ended after it was told to stop",
     _Y.LOSE: "no message named it until its lease had run out",
-    _Y.PREEMPT: "the worker has stopped it as told",
+    _Y.PREEMPT: "the worker has stopped it as told, or gives it back before it began",
 }
 
 

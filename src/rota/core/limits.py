@@ -111,6 +111,14 @@ RUNTIME_GUESS_MS = 300_000
 """How long a job is taken to run of which nothing at all is known."""
 RUNTIME_NEWS = 1.0
 """By how much of it what is known of a name must have changed to be written again."""
+SHORT_MS = 100
+"""A run no longer than this is short: the way to its worker and back is a good part of it."""
+SHORT_RUNS = 5
+"""So many in a row must have been short before a name counts as short."""
+AHEAD_MS = 100
+"""Work given ahead of one place, as far as is known: it comes to be done within about this."""
+AHEAD_CHAIN = 16
+"""Orders given ahead of one place, however short they are."""
 USAGE_NOTE_MS = 60_000
 """What a tenant has used is written at most this often, along with a start."""
 RESERVE_LOOK = 16

@@ -18,10 +18,12 @@ from rota.core.timers import Alarm
 def name_execution(t: Tables, cell: ExecutionCell, report: Running, now: Instant) -> None:
     """Its worker named it: it runs, if it did not before."""
     before = cell.execution
-    if before.state is ExecutionState.CLAIMED:
+    worker = t.fleet.workers[before.worker_id]
+    # One given ahead is there, and waits: it runs once the one before it has ended.
+    if before.state is ExecutionState.CLAIMED and not worker.is_heir(before):
         state = move_execution(before.id, before.state, ExecutionVerb.START)
         t.put_execution(cell, replace(before, state=state, started_at=now))
-        t.fleet.workers[before.worker_id].named[before.id] = None
+        worker.named[before.id] = None
     if report.progress is not None or report.message is not None:
         _note(t, cell, report, now)
 

@@ -85,6 +85,7 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
         t.agenda.restore(schedule)
     _listen(t, stored, now)
     cells = [t.add_job(record.id, record.spec, record.life) for record in stored.jobs]
+    _expect_heirs(t, stored.executions)
     for execution in stored.executions:
         _resume(t, execution, now)
     keep_slots(t)
@@ -137,6 +138,16 @@ def _listen(t: Tables, stored: Stored, now: Instant) -> None:
         watch_windows(t, cell, now)
 
 
+def _expect_heirs(t: Tables, executions: Sequence[Execution]) -> None:
+    """Who was given ahead waits still if the one before it has not ended; else its place is its."""
+    live = {execution.id: None for execution in executions}
+    for execution in executions:
+        if execution.behind is not None and execution.behind in live:
+            needs = t.jobs[execution.job_id].spec.terms.needs
+            heirs = t.fleet.workers[execution.worker_id].heirs
+            heirs[execution.behind] = (execution.id, needs.resources)
+
+
 def _resume(t: Tables, execution: Execution, now: Instant) -> None:
     """A live execution keeps what it holds; its worker has a whole lease to name it again."""
     job = t.jobs[execution.job_id]
@@ -144,7 +155,7 @@ def _resume(t: Tables, execution: Execution, now: Instant) -> None:
     cell = t.executions[execution.id] = ExecutionCell(
         execution,
         first_lease_until(t, now),
-        execution.claimed_at,
+        execution.claimed_at if execution.behind is None else now,
         None if stop_at is None else stop_at + STOP_WINDOW_MS,
         progress=job.life.progress,
         message=job.life.message,

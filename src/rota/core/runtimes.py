@@ -7,7 +7,13 @@ orders and reserves; it never ends a job.
 from __future__ import annotations
 
 from rota.core.learned import Name
-from rota.core.limits import RUNTIME_GUESS_MS, RUNTIME_NEWS, RUNTIMES_KEPT
+from rota.core.limits import (
+    RUNTIME_GUESS_MS,
+    RUNTIME_NEWS,
+    RUNTIMES_KEPT,
+    SHORT_MS,
+    SHORT_RUNS,
+)
 from rota.core.model import Instant, Millis, Runtime, Terms
 from rota.core.usage import Usages
 
@@ -18,8 +24,8 @@ class Runtimes:
     """The last two runs of each (tenant, name)."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[tuple[Millis, ...], Millis]] = {}
-        """(the runs, what is expected of the next)."""
+        self._known: dict[tuple[str, str], tuple[tuple[Millis, ...], Millis, int]] = {}
+        """(the runs, what is expected of the next, how many in a row were short)."""
         self._written: dict[tuple[str, str], Millis] = {}
         self.usages = Usages()
         """What they took besides time."""
@@ -28,7 +34,8 @@ class Runtimes:
         """As it was written."""
         key = (runtime.tenant, runtime.name)
         self._written[key] = mean = _mean(runtime.recent)
-        self._known[key] = (runtime.recent, _coarse(mean))
+        short = sum(1 for ran in runtime.recent if ran <= SHORT_MS)
+        self._known[key] = (runtime.recent, _coarse(mean), short)
 
     def estimate(self, terms: Terms) -> Millis:
         """How long a job like this will probably run; never longer than it may."""
@@ -41,25 +48,34 @@ class Runtimes:
 
     def recent(self, key: Name) -> tuple[Millis, ...]:
         """How long the last runs took, the newest first."""
-        return self._known.get(key, ((), 0))[0]
+        return self._known.get(key, ((), 0, 0))[0]
+
+    def short(self, terms: Terms) -> Millis | None:
+        """How long jobs of this name run if that is known to be short; None: it is not."""
+        expected = terms.expected_runtime_ms
+        if expected is not None:
+            return expected if expected <= SHORT_MS else None
+        recent, _, short = self._known.get((terms.tenant, terms.name), ((), 0, 0))
+        return max(recent) if short >= SHORT_RUNS else None
 
     def learn(self, terms: Terms, ran: Millis) -> Runtime | None:
         """A job succeeded after so long; answers what is worth writing down, if anything is."""
         if terms.expected_runtime_ms is not None:
             return None
         key = (terms.tenant, terms.name)
-        before, _ = self._known.pop(key, ((), 0))
+        before, _, short = self._known.pop(key, ((), 0, 0))
+        short = short + 1 if ran <= SHORT_MS else 0
         # In the order of when they were heard of, for the first of them goes.
         if len(self._known) >= RUNTIMES_KEPT:
             oldest = next(iter(self._known))
             del self._known[oldest]
             self._written.pop(oldest, None)
         if not before:
-            self._known[key] = ((ran,), _coarse(ran))
+            self._known[key] = ((ran,), _coarse(ran), short)
             return None  # a name that comes once is no name
         recent = (ran, before[0])
         mean, written = (ran + before[0]) // 2, self._written.get(key)
-        self._known[key] = (recent, _coarse(mean))
+        self._known[key] = (recent, _coarse(mean), short)
         if written is not None and abs(mean - written) <= max(1_000, RUNTIME_NEWS * written):
             return None
         self._written[key] = mean

@@ -23,6 +23,8 @@ from rota.core.why_bands import (
 )
 from rota.core.why_order import fair_share, held_back, promised_start
 
+AHEAD = "ahead"
+"""The code of a job that is on its worker already and waits for a place there."""
 _FUNCTION = "capability fn:"
 """How the filter names a function that a worker does not have."""
 
@@ -62,6 +64,12 @@ def _running(t: Tables, cell: JobCell) -> Cause:
     if cell.id in t.bands.cells:
         return members_run(t, cell)
     figures = {"worker_id": cell.life.worker_id, "execution_id": cell.life.execution_id}
+    execution = t.executions[cell.life.execution_id].execution if cell.life.execution_id else None
+    if execution is not None and t.fleet.workers[execution.worker_id].is_heir(execution):
+        where = f"worker {execution.worker_id}, behind execution {execution.behind}"
+        return Cause(
+            AHEAD, f"it was given ahead to {where}", {**figures, "behind": execution.behind}
+        )
     return Cause(cell.life.state, f"it runs on worker {cell.life.worker_id}", figures)
 
 

@@ -50,6 +50,8 @@ class Cluster:
             )
             for number in range(options.workers)
         ]
+        for worker in self.workers:
+            worker.spare = options.spare
         self.user = User(seed, self.network, self.history, addresses)
         self._nemesis = Nemesis(self)
         if options.clocks_apart:

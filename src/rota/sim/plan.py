@@ -62,6 +62,8 @@ ACTS: Mapping[str, int] = {
     "cancel": 4,
 }
 """What users do, and how often beside the others."""
+SHORT_ACTS: Mapping[str, int] = {"burst": 8}
+"""What they do besides where workers hold orders ahead."""
 
 PROFILES: Mapping[str, tuple[str, ...]] = {
     "all": tuple(FAULTS),
@@ -86,6 +88,16 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
         "database late",
     ),
     "quiet": ("server without database",),
+    "ahead": (
+        "worker not heard",
+        "worker hears nothing",
+        "agent frozen",
+        "agent killed",
+        "worker drained",
+        "server killed",
+        "network storm",
+        "requests doubled",
+    ),
     "network": tuple(k for k in FAULTS if "cut" in k or "network" in k or "requests" in k),
     "store": tuple(k for k in FAULTS if "database" in k or "disk" in k),
     "calm": (),
@@ -95,8 +107,9 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
 QUIET_ACTS_PER_S = 0.2
 """So little that only long jobs are submitted."""
 FIXED: Mapping[str, Mapping[str, Any]] = {
-    "leases": {"workers": 6, "delay_s": 0.001, "clocks_apart": True},
-    "leader": {"servers": 3, "leader_bias": 0.9},
+    "leases": {"workers": 6, "delay_s": 0.001, "clocks_apart": True, "spare": 0},
+    "leader": {"servers": 3, "leader_bias": 0.9, "spare": 0},
+    "ahead": {"spare": 16, "acts_per_s": 1.5, "workers": 2},
     # A leader that has nothing to write does not find out by itself that it is one no more.
     "quiet": {
         "servers": 3,
@@ -107,6 +120,7 @@ FIXED: Mapping[str, Mapping[str, Any]] = {
         "faults_per_min": 2.0,
         "loss": 0.0,
         "schedule": False,
+        "spare": 0,
     },
 }
 """What is not left to dice: some faults matter only in one situation."""
@@ -131,6 +145,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Workers' clocks as slow as may be, servers' as fast: the worst for a lease."""
     schedule: bool
     """Whether something is due every few seconds."""
+    spare: int
+    """Orders that a worker holds ahead."""
     kinds: tuple[str, ...]
 
 
@@ -232,6 +248,7 @@ def draw(seed: int, *, profile: str = "all", storm_s: float | None = None) -> Pl
         loss=dice.choice((0.0, 0.0, 0.01, 0.05)) if kinds else 0.0,
         clocks_apart=dice.chance(0.2),
         schedule=dice.chance(0.7),
+        spare=dice_for(seed, "spare").choice((0, 0, 4, 16)),
         kinds=kinds,
     )
     options = msgspec.structs.replace(options, **FIXED.get(profile, {}))
@@ -251,6 +268,8 @@ def _acts(seed: int, options: Options) -> tuple[Act, ...]:
     moments = _moments(dice_for(seed, "when to act"), options.acts_per_s, options.storm_s)
     dice = dice_for(seed, "how to act")
     every = {"long": 1} if options.acts_per_s == QUIET_ACTS_PER_S else ACTS
+    if options.spare:
+        every = {**every, **SHORT_ACTS}
     return tuple(
         Act(number, dice.choices(list(every), list(every.values()))[0], at)
         for number, at in enumerate(moments)

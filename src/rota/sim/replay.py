@@ -192,10 +192,15 @@ class _Walk:
 
     def _used(self, worker_id: str) -> Counter[str]:
         used: Counter[str] = Counter()
-        for job_id in self._held[worker_id].values():
-            if job_id in self.out.specs:
+        for execution_id, job_id in self._held[worker_id].items():
+            if job_id in self.out.specs and not self._only_waits(execution_id):
                 used.update(amounts(self.out.specs[job_id].terms.needs.resources))
         return used
+
+    def _only_waits(self, execution_id: str) -> bool:
+        """Whether it was given ahead, and the one whose place it waits for is there still."""
+        one = self._executions[execution_id]
+        return one.state == "claimed" and one.behind in self._held[one.worker_id]
 
 
 def amounts(resources: Resources) -> Mapping[str, int]:

@@ -195,6 +195,8 @@ class WorkerSite:
     def __init__(
         self, number: int, network: Network, history: History, addresses: Sequence[str], dice: Dice
     ) -> None:
+        self.spare = 0
+        """Orders that it holds ahead."""
         rate = dice.clock_rate()
         self.machine = Machine(f"worker-{number}", rate)
         self.guard = Machine(f"guard-{number}", rate)
@@ -261,10 +263,10 @@ class WorkerSite:
 
     async def _live(self) -> None:
         diary = _no_diary()
-        self.session = session = Session()
+        self.session = session = Session(spare=self.spare)
         link = Link(Servers(self._addresses), WorkerWire(self.network, self.machine), self.clock)
         self._talk = talk = Conversation(session, link, self.clock, diary)
-        self._crew = crew = Crew(session, self, diary, talk.wake)
+        self._crew = crew = Crew(session, self, diary, talk.wake, self.clock)
         shift = Shift(session, talk, crew, self.clock, diary)
         beside = [asyncio.create_task(shift.watch()), asyncio.create_task(talk.beat(crew))]
         spec = RegisterSpec(

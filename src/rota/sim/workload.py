@@ -22,6 +22,7 @@ from rota.sim.worker import CPUS, Deed
 
 PATIENCE = Patience(retry_for_s=20.0, read_s=15.0, switch_s=5.0)
 FLOCK = 20
+BURST = 60
 LONG = 12
 """Ticks of a job that is not meant to be long."""
 SCHEDULE_S = 5
@@ -163,6 +164,16 @@ class User:
         keys = [f"{key}-{place}" for place in range(FLOCK)]
         task = {"kind": NOOP}
         jobs = [{"name": NOOP, "task": task, "labels": {"key": one}} for one in keys]
+        await self._submit_all(client, keys, jobs)
+
+    async def _burst(self, client: AsyncClient, key: str, dice: Dice) -> None:
+        """More than there is room for, said to be short; now and then one is not."""
+        keys = [f"{key}-{place}" for place in range(BURST)]
+        jobs = []
+        for one in keys:
+            ticks = dice.choice((0, 1, 1, 1, 2, 2, 3, 60))
+            job = self._job(one, dice, ticks=ticks, tick_s=dice.uniform(0.005, 0.03))
+            jobs.append({**job, "expected_runtime": "20ms"})
         await self._submit_all(client, keys, jobs)
 
     async def _cancel(self, client: AsyncClient, key: str, dice: Dice) -> None:

@@ -15,7 +15,8 @@ from rota.wire.units import Duration
 class CompletionSpec(msgspec.Struct, forbid_unknown_fields=True):
     """How an execution ended."""
 
-    status: Literal["succeeded", "failed", "timed_out", "cancelled"]
+    status: Literal["succeeded", "failed", "timed_out", "cancelled", "returned"]
+    """`returned`: it has not begun, and will not on this worker; the try does not count."""
     fence: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     error: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
@@ -69,6 +70,8 @@ class ExecutionView(msgspec.Struct):
     artifacts: list[dict[str, Any]]
     memory: int = 0
     """Bytes of memory that the job asked for when this try began."""
+    behind: str | None = None
+    """The execution on the same worker whose place it was given ahead."""
 
 
 class ExecutionPage(msgspec.Struct):

@@ -61,6 +61,8 @@ class RegisterAnswer(msgspec.Struct):
     heartbeat_interval: float
     lease_ttl: float
     poll_wait_max: float
+    spare_max: int = 0
+    """Orders that a worker may hold ahead; 0: this server gives none."""
 
 
 class RunningReport(msgspec.Struct, forbid_unknown_fields=True):
@@ -89,8 +91,11 @@ class HeartbeatAnswer(msgspec.Struct):
     lost: list[str]
 
 
-class LeaseSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """A worker reports what ended, names what it runs, and waits for more."""
+class LeaseSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A worker reports what ended, names what it runs, and waits for more.
+
+    What is as usual is left out: an older server refuses what it does not know.
+    """
 
     max: Annotated[int, Meta(ge=0, le=LEASE_ORDERS_MAX)] = 1
     wait: Duration = msgspec.field(default_factory=lambda: Duration(20_000))
@@ -100,6 +105,8 @@ class LeaseSpec(msgspec.Struct, forbid_unknown_fields=True):
     )
     usage: dict[str, Any] = {}
     session: str | None = None
+    spare: Annotated[int, Meta(ge=0, le=LEASE_ORDERS_MAX)] = 0
+    """Orders it can hold beside, each to begin when one that it runs has ended."""
 
 
 class OrderView(msgspec.Struct):
@@ -122,6 +129,8 @@ class OrderView(msgspec.Struct):
     """What the job is held to, where its queue says otherwise than everybody's."""
     array: PlaceView | None = None
     gang: RankView | None = None
+    behind: str | None = None
+    """Given ahead: it must not begin before this execution, on the same worker, has ended."""
 
 
 class LeaseAnswer(msgspec.Struct):

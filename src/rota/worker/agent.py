@@ -14,6 +14,7 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from rota.sdk.servers import Servers
+from rota.wire.limits import LEASE_ORDERS_MAX
 from rota.wire.tasks import BUNDLE_CAPABILITY, CONTAINER_CAPABILITY, FUNCTION_CAPABILITY
 from rota.wire.units import ByteSize
 from rota.wire.workers import RegisterSpec, ResourcesSpec
@@ -39,6 +40,8 @@ from rota.worker.shift import Shift
 EXIT_FAILED = 1
 FOLDERS_KEPT = 64
 """Clean folders that wait for the next job."""
+SPARE_PER_SLOT = 8
+"""As many short jobs as begin and end while one call is on its way."""
 LOGS_S = 5.0
 """For output still on its way when the worker leaves."""
 
@@ -83,6 +86,8 @@ class WorkerConfig:
     """Kept for jobs that ask for one of these resources or capabilities, or tolerate it."""
     concurrency: int | None = None
     """Executions at once; None: as many as the resources allow."""
+    spare: int | None = None
+    """Short jobs held ahead, beside what runs; None: `SPARE_PER_SLOT` for each that runs."""
     work_dir: Path | None = None
     """Where jobs get their folders; None: one for this user among the temporary files."""
     grace_s: float = 5.0
@@ -133,7 +138,8 @@ class Agent:
         self._config = config
         self._diary = diary
         self._clock = BootClock()
-        self._session = Session(config.concurrency)
+        spare = SPARE_PER_SLOT * _slots(config) if config.spare is None else config.spare
+        self._session = Session(config.concurrency, min(spare, LEASE_ORDERS_MAX))
         work_dir = config.work_dir or default_work_dir()
         self._workplace = Workplace(work_dir)
         servers = Servers(config.servers, follow=config.follow_leader)
@@ -163,7 +169,7 @@ class Agent:
         self._pool = Pool(_nursery(config, site))
         self._sessions = Sessions(Gate(config.http_allow))
         workshop = Workshop(site, self._pool, self._sessions)
-        self._crew = Crew(self._session, workshop, diary, self._talk.wake)
+        self._crew = Crew(self._session, workshop, diary, self._talk.wake, self._clock)
         self._shift = Shift(self._session, self._talk, self._crew, self._clock, diary)
         self.door = MetricsDoor(config.metrics, self._crew)
         self._notice: asyncio.Task[None] | None = None
@@ -253,6 +259,11 @@ class Agent:
         await asyncio.to_thread(self._workplace.leave)
 
 
+def _slots(config: WorkerConfig) -> int:
+    """Executions at once, about: what they ask for is not known yet."""
+    return config.concurrency or len(os.sched_getaffinity(0))
+
+
 def _nursery(config: WorkerConfig, site: Site) -> Nursery:
     """What Python functions find around them: as commands do, and where modules are."""
     env = {**site.env, "ROTA_WORKER": config.name}
@@ -264,7 +275,7 @@ def _nursery(config: WorkerConfig, site: Site) -> Nursery:
         env=env,
         grace_s=config.grace_s,
         app=config.app,
-        idle_max=config.concurrency or len(os.sched_getaffinity(0)),
+        idle_max=_slots(config),
     )
 
 

@@ -14,6 +14,7 @@ from structlog.typing import FilteringBoundLogger
 from rota.wire.executions import CompletedReport
 from rota.wire.tasks import BundleRun, Command, Container, HttpCall, Noop, PythonCall, Task
 from rota.wire.workers import OrderView
+from rota.worker.clock import Clock
 from rota.worker.instructions import Abandon, Instruction, Start, Stop, StopReason
 from rota.worker.reports import report_failed, report_noop
 from rota.worker.runners.http_call import HttpRun
@@ -98,11 +99,13 @@ class Crew:
         workshop: Runners,
         diary: FilteringBoundLogger,
         wake: Callable[[], None],
+        clock: Clock,
     ) -> None:
         self._session = session
         self._workshop = workshop
         self._diary = diary
         self._wake = wake
+        self._clock = clock
         self._runs: dict[str, Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._logs: set[asyncio.Task[None]] = set()
@@ -175,7 +178,7 @@ class Crew:
 
     def _ended(self, report: CompletedReport) -> list[Instruction]:
         self.ended[report.status] += 1
-        return self._session.ended(report)
+        return self._session.ended(report, self._clock.now())
 
     def _abandon(self, instruction: Abandon) -> None:
         self._diary.warning(

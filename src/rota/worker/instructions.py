@@ -42,6 +42,8 @@ class Call(msgspec.Struct, frozen=True):
     named: tuple[str, ...]
     carried: tuple[str, ...]
     spec: LeaseSpec
+    begun: tuple[str, ...] = ()
+    """Of what is named: what the server will know to run once it has heard this."""
 
 
 class Beat(msgspec.Struct, frozen=True):

@@ -222,11 +222,12 @@ class Conversation:
             return self._refused(call, refusal)
         else:
             self._well()
-            now = self._clock.now()
+            now, held = self._clock.now(), self._session.held
             instructions = self._session.answered(call, answer, now)
+            is_news = instructions or self._session.held > held
             crew.obey(instructions)
             crew.renew(now)
-            if not instructions and self._came_early(call, now):
+            if not is_news and self._came_early(call, now):
                 self._not_before = now + EARLY_PAUSE_S
         return True
 

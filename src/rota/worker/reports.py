@@ -20,6 +20,11 @@ SIGNAL_EXIT_BASE = 128
 """Shells and container engines report a death by signal as this plus its number."""
 
 
+def report_returned(execution_id: str, fence: int) -> CompletedReport:
+    """It has not begun, and will not here."""
+    return CompletedReport(execution_id=execution_id, status="returned", fence=fence)
+
+
 def report_noop(execution_id: str, fence: int) -> CompletedReport:
     """There was nothing to do."""
     return CompletedReport(execution_id=execution_id, status="succeeded", fence=fence)

@@ -9,6 +9,10 @@ because only then has every order that was answered also been received. A call t
 leaves the list out, which renews what was named before and denies nothing. Overlapping calls end
 within a third of the lease after the last full one, so that a full one is never far.
 
+An order given ahead waits behind another (ahead.py) and begins when that has ended, whether the
+server has heard of it or not. While it waits it is named, which renews it; but only a full call
+that carried every report has told the server that it runs, so only then can it be left unnamed.
+
 A lease is counted from the sending of the call that renewed it; a new order's from the moment of
 its grant, which is the sending plus the time the server held the call.
 """
@@ -17,11 +21,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 
 from rota.wire.executions import CompletedReport
-from rota.wire.limits import LEASE_ORDERS_MAX, LEASE_REPORTS_MAX
+from rota.wire.limits import LEASE_ORDERS_MAX
 from rota.wire.units import Duration
 from rota.wire.workers import (
     HeartbeatAnswer,
@@ -32,52 +34,34 @@ from rota.wire.workers import (
     RegisterAnswer,
     RunningReport,
 )
+from rota.worker.ahead import Ahead
+from rota.worker.held import UNBEGUN, Held, Phase
 from rota.worker.instructions import Abandon, Beat, Call, Instruction, Start, Stop, StopReason
-from rota.worker.reports import report_failed, report_stopped
+from rota.worker.owed import Owed
+from rota.worker.reports import report_returned, report_stopped
 
 LAPSED = "its lease ran out before it could be renewed"
 LEASE_MARGIN = 0.05
 """Share of a lease given up at its end: clocks of two machines do not run at quite one speed."""
-REPORT_BYTES_PER_CALL_MAX = 8 * 1024 * 1024
-"""Results and errors carried by one call; far below the largest body a server reads."""
 OVER_MAX = 20_000
 """Ended executions remembered so that a late second copy of an order does not start them again."""
-
-
-class _Phase(Enum):
-    WAITING = 1
-    """Granted beyond the concurrency limit by two crossing answers: starts when there is room."""
-    RUNNING = 2
-    STOPPING = 3
-    ABANDONED = 4
-
-
-@dataclass(slots=True)
-class _Held:
-    order: OrderView
-    deadline: float
-    phase: _Phase = _Phase.WAITING
-    heard: bool = False
-    """The server has heard this worker name it."""
-    progress: float | None = None
-    message: str | None = None
-    given_back: bool = False
-    """It is stopped for no fault of its own: leaving gives it back, and the try does not count."""
 
 
 class Session:
     """One worker's side of the conversation with the server."""
 
-    def __init__(self, concurrency: int | None = None) -> None:
+    def __init__(self, concurrency: int | None = None, spare: int = 0) -> None:
         self._limit = min(concurrency or LEASE_ORDERS_MAX, LEASE_ORDERS_MAX)
+        self._wanted = spare
+        self._spare = 0
+        """Orders to hold ahead, as far as the server gives any."""
+        self._ahead = Ahead()
         self._token: str | None = None
         self._lease_ttl = 15.0
         self._wait_max = 5.0
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, Held] = {}
         self._running = 0
-        self._owed: dict[str, CompletedReport] = {}
-        self._flying: dict[str, int] = {}
-        """Owed reports that an open call carries, by its number."""
+        self._owed = Owed()
         # Not a plain dict: to find the first of one that loses it again and again is a search.
         self._over: OrderedDict[str, None] = OrderedDict()
         self._open: dict[int, Call] = {}
@@ -85,7 +69,6 @@ class Session:
         self._full_at = float("-inf")
         self._unheard = False
         """The newest call that is over failed: it is not known whether any server hears."""
-        self._reports_max = LEASE_REPORTS_MAX
         self._draining = False
         self._hurried = False
         self._drain_told = True
@@ -120,12 +103,13 @@ class Session:
         self._token = answer.session
         self._lease_ttl = answer.lease_ttl
         self._wait_max = min(answer.poll_wait_max, answer.lease_ttl / 3)
+        self._spare = min(self._wanted, answer.spare_max)
         self._full_at = float("-inf")
 
     def forgotten(self, why: str) -> list[Instruction]:
         """The server no longer knows this worker: what it held is not its own any more."""
         self._open.clear()
-        self._flying.clear()
+        self._owed.ground()
         return self._abandon(list(self._held), why)
 
     # What is said.
@@ -134,7 +118,7 @@ class Session:
         """Whether a `lease` call should be sent now, beside those that are open."""
         if not self._open:
             return True
-        urgent = len(self._flying) < len(self._owed) or not self._drain_told
+        urgent = self._owed.unsent > 0 or not self._drain_told
         return urgent and len(self._open) == 1 and now < self._full_at + self._lease_ttl / 3
 
     def call(self, now: float) -> Call:
@@ -144,9 +128,7 @@ class Session:
             self._full_at = now
         self._calls += 1
         self._drain_told = True
-        reports = self._next_reports()
-        for report in reports:
-            self._flying[report.execution_id] = self._calls
+        reports = self._owed.carry()
         named = self._live(now) if full else self._heard()
         spec = LeaseSpec(
             max=self._room(),
@@ -154,9 +136,11 @@ class Session:
             completed=reports,
             executions=[self._running_report(key) for key in named] if full else None,
             session=self._token,
+            spare=0 if self._draining else max(0, self._spare - len(self._ahead)),
         )
         carried = tuple(report.execution_id for report in reports)
-        call = Call(self._calls, now, tuple(named), carried, spec)
+        begun = self._begun(named, all_told=full and len(carried) == len(self._owed))
+        call = Call(self._calls, now, tuple(named), carried, spec, begun)
         self._open[call.number] = call
         return call
 
@@ -168,7 +152,8 @@ class Session:
     def _room(self) -> int:
         if self._draining:
             return 0
-        return max(0, self._limit - len(self._held) - (len(self._owed) - len(self._flying)))
+        held = len(self._held) - len(self._ahead)
+        return max(0, self._limit - held - self._owed.unsent)
 
     def _wait_s(self, now: float) -> float:
         """Short while something is held: a frozen server must be noticed well within a lease.
@@ -184,18 +169,6 @@ class Session:
             wait = min(self._wait_max, self._lease_ttl / 5)
         return max(0.0, min(wait, self._full_at + self._lease_ttl / 3 - now))
 
-    def _next_reports(self) -> list[CompletedReport]:
-        reports: list[CompletedReport] = []
-        size = 0
-        for key, report in self._owed.items():
-            if key in self._flying:
-                continue
-            size += len(bytes(report.result)) + len(bytes(report.error))
-            if len(reports) >= self._reports_max or (reports and size > REPORT_BYTES_PER_CALL_MAX):
-                break
-            reports.append(report)
-        return reports
-
     def _running_report(self, key: str) -> RunningReport:
         held = self._held[key]
         return RunningReport(key, held.order.fence, held.progress, held.message)
@@ -204,14 +177,24 @@ class Session:
         return [
             key
             for key, held in self._held.items()
-            if held.phase is not _Phase.ABANDONED and held.deadline > now
+            if held.phase is not Phase.ABANDONED and held.deadline > now
         ]
+
+    def _begun(self, named: Iterable[str], *, all_told: bool) -> tuple[str, ...]:
+        """What the server will know to run; of those given ahead, if it knows of all that ended."""
+        return tuple(
+            key
+            for key in named
+            if self._held[key].heard
+            or self._held[key].order.behind is None
+            or (all_told and key not in self._ahead)
+        )
 
     def _heard(self) -> list[str]:
         return [
             key
             for key, held in self._held.items()
-            if held.heard and held.phase is not _Phase.ABANDONED
+            if held.heard and held.phase is not Phase.ABANDONED
         ]
 
     # What is heard.
@@ -221,14 +204,17 @@ class Session:
         if self._open.pop(call.number, None) is None:
             return []
         self._unheard = False
-        self._reports_max = LEASE_REPORTS_MAX
+        self._owed.heard_again()
         for key in call.carried:
             self._forget_report(key)
         self._renew(call.named, call.sent_at)
+        for key in call.begun:
+            if key in self._held:
+                self._held[key].heard = True
         granted_at = min(call.sent_at + max(0.0, answer.held_for), now)
         for order in answer.executions:
             self._take(order, granted_at, now)
-        return [*self._told(answer.cancel, answer.lost), *self._starts()]
+        return [*self._told(answer.cancel, answer.lost), *self._starts(now)]
 
     def beaten(self, beat: Beat, answer: HeartbeatAnswer) -> list[Instruction]:
         """The server has heard a heartbeat."""
@@ -239,27 +225,19 @@ class Session:
         """No answer came; whether the server heard it is unknown, so the reports are owed still."""
         if self._open.pop(call.number, None) is not None:
             self._unheard = True
-            for key in call.carried:
-                self._flying.pop(key, None)
+            self._owed.failed(call.carried)
 
     def refused(self, call: Call, detail: str) -> bool:
-        """The server will never take this call as it is; False if there is nothing to mend.
-
-        Halving the batch finds the report at fault; alone, its result is given up for an error.
-        """
+        """The server will never take this call as it is; False if there is nothing to mend."""
         self.failed(call)
+        if call.spec.spare and "`spare`" in detail:
+            self._spare = 0  # an older server leads now, to which that is an unknown word
+            return True
         if not call.carried:
             return False
-        if len(call.carried) > 1:
-            self._reports_max = max(1, len(call.carried) // 2)
-            return True
-        key = call.carried[0]
-        report = self._owed.get(key)
-        if report is None or (report.status == "failed" and bytes(report.result) == b"null"):
-            self._forget_report(key)
-            return True
-        message = f"the server refused the report of this execution: {detail}"
-        self._owed[key] = report_failed(key, report.fence, message)
+        given_up = self._owed.mend(call.carried, detail)
+        if given_up is not None:
+            self._forget_report(given_up)
         return True
 
     def _take(self, order: OrderView, granted_at: float, now: float) -> None:
@@ -269,14 +247,19 @@ class Session:
         if now - granted_at > order.lease_expires_in / 2:
             return  # too old to be worth starting: it is never named, so the server takes it back
         deadline = granted_at + order.lease_expires_in * (1 - LEASE_MARGIN)
-        self._held[key] = _Held(order, deadline)
+        held = self._held[key] = Held(order, deadline)
+        if order.behind is not None:
+            before = self._ahead.before(order.behind)
+            # One that nobody here has heard of yet may come still: only what is over is over.
+            if before not in self._owed and before not in self._over:
+                held.phase = Phase.AHEAD
+                self._ahead.wait(key, before, now)
 
     def _renew(self, named: Iterable[str], sent_at: float) -> None:
         deadline = sent_at + self._lease_ttl * (1 - LEASE_MARGIN)
         for key in named:
             held = self._held.get(key)
-            if held is not None and held.phase is not _Phase.ABANDONED:
-                held.heard = True
+            if held is not None and held.phase is not Phase.ABANDONED:
                 held.deadline = max(held.deadline, deadline)
 
     def _told(self, cancel: Sequence[str], lost: Sequence[str]) -> list[Instruction]:
@@ -285,8 +268,7 @@ class Session:
         return [*self._abandon(lost, "the server took it back"), *self._stop(cancel, "cancelled")]
 
     def _forget_report(self, key: str) -> None:
-        if self._owed.pop(key, None) is not None:
-            self._flying.pop(key, None)
+        if self._owed.forget(key):
             self._remember(key)
 
     def _remember(self, key: str) -> None:
@@ -302,18 +284,23 @@ class Session:
         if held is not None:
             held.progress, held.message = progress, message
 
-    def ended(self, report: CompletedReport) -> list[Instruction]:
+    def ended(self, report: CompletedReport, now: float) -> list[Instruction]:
         """An execution is over and all its processes are gone; room for one that waits."""
         held = self._held.pop(report.execution_id)
         self._running -= 1
-        if held.phase is _Phase.ABANDONED or (held.given_back and report.status != "succeeded"):
+        if held.phase is Phase.ABANDONED or (held.given_back and report.status != "succeeded"):
             self._remember(report.execution_id)
         else:
-            self._owed[report.execution_id] = report
-        return self._starts()
+            self._owed.add(report)
+        heir = self._ahead.ended(report.execution_id)
+        if heir is not None:
+            self._held[heir].phase = Phase.WAITING
+        return self._starts(now)
 
     def expire(self, now: float) -> list[Instruction]:
-        """Whatever lost its lease by now must end at once."""
+        """Whatever lost its lease by now must end at once; what waited too long goes back."""
+        for key in self._ahead.late(now):
+            self._give_back(key)
         late = [key for key, held in self._held.items() if held.deadline <= now]
         return self._abandon(late, LAPSED)
 
@@ -328,22 +315,23 @@ class Session:
         Answers whether that is news.
         """
         held = self._held.get(execution_id)
-        if held is None or held.phase is _Phase.ABANDONED:
+        if held is None or held.phase is Phase.ABANDONED:
             return False
-        held.phase = _Phase.ABANDONED
+        held.phase = Phase.ABANDONED
         return True
 
     def next_deadline(self) -> float | None:
         """When `expire` must be asked again at the latest."""
-        return min(
-            (h.deadline for h in self._held.values() if h.phase is not _Phase.ABANDONED),
-            default=None,
-        )
+        deadlines = [h.deadline for h in self._held.values() if h.phase is not Phase.ABANDONED]
+        late_at = self._ahead.late_at()
+        return min(deadlines if late_at is None else [*deadlines, late_at], default=None)
 
     def drain(self) -> None:
-        """Take no more work; what runs may finish."""
+        """Take no more work; what runs may finish, what only waits to goes back."""
         if not self._draining:
             self._draining, self._drain_told = True, False
+            for key in self._ahead.waiting():
+                self._give_back(key)
 
     def hurry(self) -> list[Instruction]:
         """Stop what runs, too. It is not reported unless it succeeds: leaving gives it back."""
@@ -353,17 +341,17 @@ class Session:
             held.given_back = True
         return self._stop(list(self._held), "shutdown")
 
-    def _starts(self) -> list[Instruction]:
+    def _starts(self, now: float) -> list[Instruction]:
         starts: list[Instruction] = []
-        if len(self._held) == self._running:
+        if len(self._held) == self._running + len(self._ahead):
             return starts
         for key, held in list(self._held.items()):
-            if held.phase is not _Phase.WAITING:
+            if held.phase is not Phase.WAITING:
                 continue
             if self._hurried:
                 self._stop([key], "shutdown")
-            elif self._running < self._limit:
-                held.phase = _Phase.RUNNING
+            elif self._running < self._limit and held.deadline > now:
+                held.phase = Phase.RUNNING
                 self._running += 1
                 starts.append(Start(held.order))
         return starts
@@ -374,14 +362,14 @@ class Session:
             held = self._held.get(key)
             if held is None:
                 continue
-            if held.phase is _Phase.WAITING:
-                del self._held[key]
+            if held.phase in UNBEGUN:
+                self._drop(key)
                 if reason == "shutdown":
                     self._remember(key)
                 else:
-                    self._owed[key] = report_stopped(key, held.order.fence, reason)
-            elif held.phase is _Phase.RUNNING:
-                held.phase = _Phase.STOPPING
+                    self._owed.add(report_stopped(key, held.order.fence, reason))
+            elif held.phase is Phase.RUNNING:
+                held.phase = Phase.STOPPING
                 stops.append(Stop(key, reason))
         return stops
 
@@ -389,12 +377,23 @@ class Session:
         orders: list[Instruction] = []
         for key in keys:
             held = self._held.get(key)
-            if held is None or held.phase is _Phase.ABANDONED:
+            if held is None or held.phase is Phase.ABANDONED:
                 continue
-            if held.phase is _Phase.WAITING:
-                del self._held[key]
+            if held.phase in UNBEGUN:
+                self._drop(key)
                 self._remember(key)
             else:
-                held.phase = _Phase.ABANDONED
+                held.phase = Phase.ABANDONED
                 orders.append(Abandon(key, why))
         return orders
+
+    def _give_back(self, key: str) -> None:
+        """It has not begun, and another worker may have room for it."""
+        self._owed.add(report_returned(key, self._held[key].order.fence))
+        self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        """It has not begun, and will not."""
+        del self._held[key]
+        if key in self._ahead:
+            self._ahead.drop(key)

@@ -15,6 +15,8 @@ from rota.worker.session import Session
 
 WATCH_S = 1.0
 """Leases are looked at this often at least: a suspended machine's timers sleep."""
+WATCH_BUSY_S = 0.25
+"""The same while anything is held: what has waited here for too long is to go back soon."""
 
 
 class Shift:
@@ -51,7 +53,12 @@ class Shift:
     async def watch(self) -> None:
         """Ends what has lost its lease; on the clock that runs through suspend."""
         while True:
-            deadline = self._session.next_deadline()
-            left_s = WATCH_S if deadline is None else deadline - self._clock.now()
-            await asyncio.sleep(max(0.01, min(WATCH_S, left_s)))
+            deadline, most_s = self._session.next_deadline(), WATCH_S
+            if self._session.held:
+                most_s = WATCH_BUSY_S
+            left_s = most_s if deadline is None else deadline - self._clock.now()
+            await asyncio.sleep(max(0.01, min(most_s, left_s)))
+            owed = self._session.owed
             self._crew.obey(self._session.expire(self._clock.now()))
+            if self._session.owed > owed:
+                self._talk.wake()

@@ -1,0 +1,75 @@
+"""Who waits here for whose place: orders given ahead, each behind another of this worker.
+
+Pure, as the session is. An order may come before the one it is behind, or after that has ended
+without ever having begun; so what is behind what is looked up, not assumed.
+"""
+
+from __future__ import annotations
+
+AHEAD_S = 0.5
+"""An order given ahead that could not begin within this goes back: others may have room for it."""
+PASSED_MAX = 20_000
+"""Orders that ended unbegun, remembered for those that may still come to be behind them."""
+
+
+class Ahead:
+    """The orders that wait, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, str] = {}
+        """Each that waits, and the one whose end it waits for."""
+        self._behind: dict[str, str] = {}
+        """The same the other way round."""
+        self._since: dict[str, float] = {}
+        self._passed: dict[str, str] = {}
+        """What ended unbegun, and the one it was behind."""
+
+    def __len__(self) -> int:
+        return len(self._before)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._before
+
+    def before(self, key: str) -> str:
+        """The one whose place it is about, where `key` may have ended without having had it."""
+        while key in self._passed:
+            key = self._passed[key]
+        return key
+
+    def wait(self, key: str, before: str, now: float) -> None:
+        """It waits until that one has ended; nobody begins twice in one place."""
+        while before in self._behind:
+            before = self._behind[before]
+        self._before[key], self._behind[before] = before, key
+        self._since[key] = now
+
+    def ended(self, key: str) -> str | None:
+        """It has ended; who has its place now."""
+        heir = self._behind.pop(key, None)
+        if heir is not None:
+            del self._before[heir], self._since[heir]
+        return heir
+
+    def drop(self, key: str) -> None:
+        """It will not begin here; who was behind it moves up."""
+        before = self._before.pop(key)
+        del self._behind[before], self._since[key]
+        heir = self._behind.pop(key, None)
+        if heir is not None:
+            self._before[heir], self._behind[before] = before, heir
+        self._passed[key] = before
+        if len(self._passed) > PASSED_MAX:
+            del self._passed[next(iter(self._passed))]
+
+    def waiting(self) -> list[str]:
+        """All that wait."""
+        return list(self._before)
+
+    def late(self, now: float) -> list[str]:
+        """Those that have waited too long."""
+        return [key for key, since in self._since.items() if since + AHEAD_S <= now]
+
+    def late_at(self) -> float | None:
+        """When one of them will have."""
+        first = next(iter(self._since.values()), None)
+        return None if first is None else first + AHEAD_S

@@ -1,0 +1,154 @@
+"""Orders given ahead, on the worker: when they begin, and when they go back."""
+
+from __future__ import annotations
+
+import pytest
+
+from rota.wire.workers import OrderView
+from rota.worker.ahead import AHEAD_S
+from rota.worker.instructions import Call, Instruction, Start
+from rota.worker.reports import report_noop
+from rota.worker.session import LEASE_MARGIN, Session
+from tests.worker.orders import TTL, answer, order, registration
+
+
+@pytest.fixture
+def session() -> Session:
+    fresh = Session(spare=8)
+    fresh.registered(registration())
+    return fresh
+
+
+def given(session: Session, *orders: OrderView, at: float = 0.0) -> list[str]:
+    """These came with an answer; those that began."""
+    return begun(session.answered(session.call(at), answer(*orders), at))
+
+
+def ended(session: Session, name: str, at: float = 0.0) -> list[str]:
+    """It has ended; those that began because of it."""
+    return begun(session.ended(report_noop(name, 7), at))
+
+
+def begun(instructions: list[Instruction]) -> list[str]:
+    return [one.order.execution_id for one in instructions if isinstance(one, Start)]
+
+
+def returned(call: Call) -> list[str]:
+    """What a call gives back."""
+    return [one.execution_id for one in call.spec.completed if one.status == "returned"]
+
+
+def test_an_order_given_ahead_begins_when_the_one_before_it_has_ended(session: Session) -> None:
+    ahead = [order("b", behind="a"), order("c", behind="b")]
+    assert given(session, order("a"), *ahead) == ["a"]
+    assert ended(session, "a") == ["b"], "no server was asked"
+    assert ended(session, "b") == ["c"]
+    assert session.call(0).carried == ("a", "b"), "one call for both"
+
+
+def test_one_that_comes_after_the_other_has_ended_begins_at_once(session: Session) -> None:
+    given(session, order("a"))
+    ended(session, "a")
+    assert given(session, order("b", behind="a")) == ["b"]
+
+
+def test_one_that_is_behind_what_never_came_waits(session: Session) -> None:
+    given(session, order("a"))
+    assert given(session, order("c", behind="b")) == []
+    assert given(session, order("b", behind="a")) == [], "an answer that was late"
+    assert ended(session, "a") == ["b"]
+    assert ended(session, "b") == ["c"]
+
+
+def test_a_worker_says_how_many_more_it_can_hold(session: Session) -> None:
+    assert session.call(0).spec.spare == 8
+    given(session, order("a"), order("b", behind="a"))
+    assert session.call(0).spec.spare == 7
+
+
+def test_what_waits_takes_no_room(session: Session) -> None:
+    session = Session(concurrency=1, spare=2)
+    session.registered(registration())
+    given(session, order("a"), order("b", behind="a"))
+    assert session.call(0).spec.max == 0
+    ended(session, "a")
+    assert session.held == 1
+
+
+def test_a_server_that_gives_none_is_not_asked(session: Session) -> None:
+    session.registered(registration(spare_max=0))
+    assert session.call(0).spec.spare == 0
+
+
+def test_an_older_server_that_does_not_know_the_word_is_asked_without(session: Session) -> None:
+    given(session, order("a"))
+    ended(session, "a")
+    assert session.refused(session.call(0), "spare: unknown field `spare`; known here: `max`")
+    call = session.call(0)
+    assert (call.spec.spare, call.carried) == (0, ("a",)), "and no report is given up for it"
+
+
+def test_one_that_could_not_begin_soon_goes_back(session: Session) -> None:
+    given(session, order("a"), order("b", behind="a"), order("c", behind="b"))
+    assert session.next_deadline() == AHEAD_S
+    session.expire(AHEAD_S)
+    assert returned(session.call(AHEAD_S)) == ["b", "c"]
+    assert ended(session, "a", at=1) == []
+
+
+def test_one_that_went_back_is_not_begun_when_it_comes_again(session: Session) -> None:
+    given(session, order("a"), order("b", behind="a"))
+    session.expire(AHEAD_S)
+    ended(session, "a", at=AHEAD_S)
+    assert given(session, order("b", behind="a"), at=AHEAD_S) == []
+
+
+def test_who_is_behind_one_that_went_back_waits_for_the_same_place(session: Session) -> None:
+    given(session, order("a"), order("b", behind="a"))
+    session.expire(AHEAD_S)
+    late = order("c", behind="b")
+    assert given(session, late, at=AHEAD_S) == [], "b never had the place: a has it"
+    assert ended(session, "a", at=AHEAD_S) == ["c"]
+
+
+def test_one_that_is_called_off_lets_the_next_move_up(session: Session) -> None:
+    given(session, order("a"), order("b", behind="a"), order("c", behind="b"))
+    session.answered(session.call(0), answer(cancel=["b"]), 0)
+    assert session.call(0).spec.completed[0].status == "cancelled"
+    assert ended(session, "a") == ["c"]
+
+
+def test_a_worker_that_drains_gives_back_what_only_waits(session: Session) -> None:
+    given(session, order("a"), order("b", behind="a"))
+    session.drain()
+    call = session.call(0)
+    assert (returned(call), call.spec.spare) == (["b"], 0)
+    assert ended(session, "a") == []
+
+
+def test_one_whose_lease_ran_out_does_not_begin(session: Session) -> None:
+    given(session, order("a"), order("b", behind="a"))
+    assert ended(session, "a", at=TTL) == [], "the agent was frozen"
+    session.expire(TTL)
+    assert session.held == 0
+
+
+def test_only_a_call_that_told_of_every_end_lets_an_heir_go_unnamed(session: Session) -> None:
+    given(session, order("a"), order("b", behind="a"))
+    named = session.call(1)
+    ended(session, "a", at=1)
+    session.answered(named, answer(), 1)
+    session.call(2)
+    beside = session.call(2)
+    assert (beside.spec.executions, beside.named) == (None, ()), "b was known to wait"
+
+
+def test_an_heir_that_runs_is_renewed_as_others_are(session: Session) -> None:
+    given(session, order("a"), order("b", behind="a"))
+    ended(session, "a", at=0.1)
+    session.answered(session.call(1), answer(), 1)
+    full, beside = session.call(4), session.call(4.5)
+    assert beside.named == ("b",)
+    session.answered(beside, answer(), 5)
+    session.failed(full)
+    assert session.deadline("b") == pytest.approx(4.5 + TTL * (1 - LEASE_MARGIN))
