@@ -129,7 +129,7 @@ async def test_a_job_that_the_leader_has_not_taken_yet_is_not_unknown_to_it(
 ) -> None:
     async with a_cell() as cell:
         leader = await cell.start("a", address="http://127.0.0.1:9")
-        monkeypatch.setattr("rota.engine.pickup.DURABLE_INBOX_LOOK_S", 3600)
+        monkeypatch.setattr("rota.engine.pickup.DURABLE_INBOX_LOOK_S_MIN", 3600)
         await until(lambda: leader.engine.ready)
         other = await cell.start("b")
         job = await other.submit()

@@ -9,7 +9,7 @@ from tests.sim.mutants import MUTANTS
 
 
 def test_a_run_that_fails_shrinks_to_what_matters() -> None:
-    plan = keep(draw(1, profile="calm", storm_s=20.0), faults=None, acts=None)
+    plan = keep(draw(5, profile="calm", storm_s=20.0), faults=None, acts=None)
     with MUTANTS["keys forgotten"].planted():
         failed = run(plan)
         assert not failed.ok

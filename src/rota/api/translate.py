@@ -333,13 +333,9 @@ def job_id_of(text: str, field: str) -> JobId:
     return JobId(job_id)
 
 
-_ENDED = {
-    "succeeded": ExecutionState.SUCCEEDED,
-    "failed": ExecutionState.FAILED,
-    "timed_out": ExecutionState.TIMED_OUT,
-    "cancelled": ExecutionState.CANCELLED,
-    "returned": ExecutionState.PREEMPTED,
-}
+_X = ExecutionState
+_ENDED = {state.value: state for state in (_X.SUCCEEDED, _X.FAILED, _X.TIMED_OUT, _X.CANCELLED)}
+_ENDED["returned"] = _X.PREEMPTED
 
 
 def completion_of(execution_id: str, report: CompletionSpec, where: str = "") -> Completion:

@@ -105,8 +105,7 @@ def claim(
     )
     if behind is not None:
         worker.heirs[behind] = (execution.id, terms.needs.resources)
-    cell = ExecutionCell(execution, lease_until(t, now), now)
-    t.executions[name] = cell
+    cell = t.executions[name] = ExecutionCell(execution, lease_until(t, now), now)
     t.draft.executions[name] = execution
     if job.class_index == NO_CLASS:
         share = t.share_like(terms)  # an array's or gang's member, or put there by hand

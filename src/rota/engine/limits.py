@@ -24,8 +24,10 @@ FOLLOW_RECORDS = 500
 """Journal records that a follower reads at once."""
 DURABLE_INBOX_ENTRIES = 1_000
 """Submissions left in the store that the leader picks up at once."""
-DURABLE_INBOX_LOOK_S = 0.2
-"""How often it looks for more when there were none."""
+DURABLE_INBOX_LOOK_S_MIN = 0.1
+"""How soon it looks for more after there were some."""
+DURABLE_INBOX_LOOK_S_MAX = 1.0
+"""How long it pauses at most while there are none: an idle database is left alone."""
 REFILL_PATIENCE_S = 0.2
 """How long a refill that nobody waits for lets the fold take its time: one that is hurried folds
 less at once, and does more work in the end."""

@@ -13,7 +13,11 @@ from rota.core.errors import AlreadyAccepted, Refusal, StaleRecall
 from rota.core.inputs import AnyInput, Recall, Reject, Submit
 from rota.core.model import JobRecord
 from rota.core.outcome import AnyReceipt
-from rota.engine.limits import DURABLE_INBOX_ENTRIES, DURABLE_INBOX_LOOK_S
+from rota.engine.limits import (
+    DURABLE_INBOX_ENTRIES,
+    DURABLE_INBOX_LOOK_S_MAX,
+    DURABLE_INBOX_LOOK_S_MIN,
+)
 from rota.engine.ports import Clock, UnavailableError
 from rota.store.inbox import InboxEntry, InboxKind
 from rota.store.protocol import Catalog, Ledger, Store, StoreError
@@ -41,6 +45,7 @@ class Pickup:
 
     async def run(self, caught_up: Callable[[], None]) -> None:
         """Until it is cancelled; says whenever all that was there before is accepted."""
+        pause = DURABLE_INBOX_LOOK_S_MIN
         while True:
             try:
                 taken = await self._take()
@@ -49,8 +54,10 @@ class Pickup:
             else:
                 caught_up()
                 if taken:
+                    pause = DURABLE_INBOX_LOOK_S_MIN
                     continue
-            await asyncio.sleep(DURABLE_INBOX_LOOK_S)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, DURABLE_INBOX_LOOK_S_MAX)
 
     async def _take(self) -> int:
         """The oldest ones; answers how many were accepted."""

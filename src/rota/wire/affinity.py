@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -22,8 +23,14 @@ Label: TypeAlias = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, 
 LabelValue: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=_PLAIN)
 ]
+_OneValue: TypeAlias = Annotated[
+    str,
+    Meta(min_length=1, max_length=NAME_CHARS_MAX, extra_json_schema={"pattern": _PLAIN}),
+]
+"""As LabelValue, but its pattern is looked at below: msgspec frees a text with a pattern badly
+where a list may stand in its place."""
 Values: TypeAlias = (
-    LabelValue | Annotated[list[LabelValue], Meta(min_length=1, max_length=AFFINITY_VALUES_MAX)]
+    _OneValue | Annotated[list[LabelValue], Meta(min_length=1, max_length=AFFINITY_VALUES_MAX)]
 )
 WorkerLabels: TypeAlias = Annotated[
     dict[Label, LabelValue],
@@ -49,6 +56,12 @@ class AffinitySpec(msgspec.Struct, forbid_unknown_fields=True):
     near: Literal["previous"] | None = None
     wait: Duration = msgspec.field(default_factory=lambda: Duration(3_000))
     tolerate: Taints = []
+
+    def __post_init__(self) -> None:
+        for where, labels in (("require", self.require), ("prefer", self.prefer)):
+            for label, value in labels.items():
+                if isinstance(value, str) and not re.search(_PLAIN, value):
+                    raise ValueError(f"{where}.{label} must be plain text, without control codes")
 
 
 class AffinityView(msgspec.Struct):
