@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,7 @@ pytest.register_assert_rewrite(
     "tests.store.conformance_bulk",
     "tests.store.conformance_events",
     "tests.store.conformance_leadership",
+    "tests.store.conformance_lists",
     "tests.store.conformance_retention",
     "tests.store.conformance_schedules",
     "tests.store.conformance_shelves",
@@ -49,3 +51,9 @@ def _nobody_elses_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         patch.delenv("ROTA_URL", raising=False)
         patch.delenv("ROTA_TOKEN", raising=False)
         yield
+
+
+def pytest_configure() -> None:
+    """Lets Ctrl-C be heard: in the background it is ignored, and who is started inherits that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

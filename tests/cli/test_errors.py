@@ -136,12 +136,7 @@ def rota_process(*args: str, server: SmallServer, **pipes: int) -> subprocess.Po
     environ = {**os.environ, "ROTA_URL": server.url, "ROTA_TOKEN": TOKEN}
     # Without a buffer Python does not notice that the rest of a large write was not taken.
     environ.pop("PYTHONUNBUFFERED", None)
-    # Where the tests run in the background Ctrl-C is ignored, and who is started inherits that.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return subprocess.Popen([sys.executable, "-m", "rota", *args], env=environ, **pipes)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return subprocess.Popen([sys.executable, "-m", "rota", *args], env=environ, **pipes)
 
 
 def test_ctrl_c_leaves_quietly(server: SmallServer) -> None:

@@ -42,6 +42,7 @@ class Finding(NamedTuple):
     message: str
 
 
+@cache
 def long_functions(source: str) -> list[Finding]:
     """Functions of more lines of code than one screen holds."""
     # Telling code from the rest is slow, and few functions are so long with all their lines.

@@ -62,7 +62,7 @@ ACTS: Mapping[str, int] = {
     "cancel": 4,
 }
 """What users do, and how often beside the others."""
-SHORT_ACTS: Mapping[str, int] = {"burst": 8}
+SHORT_ACTS: Mapping[str, int] = {"burst": 3}
 """What they do besides where workers hold orders ahead."""
 
 PROFILES: Mapping[str, tuple[str, ...]] = {
