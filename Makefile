@@ -202,7 +202,7 @@ bench: install $(VENV)/.test ## Measure this machine; fails if it fell far behin
 	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: ci
-ci: check test slow-short sim chaos-short dashboard-short ## All that a change must pass
+ci: check test slow-short sim mutants chaos-short dashboard-short ## All that a change must pass
 	@echo "All passed."
 
 ## -- Keep --------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def _no_margins() -> list[Patch]:
 
     return [
         (worker_session, "LEASE_MARGIN", 0.0),
-        *((room, "lease_until", lease_until) for room in (executions, attendance, dispatch)),
+        *((room, "lease_until", lease_until) for room in (executions, attendance)),
     ]
 
 
