@@ -3,8 +3,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from rota.core.inputs import Submit
-from rota.core.model import JobState
+from rota.core.errors import StaleRecall
+from rota.core.inputs import Delete, Submit
+from rota.core.model import JobId, JobState
 from tests.core.asking import NOON, job, retries
 from tests.core.world import World, run, succeeded
 from tests.doubt import examples
@@ -194,3 +195,24 @@ def test_many_thousands_of_jobs_fan_out_from_one_and_in_to_another() -> None:
     world.take(completed=[succeeded(by_job[taken[-1]])], max_orders=0)
     assert world.state("last") is JobState.QUEUED
     world.check()
+
+
+def test_a_job_may_depend_on_one_that_ended_while_it_was_read() -> None:
+    """Where thousands end in a second, reading again would only find the next ones."""
+    world = World()
+    world.register(cpu=1)
+    world.submit("first")
+    read = world.recall()
+    run(world, "first")
+    world.complete("first")
+    world.step(Submit(jobs=(job("second", after=["first"]),), recall=read))
+    assert world.state("second") is JobState.QUEUED
+
+
+def test_a_job_that_was_removed_while_it_was_read_is_read_again() -> None:
+    world = World()
+    end(world, "first", "cancelled")
+    read = world.recall()
+    world.step(Delete(job_id=JobId("first"), recall=read))
+    with pytest.raises(StaleRecall):
+        world.step(Submit(jobs=(job("second", after=["first"]),), recall=read))

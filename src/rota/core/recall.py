@@ -40,6 +40,10 @@ class Memory:
         cell = self.live(job_id)
         if cell is not None:
             return cell.life.state
+        # Where jobs end by the thousand, those that a caller read of are never all up to date.
+        just_now = self._t.recent.final_state(job_id)
+        if just_now is not None:
+            return just_now
         record = self._records.get(job_id)
         if self._is_still and record is not None and record.life.line:
             return record.life.state

@@ -13,6 +13,7 @@ from rota.core.model import (
     ExecutionState,
     Instant,
     JobId,
+    JobState,
     KeyRecord,
     Millis,
 )
@@ -40,16 +41,17 @@ class Recent:
     def __init__(self, since: Instant) -> None:
         self.since = since
         """Before this nothing is known: a record read earlier is stale."""
-        self._departed: dict[JobId, Instant] = {}
+        self._departed: dict[JobId, tuple[Instant, JobState | None]] = {}
+        """When it left, and how it had ended; None: it is gone for good."""
         self._ended: dict[ExecutionId, tuple[ExecutionState, Execution]] = {}
         self._keys: dict[str, KeyRecord] = {}
         self._batch = _Batch(since)
         """The last of those that follow: what leaves now."""
         self._batches = deque([self._batch])
 
-    def depart(self, job_id: JobId, now: Instant) -> None:
-        """The job has left memory."""
-        self._departed[job_id] = now
+    def depart(self, job_id: JobId, now: Instant, state: JobState | None = None) -> None:
+        """The job has left memory: it ended in that state, or was removed."""
+        self._departed[job_id] = (now, state)
         batch = self._batch if self._batch.at == now else self._begin(now)
         batch.jobs.append(job_id)
 
@@ -59,7 +61,13 @@ class Recent:
 
     def departed_at(self, job_id: JobId) -> Instant | None:
         """When the job left, if that was just now."""
-        return self._departed.get(job_id)
+        left = self._departed.get(job_id)
+        return None if left is None else left[0]
+
+    def final_state(self, job_id: JobId) -> JobState | None:
+        """How the job ended, if that was just now and it is still there to be asked for."""
+        left = self._departed.get(job_id)
+        return None if left is None else left[1]
 
     def end(self, execution: Execution, reported: ExecutionState, now: Instant) -> None:
         """The execution's completion was accepted as `reported`."""
@@ -97,7 +105,7 @@ class Recent:
             for execution_id in batch.ended:
                 self._ended.pop(execution_id, None)
             for job_id in batch.jobs:
-                if departed.get(job_id) == batch.at:
+                if job_id in departed and departed[job_id][0] == batch.at:
                     del departed[job_id]
             for key in batch.keys:
                 self._keys.pop(key, None)
@@ -112,6 +120,7 @@ class Recent:
     def follow_clock(self, by: Millis) -> None:
         """The clock was set by so much; records read before that are read again."""
         self.since += by
-        self._departed = {job_id: at + by for job_id, at in self._departed.items()}
+        departed = self._departed.items()
+        self._departed = {job_id: (at + by, state) for job_id, (at, state) in departed}
         for batch in self._batches:
             batch.at += by

@@ -237,7 +237,7 @@ class Tables:
         else:
             self.set_life(cell, life)
             self.forget_job(cell)
-        self.recent.depart(cell.id, now)
+        self.recent.depart(cell.id, now, state)
         if spec.origin is not None:
             self.agenda.run_ended(spec.origin, cell.id)
         if self.bus.hears(state):
