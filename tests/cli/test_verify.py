@@ -23,10 +23,10 @@ def test_many_seeds_come_to_one_line(rota: Rota) -> None:
 
 def test_a_broken_promise_is_an_exit_status_a_story_and_a_command(rota: Rota) -> None:
     with MUTANTS["keys forgotten"].planted():
-        ran = rota("verify", "--seed", "1", "--profile", "calm", "--minutes", "0.4", "--shrink")
+        ran = rota("verify", "--seed", "5", "--profile", "calm", "--minutes", "0.4", "--shrink")
     assert ran.status == 1
     assert "BROKEN accepted_once: twice-" in ran.out
-    assert "again: rota verify --seed 1 --profile calm --minutes 0.4 --acts " in ran.out
+    assert "again: rota verify --seed 5 --profile calm --minutes 0.4 --acts " in ran.out
 
 
 def test_what_makes_no_sense_is_said(rota: Rota) -> None:
