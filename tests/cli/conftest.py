@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from rota.cli.main import run
+from tests.api.house import TOKEN as REAL_TOKEN
+from tests.sdk.real_server import real_server
 from tests.sdk.small_server import TOKEN, SmallServer
 
 
@@ -35,6 +37,20 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallServer]:
     monkeypatch.setenv("ROTA_TOKEN", TOKEN)
     yield small
     small.close()
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Of a real server on a socket."""
+    with real_server() as address:
+        yield address
+
+
+@pytest.fixture
+def at_real_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands ask that one."""
+    monkeypatch.setenv("ROTA_URL", url)
+    monkeypatch.setenv("ROTA_TOKEN", REAL_TOKEN)
 
 
 @pytest.fixture

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from tests.api.house import TOKEN
 from tests.cli.conftest import Rota
-from tests.sdk.real_server import real_server
 
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with real_server() as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def _server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROTA_URL", url)
-    monkeypatch.setenv("ROTA_TOKEN", TOKEN)
+pytestmark = pytest.mark.usefixtures("at_real_server")
 
 
 def test_a_rule_is_made_changed_silenced_and_removed(rota: Rota) -> None:

@@ -11,19 +11,10 @@ import pytest
 from rota.sdk import Client
 from tests.api.house import TOKEN
 from tests.cli.conftest import Rota
-from tests.sdk.real_server import real_server
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with real_server() as address:
-        yield address
 
 
 @pytest.fixture(autouse=True)
-def _here(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("ROTA_URL", url)
-    monkeypatch.setenv("ROTA_TOKEN", TOKEN)
+def _none_left(url: str, at_real_server: None) -> Iterator[None]:
     yield
     with Client(url, TOKEN) as client:
         for one in client.schedules():

@@ -25,6 +25,7 @@ from rota.api.limits import (
 )
 from rota.api.metrics import Figures, amounts
 from rota.core.model import Instant, JobState, WorkerState
+from rota.engine.chore import Chore
 from rota.engine.ports import Brain, UnavailableError
 from rota.wire.overview import SampleView
 from rota.wire.units import from_instant
@@ -100,17 +101,15 @@ class Recorder:
         self._depths: deque[Mapping[str, int]] = deque(maxlen=GROWTH_STEPS)
         self._last: Totals | None = None
         self._last_coarse: Totals | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._chore = Chore("rota-history")
 
     def start(self) -> None:
         """From now on."""
-        self._task = asyncio.create_task(self._run(), name="rota-history")
+        self._chore.start(self._run())
 
     async def stop(self) -> None:
         """Nothing is left to be done."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._chore.stop()
 
     async def _run(self) -> None:
         while True:

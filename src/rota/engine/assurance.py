@@ -10,6 +10,7 @@ import asyncio
 
 import structlog
 
+from rota.engine.chore import Chore
 from rota.engine.limits import DURABILITY_LOOK_S
 from rota.store.durability import ONE_DISK, DurabilityLevel
 from rota.store.protocol import Store, StoreError
@@ -24,7 +25,7 @@ class Assurance:
         self.required = required
         self._store = store
         self._found = ONE_DISK
-        self._watching: asyncio.Task[None] | None = None
+        self._chore = Chore("rota-durability")
 
     @property
     def level(self) -> DurabilityLevel:
@@ -49,13 +50,11 @@ class Assurance:
     async def start(self) -> None:
         """Asks once, and goes on asking."""
         await self.look()
-        self._watching = asyncio.create_task(self._watch(), name="rota-durability")
+        self._chore.start(self._watch())
 
     async def stop(self) -> None:
         """Asks no more."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._chore.stop()
 
     async def look(self) -> None:
         """Asks the store now."""

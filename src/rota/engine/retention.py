@@ -10,6 +10,7 @@ import asyncio
 import structlog
 
 from rota.core.model import Instant, Millis
+from rota.engine.chore import Chore
 from rota.engine.limits import RETENTION_EVERY_S, RETENTION_PAUSE_S
 from rota.engine.ports import Brain, Clock
 from rota.store.protocol import Store, StoreError
@@ -26,19 +27,16 @@ class Retention:
         self._brain = brain
         self._age_ms = age_ms
         self._days = _Calendar(brain.clock)
-        self._task: asyncio.Task[None] | None = None
+        self._chore = Chore("rota-retention")
 
     def start(self) -> None:
         """From now on."""
         if self._age_ms is not None:
-            self._task = asyncio.create_task(self._run(self._age_ms), name="rota-retention")
+            self._chore.start(self._run(self._age_ms))
 
     async def stop(self) -> None:
         """In the middle of a round too: the next one goes on."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._chore.stop()
 
     async def _run(self, age_ms: Millis) -> None:
         while True:

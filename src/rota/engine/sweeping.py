@@ -10,6 +10,7 @@ import asyncio
 import structlog
 
 from rota.core.model import Instant, Millis
+from rota.engine.chore import Chore
 from rota.engine.limits import SWEEP_EVERY_S
 from rota.engine.ports import Brain
 from rota.store.blobs import Blobs
@@ -38,18 +39,15 @@ class Sweeping:
         self._spool = spool
         self._brain = brain
         self._bundle_age_ms = bundle_age_ms
-        self._task: asyncio.Task[None] | None = None
+        self._chore = Chore("rota-sweeping")
 
     def start(self) -> None:
         """From now on."""
-        self._task = asyncio.create_task(self._run(), name="rota-sweeping")
+        self._chore.start(self._run())
 
     async def stop(self) -> None:
         """In the middle of a round too: the next one goes on."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._chore.stop()
 
     async def _run(self) -> None:
         while True:

@@ -16,6 +16,7 @@ import structlog
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Execution, Instant, JobId, JobRecord, JobState, Life
 from rota.core.outcome import MoveJob, PutExecution, PutJob
+from rota.engine.chore import Chore
 from rota.engine.ports import Brain
 from rota.store.protocol import Catalog, Change, Seq, StoreError
 from rota.traces.limits import FOLLOW_EVERY_S, FOLLOW_PAUSE_S, JOBS_KNOWN_MAX, RECORDS_AT_ONCE
@@ -61,18 +62,15 @@ class Follower:
         self._durable: OrderedDict[JobId, Instant] = OrderedDict()
         self._ready: OrderedDict[tuple[JobId, int], Instant] = OrderedDict()
         """By job and fence, since when a run was waited for."""
-        self._task: asyncio.Task[None] | None = None
+        self._chore = Chore("rota-traces")
 
     def start(self) -> None:
         """From now on."""
-        self._task = asyncio.create_task(self._run(), name="rota-traces")
+        self._chore.start(self._run())
 
     async def stop(self) -> None:
         """What was read is exported."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._chore.stop()
 
     async def _run(self) -> None:
         seq: int | None = None
