@@ -13,7 +13,7 @@ import { pageOf } from "../lib/router";
 import { length } from "../lib/time";
 import { ActButton, CommandLines, useSay } from "../parts/Acts";
 import { Empty, Link, Loading, PageHead, Status, Trouble } from "../parts/basics";
-import { Dialog } from "../parts/Dialog";
+import { Dialog, DialogEnd } from "../parts/Dialog";
 import { PolicyPanel } from "../parts/PolicyPanel";
 import { type Column, Table } from "../parts/Table";
 import { Tenants } from "../parts/Tenants";
@@ -253,14 +253,7 @@ function EditQueue(props: { queue: QueueView; onClose: () => void }) {
         </div>
         <Trouble error={problem} />
         <CommandLines act={act} />
-        <div className="dialog-acts">
-          <button type="button" onClick={props.onClose}>
-            Close
-          </button>
-          <button type="submit" className="primary">
-            Save
-          </button>
-        </div>
+        <DialogEnd onClose={props.onClose}>Save</DialogEnd>
       </form>
     </Dialog>
   );

@@ -20,7 +20,7 @@ import {
   Status,
   Trouble,
 } from "../parts/basics";
-import { Dialog } from "../parts/Dialog";
+import { Dialog, DialogEnd } from "../parts/Dialog";
 import { Table } from "../parts/Table";
 
 export function Triggers() {
@@ -355,14 +355,7 @@ function TryDialog(props: { trigger?: TriggerView; onClose: () => void }) {
         {found && !found.length ? (
           <p className="soft">No trigger is for events of this type.</p>
         ) : null}
-        <div className="dialog-acts">
-          <button type="button" onClick={props.onClose}>
-            Close
-          </button>
-          <button type="submit" className="primary">
-            Try it
-          </button>
-        </div>
+        <DialogEnd onClose={props.onClose}>Try it</DialogEnd>
       </form>
     </Dialog>
   );

@@ -31,3 +31,17 @@ export function Dialog(props: {
     </dialog>
   );
 }
+
+/** The end of a form in a dialog: leave it, or send it. */
+export function DialogEnd(props: { onClose: () => void; children: ReactNode }) {
+  return (
+    <div className="dialog-acts">
+      <button type="button" onClick={props.onClose}>
+        Close
+      </button>
+      <button type="submit" className="primary">
+        {props.children}
+      </button>
+    </div>
+  );
+}

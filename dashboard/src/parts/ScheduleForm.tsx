@@ -11,7 +11,7 @@ import { quote, taskLine } from "../lib/format";
 import { go, pageOf } from "../lib/router";
 import { CommandLines, useSay } from "./Acts";
 import { Trouble } from "./basics";
-import { Dialog } from "./Dialog";
+import { Dialog, DialogEnd } from "./Dialog";
 
 export function ScheduleForm(props: { schedule?: ScheduleView; onClose: () => void }) {
   const known = props.schedule;
@@ -120,14 +120,7 @@ export function ScheduleForm(props: { schedule?: ScheduleView; onClose: () => vo
         <Ahead rules={timing} />
         <Trouble error={problem} />
         <CommandLines act={act} />
-        <div className="dialog-acts">
-          <button type="button" onClick={props.onClose}>
-            Close
-          </button>
-          <button type="submit" className="primary">
-            {known ? "Save" : "Make schedule"}
-          </button>
-        </div>
+        <DialogEnd onClose={props.onClose}>{known ? "Save" : "Make schedule"}</DialogEnd>
       </form>
     </Dialog>
   );

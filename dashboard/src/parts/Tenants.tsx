@@ -11,7 +11,7 @@ import { type TenantForm, tenantAct } from "../lib/policy";
 import { pageOf } from "../lib/router";
 import { CommandLines, useSay } from "./Acts";
 import { Empty, Link, Loading, Panel, Trouble } from "./basics";
-import { Dialog } from "./Dialog";
+import { Dialog, DialogEnd } from "./Dialog";
 import { type Column, Table } from "./Table";
 
 type Edited = TenantView | "new";
@@ -231,14 +231,7 @@ function EditTenant(props: { tenant: Edited; onClose: () => void }) {
         </div>
         <Trouble error={problem} />
         <CommandLines act={act} />
-        <div className="dialog-acts">
-          <button type="button" onClick={props.onClose}>
-            Close
-          </button>
-          <button type="submit" className="primary">
-            Save
-          </button>
-        </div>
+        <DialogEnd onClose={props.onClose}>Save</DialogEnd>
       </form>
     </Dialog>
   );
