@@ -206,6 +206,7 @@ def test_a_parser_gives_a_value_or_its_own_refusal(parser: Parser) -> None:
         ("journal", b"\x01\x91\xa3\xff\xfe\xfd"),
         ("journal", b"\x01" + b"\x91" * 100_000),
         ("store", "postgresql://[::1"),
+        ("store", "postgresql://u@h/db?a=\ud800"),
         ("channel", "https://a.example:x/"),
         ("channel", "https://a\x00.example/"),
     ],

@@ -88,6 +88,7 @@ class Address(msgspec.Struct, frozen=True):
 def parse_address(dsn: str) -> Address:
     """Takes our own options out of an address; what is left is the driver's."""
     try:
+        dsn.encode()  # what the system could not read as text of an argument is in no address
         parts = urlsplit(dsn)
     except ValueError as error:
         raise StoreError(f"the store's address makes no sense: {error}") from None
