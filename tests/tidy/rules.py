@@ -164,21 +164,6 @@ def unused_limits(source: str, read: Mapping[str, int]) -> list[Finding]:
     ]
 
 
-def public_names(source: str) -> list[str]:
-    """What a package's `__init__.py` brings into view, `__all__` aside; sorted."""
-    names: list[str] = []
-    for statement in _parsed(source).body:
-        if isinstance(statement, ast.ImportFrom) and statement.module != "__future__":
-            names += [alias.asname or alias.name for alias in statement.names]
-        elif isinstance(statement, ast.Import):
-            names += [alias.asname or alias.name.split(".")[0] for alias in statement.names]
-        elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.append(statement.name)
-        else:
-            names += _targets(statement)
-    return sorted(name for name in names if not name.startswith("_"))
-
-
 # Every rule looks at the same texts.
 @cache
 def _parsed(source: str) -> ast.Module:

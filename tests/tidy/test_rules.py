@@ -84,8 +84,3 @@ def test_a_limit_that_is_only_imported_counts_as_unused() -> None:
     source = "A_MAX = 1\nB_MAX = 2\nC_MAX = 3"
     read = rules.names_read("from x import A_MAX, B_MAX\nprint(B_MAX, limits.C_MAX)")
     assert [finding.line for finding in rules.unused_limits(source, read)] == [1]
-
-
-def test_what_a_package_shows_is_what_it_imports_and_defines() -> None:
-    source = "from __future__ import annotations\nfrom a import b as c, _d\nimport e.f\nG = 1"
-    assert rules.public_names(source) == ["G", "c", "e"]

@@ -6,9 +6,6 @@ import json
 import subprocess
 import sys
 
-from tests.tidy import rules
-from tests.tidy.tree import SOURCE
-
 HEAVY = (
     *("rota.core", "rota.store", "rota.engine", "rota.api", "rota.worker", "rota.cli"),
     *("starlette", "uvicorn", "apsw", "click", "rich"),
@@ -19,7 +16,7 @@ def modules_after(statement: str) -> list[str]:
     """What a fresh interpreter has loaded after this statement."""
     script = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     run = subprocess.run(
-        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
     )
     loaded: list[str] = json.loads(run.stdout)
     return loaded
@@ -33,7 +30,7 @@ def heavy(loaded: list[str]) -> list[str]:
 
 
 def test_the_sdk_loads_nothing_of_the_server() -> None:
-    assert heavy(modules_after("import rota.sdk")) == []
+    assert heavy(modules_after("from rota.sdk import *")) == []
 
 
 def test_loading_the_server_would_be_noticed() -> None:
@@ -43,9 +40,14 @@ def test_loading_the_server_would_be_noticed() -> None:
 def test_the_sdk_shows_exactly_what_it_promises() -> None:
     import rota.sdk
 
-    source = (SOURCE / "sdk" / "__init__.py").read_text(encoding="utf-8")
-    assert rules.public_names(source) == sorted(rota.sdk.__all__)
+    assert sorted(rota.sdk._HOMES) == sorted(rota.sdk.__all__)
     assert [name for name in rota.sdk.__all__ if not hasattr(rota.sdk, name)] == []
+
+
+def test_a_server_that_is_alone_loads_no_client_and_no_other_database() -> None:
+    loaded = modules_after("import rota.cli.serve")
+    costly = ("aiohttp", "httpx2", "asyncpg", "rota.sdk.client")
+    assert [name for name in loaded if name.startswith(costly)] == []
 
 
 def test_a_server_that_does_not_trace_or_tell_loads_no_library_for_it() -> None:

@@ -7,9 +7,8 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import httpx2
 import msgspec
 
 from rota.alerts.board import News, Notice
@@ -17,6 +16,9 @@ from rota.alerts.limits import ANSWER_BYTES_MAX, SEND_S_MAX
 from rota.alerts.rules import Channel, Severity
 from rota.core.model import Instant
 from rota.wire.units import from_instant
+
+if TYPE_CHECKING:
+    import httpx2
 
 SIGNATURE = "Rota-Signature"
 WEBHOOK = ("http://", "https://")
@@ -43,6 +45,8 @@ class Post(Protocol):
 def check_address(url: str) -> None:
     """Raises ValueError that says what is wrong with it."""
     if url.startswith(WEBHOOK):
+        import httpx2
+
         try:
             host = httpx2.URL(url).host
         except httpx2.InvalidURL:
@@ -93,6 +97,8 @@ class Carrier:
             raise NotTakenError(f"no answer within {SEND_S_MAX:g} s") from None
 
     async def _post(self, channel: Channel, notice: Notice, now: Instant) -> None:
+        import httpx2  # slow to load, and most servers have nobody to tell
+
         body = msgspec.json.encode(document_of(notice, self._cell))
         headers = {"Content-Type": "application/json"}
         if channel.secret:

@@ -7,13 +7,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.alerts.watch import Watch
 from rota.api.auth import Access
 from rota.api.cargo import Hold
 from rota.api.files import Files
-from rota.api.forward import Forwarder
 from rota.api.history import Recorder
 from rota.api.ids import IdMint
 from rota.api.limits import (
@@ -42,6 +41,9 @@ from rota.store.protocol import Catalog, Logs
 from rota.traces.naming import PASSED_ON, Naming
 from rota.wire.jobs import BulkAnswer
 from rota.wire.overview import AttentionView
+
+if TYPE_CHECKING:
+    from rota.api.forward import Forwarder
 
 
 class Feed(Protocol):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import click
 
 from rota import __version__
-from rota.api.forward import Forwarder, open_http
 from rota.api.mailbox import Mailbox
 from rota.api.parts import Parts
 from rota.cli.up import ServerOptions, UpOptions
@@ -19,6 +19,9 @@ from rota.engine.seat import Member
 from rota.store.durability import DurabilityLevel
 from rota.store.nodes import Node
 from rota.store.protocol import Store
+
+if TYPE_CHECKING:
+    from rota.api.forward import Forwarder
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,9 @@ async def join(
     )
     presence = Presence(store, parts.brain, me)
     await presence.start()
+    # Its HTTP client is slow to load, and a server that is alone never needs one.
+    from rota.api.forward import Forwarder, open_http
+
     http = open_http(tls)
     forwarder = Forwarder(parts.brain, parts.access.roster, member.node, parts.closing, http)
     mailbox = Mailbox(store, parts.brain.clock)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
@@ -32,7 +32,7 @@ from rota.cli.identity import announce, withdraw
 from rota.cli.listening import listen, open_lobby, refuse_open_door, url_of
 from rota.cli.own_process import OwnProcess
 from rota.cli.storage import open_files
-from rota.cli.stores import member_of, open_store, refuse_nowhere, timing_of
+from rota.cli.stores import member_of, open_store, refuse_nowhere, shown, timing_of
 from rota.cli.tracing import trace
 from rota.cli.up import ServerOptions, UpOptions
 from rota.engine.assurance import Assurance
@@ -42,10 +42,11 @@ from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.retention import Retention
 from rota.engine.sweeping import Sweeping
-from rota.store.postgres import PostgresStore
-from rota.store.postgres_connect import parse_address
 from rota.store.protocol import Store
 from rota.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from rota.store.postgres import PostgresStore
 
 
 class Beside(Protocol):
@@ -278,7 +279,7 @@ def _greet(options: UpOptions | ServerOptions, service: Service) -> None:
     if options.store is None:
         click.echo(f"  data     {options.data}")
     else:
-        click.echo(f"  store    {parse_address(options.store).shown}")
+        click.echo(f"  store    {shown(options.store)}")
         click.echo(f"  node     {service.engine.node}, {_part(service.engine)}")
     if options.objects is not None:
         click.echo(f"  objects  {service.files.blobs.where}")

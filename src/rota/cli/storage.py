@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -15,10 +16,12 @@ from rota.store.cloud_blobs import SCHEMES, open_cloud
 from rota.store.folder_blobs import FolderBlobs
 from rota.store.objects import ObjectBook
 from rota.store.outputs import Outputs
-from rota.store.postgres import PostgresStore
 from rota.store.spool import Spool
 from rota.store.sqlite import SqliteStore
 from rota.store.two_places import TwoPlaces
+
+if TYPE_CHECKING:
+    from rota.store.postgres import PostgresStore
 
 NO_STORAGE = (
     "no object storage is named: bundles and large output files are kept in the database; name one"
@@ -33,8 +36,8 @@ async def open_files(
     named = None if options.objects is None else open_blobs(options.objects)
     if named is not None and store.objects is not None:
         await check_is_ours(named, store.objects, adopt=options.adopt_storage)
-    shares = isinstance(store, PostgresStore)
-    own: Blobs = store.blobs if isinstance(store, PostgresStore) else _own_folder(options)
+    shares = not isinstance(store, SqliteStore)
+    own: Blobs = _own_folder(options) if isinstance(store, SqliteStore) else store.blobs
     blobs = own if named is None else TwoPlaces(named, own)
     return Files(
         spool=Spool(options.data / "uploads"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,14 +13,18 @@ from rota.cli.listening import is_everywhere
 from rota.cli.up import ServerOptions, UpOptions
 from rota.core.inputs import Timing, Window
 from rota.engine.seat import Member
-from rota.store.postgres import PostgresStore, open_postgres
 from rota.store.sqlite import SqliteStore, open_sqlite
 from rota.wire.limits import LOG_BYTES_PER_EXECUTION_MAX
+
+if TYPE_CHECKING:
+    from rota.store.postgres import PostgresStore
 
 
 async def open_store(options: UpOptions | ServerOptions) -> SqliteStore | PostgresStore:
     """A PostgreSQL if one is named, else SQLite in the data folder."""
     if options.store is not None:
+        from rota.store.postgres import open_postgres  # only who uses it loads its driver
+
         return await open_postgres(
             options.store,
             log_bytes_max=LOG_BYTES_PER_EXECUTION_MAX,
@@ -27,6 +32,13 @@ async def open_store(options: UpOptions | ServerOptions) -> SqliteStore | Postgr
             migrate=options.migrate,
         )
     return open_sqlite(options.data, log_bytes_max=LOG_BYTES_PER_EXECUTION_MAX)
+
+
+def shown(store: str) -> str:
+    """The address of a PostgreSQL, for people: without its password."""
+    from rota.store.postgres_connect import parse_address
+
+    return parse_address(store).shown
 
 
 def refuse_nowhere(options: UpOptions | ServerOptions) -> None:

@@ -1,36 +1,45 @@
-"""ASKS: a light client of the HTTP API."""
+"""ASKS: a light client of the HTTP API.
 
-from rota.sdk.aio import AsyncClient
-from rota.sdk.app import App
-from rota.sdk.calls import JobSearch
-from rota.sdk.client import Client
-from rota.sdk.context import Context, current_context
-from rota.sdk.discover import Endpoint, discover
-from rota.sdk.documents import ArgumentError
-from rota.sdk.endings import Cancelled, Fail, Retry
-from rota.sdk.errors import (
-    AnswerError,
-    ApiError,
-    ConflictError,
-    ForbiddenError,
-    InvalidError,
-    JobFailed,
-    LimitError,
-    NotFoundError,
-    RotaError,
-    ServerError,
-    SilenceError,
-    UnauthenticatedError,
-    UnavailableError,
-    UnreachableError,
-    WaitTimeoutError,
-)
-from rota.sdk.events import Event
-from rota.sdk.flows import Patience
-from rota.sdk.functions import JobFunction
-from rota.sdk.handles import AsyncJob, Job
-from rota.sdk.inline import Runs
-from rota.sdk.schedule_calls import LedgerSearch
+Each name below is loaded when it is first used: who only looks for an address needs no client.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rota.sdk.aio import AsyncClient
+    from rota.sdk.app import App
+    from rota.sdk.calls import JobSearch
+    from rota.sdk.client import Client
+    from rota.sdk.context import Context, current_context
+    from rota.sdk.discover import Endpoint, discover
+    from rota.sdk.documents import ArgumentError
+    from rota.sdk.endings import Cancelled, Fail, Retry
+    from rota.sdk.errors import (
+        AnswerError,
+        ApiError,
+        ConflictError,
+        ForbiddenError,
+        InvalidError,
+        JobFailed,
+        LimitError,
+        NotFoundError,
+        RotaError,
+        ServerError,
+        SilenceError,
+        UnauthenticatedError,
+        UnavailableError,
+        UnreachableError,
+        WaitTimeoutError,
+    )
+    from rota.sdk.events import Event
+    from rota.sdk.flows import Patience
+    from rota.sdk.functions import JobFunction
+    from rota.sdk.handles import AsyncJob, Job
+    from rota.sdk.inline import Runs
+    from rota.sdk.schedule_calls import LedgerSearch
 
 __all__ = [
     "AnswerError",
@@ -68,3 +77,55 @@ __all__ = [
     "current_context",
     "discover",
 ]
+
+_HOMES = {
+    "AnswerError": "errors",
+    "ApiError": "errors",
+    "App": "app",
+    "ArgumentError": "documents",
+    "AsyncClient": "aio",
+    "AsyncJob": "handles",
+    "Cancelled": "endings",
+    "Client": "client",
+    "ConflictError": "errors",
+    "Context": "context",
+    "Endpoint": "discover",
+    "Event": "events",
+    "Fail": "endings",
+    "ForbiddenError": "errors",
+    "InvalidError": "errors",
+    "Job": "handles",
+    "JobFailed": "errors",
+    "JobFunction": "functions",
+    "JobSearch": "calls",
+    "LedgerSearch": "schedule_calls",
+    "LimitError": "errors",
+    "NotFoundError": "errors",
+    "Patience": "flows",
+    "Retry": "endings",
+    "RotaError": "errors",
+    "Runs": "inline",
+    "ServerError": "errors",
+    "SilenceError": "errors",
+    "UnauthenticatedError": "errors",
+    "UnavailableError": "errors",
+    "UnreachableError": "errors",
+    "WaitTimeoutError": "errors",
+    "current_context": "context",
+    "discover": "discover",
+}
+
+
+# A type checker that saw this function would believe in every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
