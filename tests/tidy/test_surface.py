@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import subprocess
 import sys
 
@@ -42,6 +43,9 @@ def test_the_sdk_shows_exactly_what_it_promises() -> None:
 
     assert sorted(rota.sdk._HOMES) == sorted(rota.sdk.__all__)
     assert [name for name in rota.sdk.__all__ if not hasattr(rota.sdk, name)] == []
+    # A module of the same name would take its place as soon as somebody imports that.
+    modules = {module.name for module in pkgutil.iter_modules(rota.sdk.__path__)}
+    assert modules.isdisjoint(rota.sdk.__all__)
 
 
 def test_a_server_that_is_alone_loads_no_client_and_no_other_database() -> None:

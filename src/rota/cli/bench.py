@@ -16,7 +16,7 @@ from rota.cli.problems import Failure
 from rota.cli.render import Column, Row, print_object, show_table
 from rota.sdk import Endpoint, discover
 from rota.sdk.clock import SystemClock
-from rota.sdk.discover import is_loopback
+from rota.sdk.discovery import is_loopback
 
 if TYPE_CHECKING:
     from rota.cli.bench_figures import Figure, Result

@@ -12,7 +12,7 @@ from rota.cli.text import plain
 from rota.sdk import Client, Patience, RotaError, discover
 from rota.sdk.answers import read
 from rota.sdk.calls import Call
-from rota.sdk.discover import Endpoint
+from rota.sdk.discovery import Endpoint
 from rota.sdk.errors import AddressError
 
 T = TypeVar("T")

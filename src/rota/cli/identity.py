@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from rota.sdk.discover import LOCAL_FILE, TOKEN_FILE, state_file
+from rota.sdk.discovery import LOCAL_FILE, TOKEN_FILE, state_file
 
 
 def kept_token(data: Path) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rota.sdk.calls import JobSearch
     from rota.sdk.client import Client
     from rota.sdk.context import Context, current_context
-    from rota.sdk.discover import Endpoint, discover
+    from rota.sdk.discovery import Endpoint, discover
     from rota.sdk.documents import ArgumentError
     from rota.sdk.endings import Cancelled, Fail, Retry
     from rota.sdk.errors import (
@@ -89,7 +89,7 @@ _HOMES = {
     "Client": "client",
     "ConflictError": "errors",
     "Context": "context",
-    "Endpoint": "discover",
+    "Endpoint": "discovery",
     "Event": "events",
     "Fail": "endings",
     "ForbiddenError": "errors",
@@ -112,7 +112,7 @@ _HOMES = {
     "UnreachableError": "errors",
     "WaitTimeoutError": "errors",
     "current_context": "context",
-    "discover": "discover",
+    "discover": "discovery",
 }
 
 

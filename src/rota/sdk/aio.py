@@ -10,7 +10,7 @@ from rota.sdk import batches, calls, flows, outlook_calls, paging, watching
 from rota.sdk.answers import Answer
 from rota.sdk.calls import Call, JobLike, JobSearch
 from rota.sdk.clock import Clock, SystemClock
-from rota.sdk.discover import Endpoint, discover
+from rota.sdk.discovery import Endpoint, discover
 from rota.sdk.errors import ApiError, UnreachableError
 from rota.sdk.event_methods import AsyncEventMethods
 from rota.sdk.events import Event

@@ -10,7 +10,7 @@ from rota.sdk import flows
 from rota.sdk.answers import Answer
 from rota.sdk.calls import Call
 from rota.sdk.clock import Clock, SystemClock
-from rota.sdk.discover import Endpoint
+from rota.sdk.discovery import Endpoint
 from rota.sdk.errors import ApiError, UnreachableError
 from rota.sdk.flows import Course, Emit, Flow, Patience, Terms
 from rota.sdk.servers import Servers

@@ -12,7 +12,7 @@ from rota.sdk import batches, calls, outlook_calls, paging, watching
 from rota.sdk.calls import JobLike, JobSearch
 from rota.sdk.carrier import Carrier
 from rota.sdk.clock import Clock
-from rota.sdk.discover import Endpoint, discover
+from rota.sdk.discovery import Endpoint, discover
 from rota.sdk.event_methods import EventMethods
 from rota.sdk.events import Event
 from rota.sdk.file_methods import FileMethods

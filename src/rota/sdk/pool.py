@@ -14,7 +14,7 @@ import httpx2
 from rota import __version__
 from rota.sdk.answers import Answer, error_of, is_passing
 from rota.sdk.calls import Call, Params
-from rota.sdk.discover import Endpoint
+from rota.sdk.discovery import Endpoint
 from rota.sdk.errors import ApiError, LimitError, SilenceError, UnreachableError
 from rota.sdk.flows import More, Open, Pause, Send, Terms
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from rota.sdk.aio import AsyncClient
-from rota.sdk.discover import Endpoint
+from rota.sdk.discovery import Endpoint
 from rota.sdk.errors import ApiError, ConflictError, NotFoundError, UnreachableError
 from rota.sdk.flows import Patience
 from rota.sim.clock import EPOCH_MS, Machine, MachineClock

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.sdk.discover import Endpoint, discover, is_loopback
+from rota.sdk.discovery import Endpoint, discover, is_loopback
 
 
 def write_local(path: Path, url: str, token: str) -> None:
