@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.api.house import NOOP, House
 
 NOBODY = "019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"
@@ -312,3 +314,38 @@ async def test_many_submitters_at_once_each_get_their_own_job(house: House) -> N
     jobs = await asyncio.gather(*(house.submit(f"j{n}") for n in range(50)))
     assert [job["name"] for job in jobs] == [f"j{n}" for n in range(50)]
     assert len({job["job_id"] for job in jobs}) == 50
+
+
+async def test_a_page_that_looked_long_enough_ends_and_its_cursor_leads_on(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.api.jobs.PAGE_LOOK", 2)
+    ids = [
+        (await house.submit(name="rare" if number in (0, 5) else "usual"))["job_id"]
+        for number in range(9)
+    ]
+    pages, cursor = [], ""
+    while cursor is not None:
+        page = await house.ask("GET", f"/jobs?name=rare&cursor={cursor}".removesuffix("&cursor="))
+        pages.append([job["job_id"] for job in page["items"]])
+        cursor = page["next_cursor"]
+    assert [one for page in pages for one in page] == [ids[5], ids[0]]
+    assert [] in pages, "a page without items is not the end"
+
+
+async def test_executions_that_are_hard_to_find_come_in_short_pages(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.api.lookup.PAGE_LOOK", 2)
+    worker = await house.register()
+    for number in range(5):
+        started = await house.start(worker)
+        await house.finish(started, status="succeeded" if number else "failed")
+    first = await house.ask("GET", "/executions?status=failed")
+    assert first["items"] == []
+    found, cursor = [], first["next_cursor"]
+    while cursor is not None:
+        page = await house.ask("GET", f"/executions?status=failed&cursor={cursor}")
+        found += page["items"]
+        cursor = page["next_cursor"]
+    assert [one["status"] for one in found] == ["failed"]

@@ -140,6 +140,30 @@ async def test_a_preview_that_counts_to_the_end_goes_on_page_by_page(
     assert (await house.ask("POST", "/jobs/bulk", spec, expect=200))["count"] == 5
 
 
+async def test_a_preview_of_filters_that_hardly_meet_says_when_it_has_not_looked_at_all(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        await house.submit(name="rare" if number == 0 else "usual")
+    spec = {"action": "cancel", "filter": {"name": "rare"}, "dry_run": True, "limit": 100}
+    monkeypatch.setattr("rota.api.bulk.PREVIEW_LOOK", 2)
+    part = await house.ask("POST", "/jobs/bulk", spec, expect=200)
+    assert (part["count"], part["more"]) == (0, True)
+    whole = {name: value for name, value in spec.items() if name != "limit"}
+    told = await house.ask("POST", "/jobs/bulk", whole, expect=200)
+    assert (told["count"], told["more"]) == (1, False)
+
+
+async def test_an_action_reaches_what_its_search_finds_late(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.api.bulk.PAGE_LOOK", 2)
+    for number in range(9):
+        await house.submit(name="rare" if number in (0, 5) else "usual")
+    spec = {"action": "cancel", "filter": {"name": "rare"}}
+    assert (await house.ask("POST", "/jobs/bulk", spec, expect=200))["count"] == 2
+
+
 async def test_a_preview_of_one_error_says_when_it_has_not_looked_at_all(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

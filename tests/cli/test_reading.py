@@ -51,6 +51,32 @@ def test_an_unknown_status_is_a_usage_error(server: SmallServer, rota: Rota) -> 
     assert "succeeded" in listed.err
 
 
+@pytest.mark.parametrize(("page_max", "look_max"), [(2, 1000), (1000, 3), (1000, 1)])
+def test_a_list_is_as_long_as_was_asked_for_however_short_the_pages_are(
+    server: SmallServer, rota: Rota, page_max: int, look_max: int
+) -> None:
+    for i in range(20):
+        server.add_job(f"job-{i}", "failed" if i % 4 == 0 else "succeeded")
+    server.page_max, server.look_max = page_max, look_max
+    listed = rota("jobs", "-s", "failed", "--limit", "3", "--json").json
+    assert [job["name"] for job in listed["items"]] == ["job-16", "job-12", "job-8"]
+    assert listed["next_cursor"]
+    rest = rota("jobs", "-s", "failed", "--cursor", listed["next_cursor"], "--json").json
+    assert [job["name"] for job in rest["items"]] == ["job-4", "job-0"]
+    assert rest["next_cursor"] is None
+    assert len(rota("jobs", "-s", "failed").out.splitlines()) == 1 + 5
+
+
+def test_a_search_that_finds_nothing_for_pages_says_so_at_its_end(
+    server: SmallServer, rota: Rota
+) -> None:
+    for i in range(9):
+        server.add_job(f"job-{i}")
+    server.look_max = 2
+    listed = rota("jobs", "-s", "failed")
+    assert (listed.status, listed.out, listed.err) == (0, "", "no jobs\n")
+
+
 def test_all_pages_come_as_one_document(server: SmallServer, rota: Rota) -> None:
     server.page_max = 2
     for i in range(5):
@@ -62,7 +88,7 @@ def test_one_page_is_the_servers_own_answer(server: SmallServer, rota: Rota) -> 
     server.page_max = 2
     for i in range(5):
         server.add_job(f"job-{i}")
-    page = rota("jobs", "--json").json
+    page = rota("jobs", "--limit", "2", "--json").json
     assert len(page["items"]) == 2
     assert page["next_cursor"]
     rest = rota("jobs", "--json", "--cursor", page["next_cursor"]).json

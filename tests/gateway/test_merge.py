@@ -22,7 +22,8 @@ def page_of(held: Sequence[str], place: str | None, size: int, *, falling: bool)
     """What a cell answers: its items after `place`, so many at most."""
     ordered = sorted(held, reverse=falling)
     left = [one for one in ordered if place is None or (one < place if falling else one > place)]
-    return Part("", [(one, one.encode()) for one in left[:size]], len(left) > size)
+    rest = left[size - 1] if len(left) > size else None
+    return Part("", [(one, one.encode()) for one in left[:size]], rest)
 
 
 def ask(
@@ -31,7 +32,7 @@ def ask(
     parts = []
     for cell, place in places.items():
         part = page_of(fleet[cell], place, size, falling=falling)
-        parts.append(Part(cell, part.items, part.more))
+        parts.append(Part(cell, part.items, part.rest))
     return parts
 
 
@@ -72,10 +73,43 @@ def test_cells_that_go_away_and_come_back_lose_nothing_and_double_nothing(
     assert sorted(seen) == sorted(one for some in fleet.values() for one in some)
 
 
+def looked_through(held: Sequence[str], place: str | None, looks: int, *, falling: bool) -> Part:
+    """A cell that looks at so many items, and finds only the even ones."""
+    part = page_of(held, place, looks, falling=falling)
+    return Part("", [one for one in part.items if int(one[0][:4]) % 2 == 0], part.rest)
+
+
+@given(HELD, st.integers(1, 7), st.integers(1, 4), st.booleans())
+def test_cells_whose_pages_end_early_are_asked_until_their_ends(
+    held: dict[str, set[int]], limit: int, looks: int, falling: bool
+) -> None:
+    fleet = {cell: [key(n, cell) for n in numbers] for cell, numbers in held.items()}
+    places: Places = dict.fromkeys(fleet)
+    seen: list[str] = []
+    while places:
+        parts = []
+        for cell, place in places.items():
+            part = looked_through(fleet[cell], place, looks, falling=falling)
+            parts.append(Part(cell, part.items, part.rest))
+        page = merge_pages(parts, places, limit, falling=falling)
+        seen += [item.decode() for group in page.groups for _, item in group]
+        assert page.rest != places, "each page goes on"
+        places = page.rest
+    wanted = (one for some in fleet.values() for one in some if int(one[:4]) % 2 == 0)
+    assert seen == sorted(wanted, reverse=falling)
+
+
+def test_what_comes_before_the_place_that_an_empty_page_reached_is_shown() -> None:
+    parts = [Part("a", [], rest="5"), Part("b", [("9", b"9"), ("4", b"4")], rest=None)]
+    page = merge_pages(parts, {"a": None, "b": None}, 10, falling=True)
+    assert page.groups == [[("b", b"9")]]
+    assert page.rest == {"a": "5", "b": "9"}
+
+
 def test_items_of_the_same_key_stay_together() -> None:
     parts = [
-        Part("a", [("q", b"1"), ("r", b"2")], more=False),
-        Part("b", [("q", b"3")], more=False),
+        Part("a", [("q", b"1"), ("r", b"2")], rest=None),
+        Part("b", [("q", b"3")], rest=None),
     ]
     page = merge_pages(parts, {"a": None, "b": None}, 1, falling=False)
     assert page.groups == [[("a", b"1"), ("b", b"3")]]

@@ -93,6 +93,8 @@ class SmallCell:
     changes: list[ChangeView] = field(default_factory=list)
     batch_refusal: RefusedError | None = None
     page_max: int = 1000
+    look_max: int = 1000
+    """Jobs looked at for one page: those that do not match count too."""
     on_submit: Callable[[str], None] = lambda job_id: None
     """Called with a new job, before its submission is answered."""
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -201,16 +203,21 @@ class SmallCell:
 
     def list(self, seen: Seen) -> JobPage:
         wanted = (seen.one("status") or "").split(",")
+        older = sorted(
+            (one for one in self.jobs.values() if one.job_id < (seen.one("cursor") or "~")),
+            key=lambda job: job.job_id,
+            reverse=True,
+        )
         found = [
             job
-            for job in sorted(self.jobs.values(), key=lambda job: job.job_id, reverse=True)
-            if (wanted == [""] or job.status in wanted)
-            and seen.one("queue") in (None, job.queue)
-            and job.job_id < (seen.one("cursor") or "~")
+            for job in older[: self.look_max]
+            if (wanted == [""] or job.status in wanted) and seen.one("queue") in (None, job.queue)
         ]
         limit = min(int(seen.one("limit") or 50), self.page_max)
-        more = len(found) > limit
-        return JobPage(found[:limit], found[limit - 1].job_id if more else None)
+        if len(found) > limit:
+            return JobPage(found[:limit], found[limit - 1].job_id)
+        rest = older[self.look_max - 1].job_id if len(older) > self.look_max else None
+        return JobPage(found, rest)
 
     def get(self, seen: Seen, job_id: str) -> JobView:
         return self._job(job_id)

@@ -101,6 +101,15 @@ def test_an_unknown_job_is_not_found(client: Client) -> None:
         client.job("00000000-0000-7000-8000-000000000000")
 
 
+def test_empty_pages_are_no_end_while_there_is_a_cursor(
+    server: SmallServer, client: Client
+) -> None:
+    for i in range(10):
+        server.add_job(f"job-{i}", "failed" if i == 0 else "succeeded")
+    server.look_max = 2
+    assert [job.name for job in client.jobs(JobSearch(status=("failed",)))] == ["job-0"]
+
+
 def test_all_pages_are_walked_newest_first(server: SmallServer, client: Client) -> None:
     server.page_max = 3
     made = [server.add_job(f"job-{i}").job_id for i in range(10)]

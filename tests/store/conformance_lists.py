@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rota.core.ids import execution_id
-from rota.core.model import Instant, JobId, JobState, Life
+from rota.core.lifecycle import JOB_FINAL
+from rota.core.model import ExecutionState, Instant, JobId, JobState, Life
 from rota.core.outcome import PutJob
-from rota.store.protocol import JobQuery, Outline
+from rota.store.protocol import ExecutionQuery, JobQuery, Outline
 from tests.store.conformance import StoreMaker, leading, put, run_of
 from tests.store.conformance_shelves import shelve
 from tests.store.naive import QUEUED, NaiveStore, spec, terms
@@ -30,6 +31,17 @@ def years() -> list[PutJob]:
         given = spec(number, created_at=at, terms=asked, labels=labels)
         life = (QUEUED, DONE, FAILED)[number % 3]
         made.append(PutJob(JobId(execution_id(JobId(f"job-{number}"), 0, at)), given, life))
+    return made
+
+
+def strangers(number: int) -> list[PutJob]:
+    """Jobs of one day: of the name, of the queue, or with the label; never two of them."""
+    made = []
+    for at in range(NOW, NOW + number):
+        kind = at % 3
+        asked = terms(name="a" if kind == 0 else "b", queue="q" if kind == 1 else "default")
+        given = spec(at - NOW, created_at=at, terms=asked, labels=(("team", "ba"[kind // 2]),))
+        made.append(PutJob(JobId(execution_id(JobId(f"job-{at}"), 0, at)), given, DONE))
     return made
 
 
@@ -64,6 +76,30 @@ QUERIES = {
     "a time to come": JobQuery(created_after=NOW + DAY_MS),
 }
 
+PAIRS = {
+    "a label and a name": JobQuery(labels=(("stage", "test"),), name=spec(0).terms.name),
+    "a label and a queue": JobQuery(labels=(("stage", "test"),), queue="q"),
+    "a label and final states": JobQuery(
+        labels=(("team", "a"),), states=tuple(state for state in JobState if state in JOB_FINAL)
+    ),
+    "a label and live states": JobQuery(
+        labels=(("team", "a"),), states=tuple(state for state in JobState if state not in JOB_FINAL)
+    ),
+    "two labels and a state": JobQuery(
+        labels=(("team", "a"), ("stage", "test")), states=(JobState.QUEUED,)
+    ),
+    "a queue and a state": JobQuery(queue="q", states=(JobState.FAILED,)),
+    "a queue and the usual state": JobQuery(queue="q", states=(JobState.SUCCEEDED,)),
+    "a queue and a name nobody has": JobQuery(queue="q", name="nobody"),
+    "a tenant, a name and a priority": JobQuery(
+        tenant=spec(0).terms.tenant, name=spec(0).terms.name, priority=1
+    ),
+    "a queue, a priority and a time": JobQuery(
+        queue="q", priority=3, created_before=NOW - 2 * DAY_MS
+    ),
+}
+"""Of several filters, which have little or nothing in common."""
+
 
 class ListsConformance:
     """Lists over long times."""
@@ -88,6 +124,82 @@ class ListsConformance:
                     if len(found) < limit:
                         break
                 assert seen == wanted, name
+
+    @pytest.mark.parametrize("look", [1, 40])
+    async def test_a_list_that_is_looked_at_a_little_at_a_time_is_the_same_list(
+        self, make_store: StoreMaker, look: int
+    ) -> None:
+        naive = NaiveStore([*years(), *strays()])
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(*years(), *strays(), at=NOW)
+            for name, query in (QUERIES | PAIRS).items():
+                wanted = [job.id for job in naive.find_jobs(_of(query, limit=1000))]
+                page = _of(query, limit=2, look=look)
+                seen: list[JobId] = []
+                while True:
+                    ids = await store.catalog.find_job_ids(page)
+                    found = await store.catalog.find_jobs(page)
+                    assert [job.id for job in found] == ids, name
+                    assert found.rest == ids.rest, name
+                    seen += ids
+                    if found.rest is None and len(ids) < 2:
+                        break
+                    rest = ids[-1] if found.rest is None else found.rest
+                    assert page.before is None or rest < page.before, name
+                    page = _of(page, before=rest)
+                assert seen == wanted, name
+
+    async def test_a_page_of_filters_that_never_meet_ends_early(
+        self, make_store: StoreMaker
+    ) -> None:
+        query = JobQuery(name="a", queue="q", labels=(("team", "a"),), limit=3, look=300)
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(*strangers(900), at=NOW)
+            page = await store.catalog.find_jobs(query)
+            assert page == []
+            assert page.rest is not None
+            assert page.rest < strangers(900)[-1].id
+            looks = 1
+            while page.rest is not None:
+                page = await store.catalog.find_jobs(_of(query, before=page.rest))
+                assert page == []
+                looks += 1
+            assert looks > 2
+            whole = await store.catalog.find_jobs(_of(query, look=None))
+            assert whole == []
+            assert whole.rest is None
+
+    async def test_executions_that_are_hard_to_find_are_found_a_little_at_a_time(
+        self, make_store: StoreMaker
+    ) -> None:
+        runs = [
+            run_of(number, ExecutionState.FAILED if number % 50 == 0 else ExecutionState.SUCCEEDED)
+            for number in range(200)
+        ]
+        query = ExecutionQuery(
+            worker_id=runs[0].execution.worker_id, states=(ExecutionState.FAILED,), limit=3, look=60
+        )
+        wanted = sorted((runs[number].execution.id for number in (0, 50, 100, 150)), reverse=True)
+        seen: list[str] = []
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(*runs, at=NOW)
+            while True:
+                page = await store.catalog.find_executions(query)
+                seen += [one.id for one in page]
+                if page.rest is None and len(page) < 3:
+                    break
+                before = page[-1].id if page.rest is None else page.rest
+                query = ExecutionQuery(
+                    worker_id=query.worker_id,
+                    states=query.states,
+                    limit=3,
+                    look=60,
+                    before=before,
+                )
+        assert seen == wanted
 
     async def test_outlines_say_what_the_jobs_say(self, make_store: StoreMaker) -> None:
         asked = terms(name="bill", queue="q", tenant="acme")

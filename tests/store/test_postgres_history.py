@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -28,14 +29,16 @@ from rota.core.schedules import Decision, Occurrence
 from rota.store.dropping import Dropped
 from rota.store.postgres import PostgresStore
 from rota.store.postgres_partitions import DAY_MS
-from rota.store.postgres_queries import (
+from rota.store.postgres_queries import execution_search, job_bodies, job_search
+from rota.store.postgres_search import (
+    Route,
+    Search,
     Span,
     Statement,
-    done_executions,
-    done_jobs,
-    job_bodies,
-    labelled_jobs,
-    live_jobs,
+    Step,
+    matches,
+    plain,
+    reaches,
 )
 from rota.store.protocol import (
     Catalog,
@@ -324,25 +327,38 @@ async def plan(cell: Cell, page: Statement) -> str:
 
 WHOLE = Span()
 LOST = (ExecutionState.LOST,)
+
+
+def of_jobs(**given: Any) -> Search:
+    return job_search(JobQuery(**given), shelves=True, reading=True)
+
+
+def step(search: Search, *walked: int) -> Statement:
+    """One that walks these of the filters."""
+    route = Route(tuple(search.terms[number] for number in walked), 1)
+    return matches(search, Step(route, WHOLE, 2_000, 51))
+
+
+RARE_LABEL = of_jobs(labels=(("team", "billing"),), name="rare")
+RARE_PAIR = of_jobs(name="rare", queue="rare")
 PAGES = {
-    "live": live_jobs(JobQuery(), WHOLE, 51, shelves=True),
-    "done": done_jobs(JobQuery(), WHOLE, 51),
-    "one queue": done_jobs(JobQuery(queue="rare"), WHOLE, 51),
-    "one tenant": done_jobs(JobQuery(tenant="rare", states=(JobState.SUCCEEDED,)), WHOLE, 51),
-    "one name": done_jobs(JobQuery(name="rare"), WHOLE, 51),
-    "a live name": live_jobs(JobQuery(name="rare"), WHOLE, 51, shelves=True),
-    "a priority": done_jobs(JobQuery(priority=7), WHOLE, 51),
-    "a live priority": live_jobs(JobQuery(priority=7), WHOLE, 51, shelves=True),
-    "failed": done_jobs(JobQuery(states=(JobState.FAILED,)), WHOLE, 51),
-    "label": labelled_jobs(JobQuery(labels=(("team", "billing"),)), WHOLE, 51, shelves=True),
-    "label and name": labelled_jobs(
-        JobQuery(labels=(("team", "billing"),), name="rare"), WHOLE, 51, shelves=True
-    ),
-    "further down": done_jobs(JobQuery(), Span(None, "01930000-0000-7000-8000-000000000000"), 51),
+    "all": plain(of_jobs(), WHOLE, 51),
+    "one queue": plain(of_jobs(queue="rare"), WHOLE, 51),
+    "one name": plain(of_jobs(name="rare"), WHOLE, 51),
+    "a priority": plain(of_jobs(priority=7), WHOLE, 51),
+    "failed": plain(of_jobs(states=(JobState.FAILED,)), WHOLE, 51),
+    "label": plain(of_jobs(labels=(("team", "billing"),)), WHOLE, 51),
+    "further down": plain(of_jobs(), Span(None, "01930000-0000-7000-8000-000000000000"), 51),
+    "how far filters reach": reaches(RARE_LABEL, RARE_LABEL.terms, WHOLE, 2_000),
+    "a tenant that succeeded": step(of_jobs(tenant="rare", states=(JobState.SUCCEEDED,)), 1),
+    "names of a label": step(RARE_LABEL, 0),
+    "labels of a name": step(RARE_LABEL, 1),
+    "label and name": step(RARE_LABEL, 0, 1),
+    "name and queue": step(RARE_PAIR, 0, 1),
     "bodies": job_bodies(["x"], ("life", "spec"), shelves=True),
-    "runs of a job": done_executions(ExecutionQuery(job_id=JobId("x")), WHOLE, 51),
-    "runs of a worker": done_executions(ExecutionQuery(worker_id=WorkerId("x")), WHOLE, 51),
-    "lost runs": done_executions(ExecutionQuery(states=LOST), WHOLE, 51),
+    "runs of a job": plain(execution_search(ExecutionQuery(job_id=JobId("x"))), WHOLE, 51),
+    "runs of a worker": plain(execution_search(ExecutionQuery(worker_id=WorkerId("x"))), WHOLE, 51),
+    "lost runs": plain(execution_search(ExecutionQuery(states=LOST)), WHOLE, 51),
 }
 
 
@@ -357,7 +373,6 @@ async def test_every_page_of_a_long_history_is_found_by_an_index(cell: Cell) -> 
             await leader.append(*(put_at(n + 5_000, at + n) for n in range(4_000)), at=at)
         await store.ledger.load()
     for name, page in PAGES.items():
-        assert page is not None
         shown = await plan(cell, page)
         large = ("jobs_live", "jobs_done_2024", "executions_done_2024", "labels_2024")
         scans = [

@@ -4,6 +4,7 @@ import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-qu
 import { useSyncExternalStore } from "react";
 import { type Asked, type CallName, call, type Problem } from "./client";
 import { type Digest, type LineState, line } from "./live";
+import { type Page, readPage } from "./pages";
 import type { Calls } from "./schema.gen";
 
 export interface Freshness {
@@ -24,11 +25,6 @@ export function useCall<N extends CallName>(name: N, asked: Asked = {}, fresh: F
   });
 }
 
-interface Page<T> {
-  items: T[];
-  next_cursor: string | null;
-}
-
 type Paged = {
   [N in CallName]: Calls[N]["answer"] extends Page<unknown> ? N : never;
 }[CallName];
@@ -39,11 +35,13 @@ export function usePages<N extends Paged>(name: N, asked: Asked = {}, fresh: Fre
     queryKey: ["pages", name, asked.path ?? {}, asked.query ?? {}],
     initialPageParam: undefined,
     queryFn: ({ pageParam, signal }) =>
-      call(name, {
-        ...asked,
-        query: { ...asked.query, cursor: pageParam as string | undefined },
-        signal,
-      }),
+      readPage(
+        (cursor) =>
+          call(name, { ...asked, query: { ...asked.query, cursor }, signal }) as Promise<
+            Calls[N]["answer"] & Page<unknown>
+          >,
+        pageParam as string | undefined,
+      ),
     getNextPageParam: (last) => (last as Page<unknown>).next_cursor ?? undefined,
     enabled: fresh.enabled ?? true,
     meta: fresh.every === undefined ? {} : { every: fresh.every },

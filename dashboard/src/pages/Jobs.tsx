@@ -85,7 +85,13 @@ export function Jobs() {
       ) : null}
       <Trouble error={pages.error} />
       {pages.isPending ? <Loading what="jobs" /> : null}
-      {pages.data && !jobs.length ? <NoJobs filter={filter} /> : null}
+      {pages.data && !jobs.length ? (
+        pages.hasNextPage ? (
+          <Empty title="None among the newest jobs.">Older ones were not looked at yet.</Empty>
+        ) : (
+          <NoJobs filter={filter} />
+        )
+      ) : null}
       {jobs.length ? (
         <Table
           label="Jobs"
@@ -113,7 +119,7 @@ export function Jobs() {
             disabled={pages.isFetchingNextPage}
             onClick={() => void pages.fetchNextPage()}
           >
-            {pages.isFetchingNextPage ? "Loading…" : "Older jobs"}
+            {pages.isFetchingNextPage ? "Loading…" : jobs.length ? "Older jobs" : "Look further"}
           </button>{" "}
           <span className="soft">{count(jobs.length)} shown</span>
         </p>

@@ -142,7 +142,7 @@ export function BulkDialog(props: {
         <button
           type="button"
           className={action === "delete" || action === "cancel" ? "danger primary" : "primary"}
-          disabled={running || !progress?.total}
+          disabled={running || !(progress?.total || progress?.atLeast)}
           onClick={() => void run()}
         >
           {words.title}

@@ -102,7 +102,9 @@ export function Members(props: { job: JobView; band: Band }) {
       ) : null}
       <Trouble error={pages.error} />
       {pages.isPending ? <Loading what="members" /> : null}
-      {pages.data && !pages.items.length ? <NoMembers band={band} state={status && asked} /> : null}
+      {pages.data && !pages.items.length && !pages.hasNextPage ? (
+        <NoMembers band={band} state={status && asked} />
+      ) : null}
       {pages.items.length ? (
         <Table
           label="Members"

@@ -12,7 +12,14 @@ import msgspec
 from rota.api.amend import post_update
 from rota.api.error_groups import fingerprint_of, read_dead
 from rota.api.jobs import post_retry
-from rota.api.limits import BULK_AT_ONCE, BULK_COUNTED_AT_ONCE, BULK_EXAMINED_MAX, BULK_PAGE
+from rota.api.limits import (
+    BULK_AT_ONCE,
+    BULK_COUNTED_AT_ONCE,
+    BULK_EXAMINED_MAX,
+    BULK_PAGE,
+    PAGE_LOOK,
+    PREVIEW_LOOK,
+)
 from rota.api.problems import ProblemError, invalid
 from rota.api.recall import post_about
 from rota.api.routes import Call, NoQuery
@@ -83,15 +90,17 @@ async def _preview(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
 
 
 async def _count(call: Call[BulkSpec, NoQuery]) -> tuple[int, bool]:
-    """By their ids alone: no job is read."""
-    left, count = call.body.limit, 0
-    query = _query(call.body)
+    """By their ids alone: no job is read. Whoever gives a limit wants an idea, and soon."""
+    limit, count = call.body.limit, 0
+    if limit is not None:
+        query = msgspec.structs.replace(_query(call.body), limit=limit + 1, look=PREVIEW_LOOK)
+        ids = await call.parts.catalog.find_job_ids(query)
+        return len(ids), ids.rest is not None
+    query = msgspec.structs.replace(_query(call.body), limit=BULK_COUNTED_AT_ONCE)
     while True:
-        size = BULK_COUNTED_AT_ONCE if left is None else left + 1
-        query = msgspec.structs.replace(query, limit=size)
         ids = await call.parts.catalog.find_job_ids(query)
         count += len(ids)
-        if left is not None or len(ids) < size:
+        if len(ids) < BULK_COUNTED_AT_ONCE:
             return count, False
         query = msgspec.structs.replace(query, before=ids[-1])
 
@@ -177,13 +186,16 @@ async def _pages(call: Call[BulkSpec, NoQuery]) -> AsyncIterator[list[JobRecord]
             found = await catalog.jobs(ids[start : start + BULK_PAGE])
             yield [job for job in found if _matches(job, query)]
         return
-    page = await catalog.find_jobs(query)
-    while page:
+    query = msgspec.structs.replace(query, look=PAGE_LOOK)
+    while True:
+        page = await catalog.find_jobs(query)
         yield page
         if call.parts.closing.is_set():
             raise UnavailableError("the server is stopping; part of the jobs were done")
-        query = msgspec.structs.replace(query, before=page[-1].id)
-        page = await catalog.find_jobs(query) if len(page) == BULK_PAGE else []
+        if page.rest is None and len(page) < BULK_PAGE:
+            return
+        last = page[-1].id if page.rest is None else page.rest
+        query = msgspec.structs.replace(query, before=last)
 
 
 def _query(spec: BulkSpec) -> JobQuery:

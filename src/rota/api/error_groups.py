@@ -14,6 +14,7 @@ from rota.api.limits import (
     ERROR_GROUP_JOBS,
     ERROR_GROUP_SAMPLES,
     ERROR_TEXT_CHARS,
+    PREVIEW_LOOK,
 )
 from rota.api.pace import Pace
 from rota.api.routes import Call
@@ -113,14 +114,15 @@ def group(jobs: Iterable[JobRecord]) -> list[ErrorGroupView]:
 async def read_dead(
     call: Call[Any, Any], query: JobQuery, most: int
 ) -> tuple[list[JobRecord], bool]:
-    """The newest dead letters, and whether there are more; a bounded number is read at a time."""
+    """The newest dead letters, and whether there may be more; few are read at a time."""
     own = call.caller.tenant
     if own is not None:
         if query.tenant not in (None, own):
             return [], False
         query = msgspec.structs.replace(query, tenant=own)
     catalog, found = call.parts.catalog, []
-    ids = await catalog.find_job_ids(msgspec.structs.replace(query, limit=most + 1))
+    asked = msgspec.structs.replace(query, limit=most + 1, look=PREVIEW_LOOK)
+    ids = await catalog.find_job_ids(asked)
     pace, start = Pace(most), 0
     while start < min(len(ids), most):
         end = min(start + pace.size, most)
@@ -130,7 +132,7 @@ async def read_dead(
         found += [msgspec.structs.replace(one, spec=_light(one)) for one in part]
     # One that has moved on since is no dead letter any more.
     dead = [one for one in found if one.life.state is JobState.FAILED]
-    return sorted(dead, key=_id, reverse=True), len(ids) > most
+    return sorted(dead, key=_id, reverse=True), len(ids) > most or ids.rest is not None
 
 
 def _id(job: JobRecord) -> str:

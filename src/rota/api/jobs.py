@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from rota.api.bodies import header
 from rota.api.bundles import check_bundles
 from rota.api.deadlines import add_deadline, deadline_view
-from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS, READ_AT_ONCE
+from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS, PAGE_LOOK, READ_AT_ONCE
 from rota.api.lookup import adopt, check_upstream, find_job
 from rota.api.members import failed_members, with_members, within
 from rota.api.pace import weight
-from rota.api.paging import Cursor, Limit, any_of, cut, read_id_cursor
+from rota.api.paging import Cursor, Limit, any_of, cut_found, read_id_cursor
 from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.recall import (
     expect,
@@ -38,8 +38,7 @@ from rota.core.model import JobId, JobRecord, JobState, WorkerId
 from rota.core.outcome import AnyReceipt, ExecutionAnswer, JobAnswer, JobGone, JobsAccepted
 from rota.engine.assurance import Assurance
 from rota.engine.ports import Brain
-from rota.store.protocol import Catalog, JobQuery
-from rota.wire.cursors import make_cursor
+from rota.store.protocol import Catalog, JobQuery, Page
 from rota.wire.jobs import (
     BatchAnswer,
     BatchSpec,
@@ -198,12 +197,8 @@ async def job_page(call: Call[Any, Any], query: JobQuery) -> JobPage:
         query = replace(query, tenant=own)
     turn = call.desk.long_pages if query.limit > PAGE_FIRST_ITEMS else nullcontext()
     async with turn:
-        found, whole = await _read_page(parts.catalog, query)
-        items: Sequence[JobRecord] = found
-        if whole:
-            items, next_cursor = cut(found, query.limit - 1, lambda job: job.id)
-        else:
-            next_cursor = make_cursor(found[-1].id)
+        found = await _read_page(parts.catalog, replace(query, look=PAGE_LOOK))
+        items, next_cursor = cut_found(found, query.limit - 1, lambda job: job.id)
         return JobPage(await _views(parts.brain, items), next_cursor)
 
 
@@ -217,18 +212,20 @@ async def _views(brain: Brain, jobs: Sequence[JobRecord]) -> list[JobView]:
     return views
 
 
-async def _read_page(catalog: Catalog, query: JobQuery) -> tuple[list[JobRecord], bool]:
-    """What was asked for, or as much of it as memory is meant to hold at once."""
-    found: list[JobRecord] = []
+async def _read_page(catalog: Catalog, query: JobQuery) -> Page[JobRecord]:
+    """What was asked for, or as much of it as memory is meant to hold and a search to cost."""
+    found: Page[JobRecord] = Page()
     size, part = 0, min(query.limit, PAGE_FIRST_ITEMS)
     while True:
         jobs = await catalog.find_jobs(replace(query, limit=part))
         found += jobs
         size += sum(weight(job) for job in jobs)
         if len(jobs) < part or len(found) == query.limit:
-            return found, True
+            found.rest = jobs.rest
+            return found
         if size >= PAGE_BYTES_MAX:
-            return found, False
+            found.rest = found[-1].id
+            return found
         # As many more as will fit if they are like those before.
         fitting = (PAGE_BYTES_MAX - size) * len(found) // max(size, 1) + 1
         part = min(query.limit - len(found), fitting)

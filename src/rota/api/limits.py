@@ -63,6 +63,11 @@ PAGE_BYTES_MAX = 16 * 1024 * 1024
 """Payloads, results and errors in one page of jobs; a page that would hold more ends early."""
 PAGE_FIRST_ITEMS = 51
 """Jobs read before their size is known: a page of the usual length takes one question."""
+PAGE_LOOK = 24_000
+"""Work of one page of a filtered list, in entries of the store's indexes: some 20 ms of a
+processor. A page that has found little by then ends early, and its cursor leads on."""
+PREVIEW_LOOK = 48_000
+"""The same for the count that a person waits for before an action on many."""
 LONG_PAGES_AT_ONCE = 2
 """Pages longer than that which are read and made at the same time; others wait for their turn, so
 that short requests do not wait for many of them."""

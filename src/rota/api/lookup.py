@@ -10,9 +10,14 @@ from typing import Any
 
 import msgspec
 
-from rota.api.limits import EXECUTIONS_AT_ONCE, EXECUTIONS_SCANNED_MAX, OUTLINES_AT_ONCE
+from rota.api.limits import (
+    EXECUTIONS_AT_ONCE,
+    EXECUTIONS_SCANNED_MAX,
+    OUTLINES_AT_ONCE,
+    PAGE_LOOK,
+)
 from rota.api.pace import Pace
-from rota.api.paging import cut
+from rota.api.paging import cut, cut_found
 from rota.api.parts import Parts
 from rota.api.problems import ProblemError, not_found
 from rota.api.routes import Call
@@ -124,18 +129,23 @@ async def outlines_of(catalog: Catalog, job_ids: Iterable[JobId]) -> list[Outlin
 async def find_executions(
     call: Call[Any, Any], query: ExecutionQuery
 ) -> tuple[Sequence[Execution], str | None]:
-    """A page; the query asks for one more than is shown. A tenant's page may end early."""
+    """A page; the query asks for one more than is shown. It may end early."""
     catalog, limit = call.parts.catalog, query.limit - 1
+    query = msgspec.structs.replace(query, look=PAGE_LOOK)
     if call.caller.tenant is None:
-        return cut(await catalog.find_executions(query), limit, _id)
+        return cut_found(await catalog.find_executions(query), limit, _id)
     own: list[Execution] = []
     pace, scanned = Pace(EXECUTIONS_AT_ONCE), 0
     while scanned < EXECUTIONS_SCANNED_MAX:
         size = pace.size
         part = await catalog.find_executions(msgspec.structs.replace(query, limit=size))
         own += await own_executions(call, part)
-        if len(own) > limit or len(part) < size:
+        if len(own) > limit:
             return cut(own, limit, _id)
+        if part.rest is not None:
+            return own, make_cursor(part.rest)
+        if len(part) < size:
+            return own, None
         query = msgspec.structs.replace(query, before=part[-1].id)
         pace.note(part)
         scanned += size

@@ -97,8 +97,9 @@ async def _pages(
 ) -> AsyncIterator[list[JobRecord]]:
     catalog = call.parts.catalog
     query = within(JobQuery(states=states, limit=BULK_PAGE), band_id)
-    page = await catalog.find_jobs(query)
-    while page:
+    while True:
+        page = await catalog.find_jobs(query)
         yield page
+        if len(page) < BULK_PAGE:
+            return
         query = replace(query, before=page[-1].id)
-        page = await catalog.find_jobs(query) if len(page) == BULK_PAGE else []

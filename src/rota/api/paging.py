@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from rota.api.problems import invalid
 from rota.api.translate import UUID
+from rota.store.protocol import Page
 from rota.wire.cursors import make_cursor, parse_cursor
 from rota.wire.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
 
@@ -18,7 +19,13 @@ T = TypeVar("T")
 _CURSOR_CHARS_MAX = 1000
 
 Limit: TypeAlias = Annotated[
-    int, Meta(ge=1, le=PAGE_ITEMS_MAX, description="How many items at most.")
+    int,
+    Meta(
+        ge=1,
+        le=PAGE_ITEMS_MAX,
+        description="How many items at most. A page may have fewer, or none, and more behind it:"
+        " the list ends where `next_cursor` is null.",
+    ),
 ]
 Cursor: TypeAlias = Annotated[
     str, Meta(description="`next_cursor` of the page before; leave it out for the first page.")
@@ -66,6 +73,15 @@ def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[Seque
         return found, None
     items = found[:limit]
     return items, make_cursor(name(items[-1]))
+
+
+def cut_found(
+    found: Page[T], limit: int, name: Callable[[T], str]
+) -> tuple[Sequence[T], str | None]:
+    """The same, of a search that may have ended early."""
+    if found.rest is not None and len(found) <= limit:
+        return found, make_cursor(found.rest)
+    return cut(found, limit, name)
 
 
 def page_of(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
 
 from rota.cli.problems import Failure, explain
 from rota.cli.render import print_json
@@ -47,3 +50,25 @@ def answer(client: Client, call: Call[T], draw: Callable[[T], None], *, as_json:
         print_json(got.body)
     else:
         draw(read(call, got.status, got.headers, got.body))
+
+
+def answer_list(
+    client: Client, call: Call[T], limit: int, draw: Callable[[T], None], *, as_json: bool
+) -> None:
+    """The same of a page: where a server ends one early, it is asked on until there are enough.
+
+    Not where a gateway lacks cells: that would be to wait for them.
+    """
+    got = client.ask(call)
+    page: dict[str, Any] = msgspec.json.decode(got.body)
+    while page["next_cursor"] and len(page["items"]) < limit and "missing_cells" not in page:
+        asked = {"limit": str(limit - len(page["items"])), "cursor": page["next_cursor"]}
+        others = tuple(one for one in call.params if one[0] not in asked)
+        got = client.ask(replace(call, params=(*others, *asked.items())))
+        more = msgspec.json.decode(got.body)
+        page = more | {"items": page["items"] + more["items"]}
+    body = msgspec.json.encode(page)
+    if as_json:
+        print_json(body)
+    else:
+        draw(read(call, got.status, got.headers, body))

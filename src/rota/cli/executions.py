@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rota.cli import names
-from rota.cli.connect import answer, connected
+from rota.cli.connect import answer, answer_list, connected
 from rota.cli.options import json_option, now_ms
 from rota.cli.render import show_facts, show_table
 from rota.cli.views import EXECUTION_COLUMNS, execution_facts, execution_row
@@ -37,7 +37,7 @@ def executions(ctx: click.Context, /, *, limit: int, as_json: bool, **given: Any
             status=[one for text in given["status"] for one in text.split(",")],
             limit=limit,
         )
-        answer(client, call, _draw_page, as_json=as_json)
+        answer_list(client, call, limit, _draw_page, as_json=as_json)
 
 
 def _draw_page(page: ExecutionPage) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from rota.cli import offers
-from rota.cli.connect import answer, connected
+from rota.cli.connect import answer, answer_list, connected
 from rota.cli.names import job_id
 from rota.cli.options import filter_options, json_option, now_ms, search_of
 from rota.cli.render import (
@@ -58,7 +58,7 @@ def jobs(
             _list_all(client, search, as_json=as_json)
             return
         search = replace(search_of(given, limit=limit, cursor=cursor), array=of)
-        answer(client, calls.list_jobs(search), _draw_page, as_json=as_json)
+        answer_list(client, calls.list_jobs(search), limit, _draw_page, as_json=as_json)
 
 
 def _list_all(client: Client, search: JobSearch, *, as_json: bool) -> None:
@@ -84,7 +84,7 @@ def dead_letters(limit: int, cursor: str | None, *, as_json: bool) -> None:
     """List jobs that used up their attempts."""
     with connected() as client:
         call = calls.dead_letters(limit=limit, cursor=cursor)
-        answer(client, call, _draw_page, as_json=as_json)
+        answer_list(client, call, limit, _draw_page, as_json=as_json)
 
 
 @click.command()

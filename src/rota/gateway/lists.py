@@ -16,12 +16,13 @@ from rota.gateway.desk import Visit
 from rota.gateway.fanout import ask_each, lacks, merged, settle
 from rota.gateway.headers import passed_in
 from rota.gateway.health import Cell
+from rota.gateway.limits import CURSOR_CHARS_MAX
 from rota.gateway.lines import Ask
 from rota.gateway.merge import Part, Places, add_up, merge_pages, read_places, write_places
 from rota.gateway.problems import invalid
 from rota.gateway.relay import relay
 from rota.gateway.told import Told
-from rota.wire.cursors import make_cursor
+from rota.wire.cursors import make_cursor, parse_cursor
 from rota.wire.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
 from rota.wire.units import to_instant
 
@@ -199,7 +200,8 @@ def _part(told: Told, order: Order) -> Part:
     items = [
         (order.key(msgspec.json.decode(raw, type=order.item)), bytes(raw)) for raw in page.items
     ]
-    return Part(told.cell.name, items, page.next_cursor is not None)
+    rest = None if page.next_cursor is None else parse_cursor(page.next_cursor, CURSOR_CHARS_MAX)
+    return Part(told.cell.name, items, rest)
 
 
 def _still_to_come(

@@ -28,8 +28,9 @@ class Part:
 
     cell: str
     items: Sequence[tuple[str, bytes]]
-    more: bool
-    """There are others behind them."""
+    rest: str | None
+    """Where it goes on: mostly behind its last item, or further where it looked and found nothing.
+    None: at its end."""
 
 
 @dataclass(slots=True)
@@ -46,8 +47,8 @@ def merge_pages(
 ) -> Page:
     """The first `limit` of all, and where each cell goes on.
 
-    It ends early where a cell's page has been used up and that cell has more: its next item may
-    come before all that the others still hold.
+    It ends early where a cell's page has been used up and that cell has more behind a place: its
+    next item may come before all that the others hold from there on.
     """
     page, used = Page(), dict.fromkeys((part.cell for part in parts), 0)
     first: Callable[[Sequence[str]], str] = max if falling else min
@@ -57,17 +58,22 @@ def merge_pages(
             for part in parts
             if used[part.cell] < len(part.items)
         }
-        if not heads or any(part.more and part.cell not in heads for part in parts):
+        if not heads:
             break
         key = first([head[0] for head in heads.values()])
+        ends = [part.rest for part in parts if part.rest is not None and part.cell not in heads]
+        if any(key != end and first((key, end)) == end for end in ends):
+            break
         group = [(cell, head[1]) for cell, head in heads.items() if head[0] == key]
         page.groups.append(group)
         for cell, _ in group:
             used[cell] += 1
     for part in parts:
         taken = used[part.cell]
-        if part.more or taken < len(part.items):
+        if taken < len(part.items):
             page.rest[part.cell] = part.items[taken - 1][0] if taken else places[part.cell]
+        elif part.rest is not None:
+            page.rest[part.cell] = part.rest
     return page
 
 

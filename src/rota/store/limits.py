@@ -31,6 +31,17 @@ SCAN_IDS_MAX = 4_000
 """Candidates looked at in one statement of a filtered list."""
 PROBE_IDS = 2_000
 """How far the matches of each filter are counted to see which of them is the rarest."""
+LOOKUP_COST = 16
+"""Work of one look-up by id, in entries of an index that is walked: what a search counts in, as
+measured in PostgreSQL with all of it in memory."""
+ROW_COST = 4
+"""The same for a look at the row of an index's entry."""
+SEARCH_SAMPLE = 200
+"""Newest entries of each filter by which PostgreSQL's search sees which one is rare."""
+SEARCH_FIRST_UNITS = 2_000
+"""Work of the first step of a search: most pages are full by then."""
+SEARCH_STEP_UNITS = 16_000
+"""Work of any one step: some ten or twenty milliseconds of a processor."""
 JOURNAL_AGE_MS = 24 * 3600 * 1000
 """Journal kept after it was folded: a stream that was away for a day can still go on."""
 JOURNAL_RECORDS_MAX = 200_000
@@ -97,6 +108,10 @@ MIGRATE_WAIT_MS = 300_000
 """How long a server waits at its start while another one migrates."""
 MIGRATE_TRIES = 30
 """How often a step that cannot have a table for itself is tried again, a few seconds apart."""
+AHEAD_BYTES_MIN = 8 * 1024 * 1024
+"""Partitions that are larger get a step's indexes before the step; smaller ones take a moment."""
+AHEAD_INDEX_S = 3600.0
+"""One index of one partition, built while others write; it waits for transactions before it."""
 NEXT_HOST_S = 0.25
 """Where an address names several hosts, how long each has before the next one is asked too."""
 LOCK_WAIT_MS = 2_000

@@ -34,7 +34,7 @@ from rota.store.memory_access import MemoryAccess
 from rota.store.memory_bulk import MemoryArtifacts, MemoryLogs
 from rota.store.memory_events import MemoryHistories, OccasionTables
 from rota.store.memory_inbox import MemoryInbox
-from rota.store.memory_match import matches
+from rota.store.memory_match import find, matches, ran
 from rota.store.memory_objects import MemoryObjects
 from rota.store.nodes import MemoryNodes
 from rota.store.notes import MemoryNotes
@@ -50,6 +50,7 @@ from rota.store.protocol import (
     KeyLook,
     LeaderRow,
     Outline,
+    Page,
     Seq,
     Snapshot,
     StoreError,
@@ -324,18 +325,18 @@ class MemoryCatalog(MemoryHistories):
         jobs = self._tables.jobs
         return [jobs[job_id] for job_id in dict.fromkeys(job_ids) if job_id in jobs]
 
-    async def find_jobs(self, query: JobQuery) -> list[JobRecord]:
+    async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
         """A page, newest first."""
-        found = [job for job in self._tables.jobs.values() if matches(job, query)]
-        return sorted(found, key=lambda job: job.id, reverse=True)[: query.limit]
+        return find(self._tables.jobs.values(), query, lambda job: matches(job, query))
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
         """Those that exist, without what may be large."""
         return [outline_of(job) for job in await self.jobs(job_ids)]
 
-    async def find_job_ids(self, query: JobQuery) -> list[JobId]:
+    async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
         """The ids of a page."""
-        return [job.id for job in await self.find_jobs(query)]
+        found = await self.find_jobs(query)
+        return Page((job.id for job in found), found.rest)
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
         """How many of a tenant are in which state."""
@@ -347,17 +348,9 @@ class MemoryCatalog(MemoryHistories):
         executions = self._tables.executions
         return [executions[x] for x in dict.fromkeys(execution_ids) if x in executions]
 
-    async def find_executions(self, query: ExecutionQuery) -> list[Execution]:
+    async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
         """A page, newest first."""
-        found = [
-            execution
-            for execution in self._tables.executions.values()
-            if (query.before is None or execution.id < query.before)
-            and query.job_id in (None, execution.job_id)
-            and query.worker_id in (None, execution.worker_id)
-            and (not query.states or execution.state in query.states)
-        ]
-        return sorted(found, key=lambda execution: execution.id, reverse=True)[: query.limit]
+        return find(self._tables.executions.values(), query, lambda one: ran(one, query))
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         """All dependencies that lead into or out of these jobs."""

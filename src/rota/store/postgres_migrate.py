@@ -21,6 +21,7 @@ import msgspec
 
 from rota.store.limits import MIGRATE_TRIES, MIGRATE_WAIT_MS
 from rota.store.migrate import Migration, known_migrations, missing_migrations
+from rota.store.postgres_ahead import as_applied, build_ahead, drop_unfinished
 from rota.store.postgres_connect import Address, Connection, close, connect
 from rota.store.postgres_trouble import TROUBLE, told
 from rota.store.protocol import SchemaError
@@ -120,10 +121,14 @@ async def missing_steps(connection: Connection, address: Address) -> list[Migrat
 
 
 async def _migrate(connection: Connection, steps: Sequence[Migration], address: Address) -> int:
-    if await _recorded(connection) and not await _missing(connection, steps, address):
-        return 0
+    missing = steps
+    if await _recorded(connection):
+        missing = await _missing(connection, steps, address)
+        if not missing:
+            return 0
     for attempt in range(1, MIGRATE_TRIES + 1):
         try:
+            await build_ahead(connection, missing, address)
             return await _migrate_at_once(connection, steps, address)
         except asyncpg.LockNotAvailableError:
             # Whoever waits for a table makes everybody behind it wait too: so not for long.
@@ -146,6 +151,7 @@ async def _migrate_at_once(
             await connection.execute("CREATE SCHEMA rota")
         await connection.execute(_RECORD_TABLE)
         missing = await _missing(connection, steps, address)
+        await drop_unfinished(connection)
         for step in missing:
             await _apply(connection, step)
     return len(missing)
@@ -174,7 +180,7 @@ async def _apply(connection: Connection, step: Migration) -> None:
     works_from = _WORKS_FROM.match(step.sql)
     if works_from is None:
         raise SchemaError(f"{step.name} does not say which programs work with it")
-    await connection.execute(step.sql)
+    await connection.execute(as_applied(step))
     await connection.execute(
         "INSERT INTO rota.migrations (number, name, checksum, works_from) VALUES ($1, $2, $3, $4)",
         step.number,

@@ -1,9 +1,9 @@
-"""The statements that find a page of a filtered list without reading the whole table.
+"""What a list of jobs or executions asks of PostgreSQL's tables, and the bodies of what was found.
 
 Live and finished work are in two tables, and queued jobs on the shelf in a third; a state tells
 which of them to ask. Every indexed filter has an index that ends in the id and holds what else is
-asked, so each branch reads the ids of the newest matches straight from one of them. Bodies are
-fetched for the ids of the page alone.
+often asked with it; how they are walked is in postgres_search.py. Bodies are fetched for the ids of
+the page alone.
 
 Finished work is in partitions, one a day: a statement is about a span of ids, so that the database
 plans and opens a few of them and not a month's.
@@ -13,13 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any, TypeAlias
-
-import msgspec
+from typing import Any
 
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import ExecutionState, Instant, JobState
 from rota.store.postgres_partitions import DAY_MS
+from rota.store.postgres_search import (
+    STATE,
+    Branch,
+    Search,
+    Span,
+    Statement,
+    Term,
+    label_term,
+    plain,
+    time_in,
+)
 from rota.store.protocol import ExecutionQuery, JobQuery
 
 ID_SLACK_MS = 60_000
@@ -30,50 +39,17 @@ _SPAN_DAYS_MAX = 1_000
 _ASTRAY = "j.id NOT BETWEEN rota.id_at(j.created_at - 60000) AND rota.id_at(j.created_at + 60001)"
 """As the indexes have it, which the planner would not know otherwise."""
 _TABLES = ("jobs_live", "jobs_done", "jobs_shelved")
+_BESIDE = {
+    "name": (STATE, "queue", "tenant"),
+    STATE: ("queue", "tenant", "name"),
+    "tenant": (STATE, "queue"),
+    "queue": (STATE,),
+}
+"""What the indexes of finished jobs hold; where several have as few entries, the first is used."""
+_UNINDEXED = (JobState.QUEUED, JobState.SUCCEEDED)
+"""Most live jobs are the one, most finished ones the other: their indexes leave them out."""
 _BETWEEN = "AND id BETWEEN $2 AND $3"
 """Says nothing new, but lets the database leave out the other days before it plans."""
-_OTHER_LABEL = "o.key = {} AND o.value = {} AND o.job_id"
-_ANY_JOB = JobQuery(limit=0)
-
-Branch: TypeAlias = tuple[str, tuple[str, ...]]
-"""(table, states); (): all there are in it."""
-
-
-class Statement(msgspec.Struct):
-    """SQL with its arguments."""
-
-    sql: str
-    args: list[Any]
-
-
-class Span(msgspec.Struct, frozen=True):
-    """Ids from `low` on, and before `high`; None: without a bound."""
-
-    low: str | None = None
-    high: str | None = None
-
-
-class _Filter:
-    """Clauses and arguments, collected."""
-
-    def __init__(self) -> None:
-        self.clauses: list[str] = []
-        self.args: list[Any] = []
-
-    def add(self, clause: str, *values: Any) -> None:
-        """`{}` in the clause stand for the values."""
-        places = []
-        for value in values:
-            self.args.append(value)
-            places.append(f"${len(self.args)}")
-        self.clauses.append(clause.format(*places))
-
-    def add_span(self, column: str, span: Span) -> None:
-        """Only ids of the span."""
-        if span.low is not None:
-            self.add(f"{column} >= {{}}", span.low)
-        if span.high is not None:
-            self.add(f"{column} < {{}}", span.high)
 
 
 def id_at(at: Instant) -> str:
@@ -97,7 +73,8 @@ def spans(whole: Span, now: Instant) -> Iterator[Span]:
     """The whole in ever longer pieces, newest first: a day or two, then twice as much each time."""
     newest = now // DAY_MS
     if whole.high is not None:
-        newest = min(newest, _day_in(whole.high, newest))
+        told = time_in(whole.high)
+        newest = newest if told is None else min(newest, told // DAY_MS)
     high, days = whole.high, 1
     for back in count():
         low = id_at((newest - days) * DAY_MS)
@@ -111,53 +88,71 @@ def spans(whole: Span, now: Instant) -> Iterator[Span]:
         high, days = low, days + (2 << back)
 
 
-def _day_in(job_id: str, otherwise: int) -> int:
-    try:
-        return int(job_id[:8] + job_id[9:13], 16) // DAY_MS
-    except ValueError:
-        return otherwise
-
-
-def live_jobs(query: JobQuery, whole: Span, limit: int, *, shelves: bool) -> Statement | None:
-    """Ids of matches that are not finished, newest first; None: nobody asked for such."""
-    return _job_ids(query, _live(query, shelves=shelves), whole, limit)
-
-
-def done_jobs(query: JobQuery, span: Span, limit: int) -> Statement | None:
-    """The same of finished ones within a span."""
-    return _job_ids(query, _done(query), span, limit)
-
-
-def labelled_jobs(query: JobQuery, span: Span, limit: int, *, shelves: bool) -> Statement | None:
-    """The same of all within a span, for labels are of live and of finished jobs alike."""
-    if msgspec.structs.replace(query, labels=(), limit=0, before=None, after=None) == _ANY_JOB:
-        return _labels_alone(query, span, limit)
-    return _job_ids(query, [*_live(query, shelves=shelves), *_done(query)], span, limit)
-
-
-def _labels_alone(query: JobQuery, span: Span, limit: int) -> Statement:
-    """A label goes with its job: where nothing else is asked, no job need be looked at."""
-    wanted = _Filter()
-    for number, (key, value) in enumerate(query.labels):
-        clause = "l.key = {} AND l.value = {}"
-        if number:
-            clause = f"EXISTS (SELECT FROM rota.labels o WHERE {_OTHER_LABEL} = l.job_id)"
-        wanted.add(clause, key, value)
-    wanted.add_span("l.job_id", span)
-    where = " AND ".join(wanted.clauses)
-    sql = f"SELECT l.job_id AS id FROM rota.labels l WHERE {where} ORDER BY 1 DESC LIMIT {limit:d}"
-    return Statement(sql, wanted.args)
-
-
-def _live(query: JobQuery, *, shelves: bool) -> list[Branch]:
-    branches = _branches(("jobs_live",), query.states, JobState, JOB_FINAL)
+def job_search(query: JobQuery, *, shelves: bool, reading: bool) -> Search:
+    """What a list of jobs asks; `reading`: whether the indexes hold more than what they are of."""
+    branches = _branches("jobs_live", query.states, JobState, is_final=False)
     if shelves and (not query.states or JobState.QUEUED in query.states):
         branches.append(("jobs_shelved", ()))
-    return branches
+    branches += _branches("jobs_done", query.states, JobState, is_final=True)
+    terms = [label_term(key, value) for key, value in query.labels]
+    for column, beside in _BESIDE.items():
+        known = beside if reading else ()
+        if column == STATE:
+            terms += _state_terms(branches, known)
+        elif (value := getattr(query, column)) is not None:
+            terms.append(Term(f"{{row}}.{column} = {{}}", (value,), column, known))
+    terms += _other_terms(query, reading=reading)
+    return Search(tuple(branches), tuple(terms), everywhere=not query.states)
 
 
-def _done(query: JobQuery) -> list[Branch]:
-    return _branches(("", "jobs_done"), query.states, JobState, JOB_FINAL)
+def execution_search(query: ExecutionQuery) -> Search:
+    """What a list of executions asks."""
+    branches = _branches("executions_live", query.states, ExecutionState, is_final=False)
+    branches += _branches("executions_done", query.states, ExecutionState, is_final=True)
+    terms = [
+        Term(f"{{row}}.{column} = {{}}", (value,), column, ())
+        for column, value in (("job_id", query.job_id), ("worker_id", query.worker_id))
+        if value is not None
+    ]
+    terms += _state_terms(branches, ())
+    return Search(tuple(branches), tuple(terms), everywhere=not query.states)
+
+
+def _other_terms(query: JobQuery, *, reading: bool) -> Iterator[Term]:
+    if query.priority is not None:
+        # Written out, as the states are: an index has all but the usual one.
+        beside = () if reading and query.priority != 0 else None
+        yield Term(f"{{row}}.priority = {query.priority:d}", (), "priority", beside)
+    if query.not_priority is not None:
+        yield Term(f"{{row}}.priority <> {query.not_priority:d}", (), "priority")
+    if query.created_after is not None:
+        yield Term("{row}.created_at > {}", (query.created_after,), "created_at")
+    if query.created_before is not None:
+        yield Term("{row}.created_at < {}", (query.created_before,), "created_at")
+
+
+def _state_terms(branches: Sequence[Branch], beside: tuple[str, ...]) -> list[Term]:
+    """None where a table has no other states than those that are asked for."""
+    if not any(states for _, states in branches):
+        return []
+    indexed = all(states and not set(states) & set(_UNINDEXED) for _, states in branches)
+    return [Term("", (), STATE, beside if indexed else None)]
+
+
+def _branches(
+    table: str,
+    states: Sequence[JobState | ExecutionState],
+    kinds: type[JobState] | type[ExecutionState],
+    *,
+    is_final: bool,
+) -> list[Branch]:
+    """The table with those of the states that it can have; none: nobody asked for such."""
+    final: Any = JOB_FINAL if kinds is JobState else EXECUTION_FINAL
+    own = [kind for kind in kinds if (kind in final) is is_final]
+    asked = [state for state in dict.fromkeys(states) if state in own]
+    if not states or len(asked) == len(own):
+        return [(table, ())]
+    return [(table, tuple(state.value for state in asked))] if asked else []
 
 
 def is_any_astray(query: JobQuery) -> Statement:
@@ -175,10 +170,9 @@ def is_any_astray(query: JobQuery) -> Statement:
     return Statement(f"SELECT {each}", [after, before])
 
 
-def astray_jobs(query: JobQuery, limit: int) -> Statement | None:
+def astray_jobs(query: JobQuery, search: Search, limit: int) -> Statement:
     """Ids of matches whose ids tell another time."""
-    branches = [*_live(query, shelves=True), *_done(query)]
-    return _job_ids(query, branches, Span(query.after, query.before), limit, astray=True)
+    return plain(search, Span(query.after, query.before), limit, _ASTRAY)
 
 
 def job_bodies(job_ids: Sequence[str], columns: Sequence[str], *, shelves: bool) -> Statement:
@@ -206,118 +200,7 @@ def _each_of(ids: Sequence[str], each: str) -> Statement:
     return Statement(sql, [list(dict.fromkeys(ids)), min(ids, default=""), max(ids, default="")])
 
 
-def live_executions(query: ExecutionQuery, limit: int) -> Statement | None:
-    """Ids of matches that are not finished, newest first; None: nobody asked for such."""
-    branches = _branches(("executions_live",), query.states, ExecutionState, EXECUTION_FINAL)
-    return _execution_ids(query, branches, Span(None, query.before), limit)
-
-
-def done_executions(query: ExecutionQuery, span: Span, limit: int) -> Statement | None:
-    """The same of finished ones within a span."""
-    branches = _branches(("", "executions_done"), query.states, ExecutionState, EXECUTION_FINAL)
-    return _execution_ids(query, branches, span, limit)
-
-
 def _of(table: str, columns: Sequence[str]) -> str:
     """A job on the shelf is queued, and its table does not say so."""
     shelved = table == "jobs_shelved"
     return ", ".join("'queued'" if shelved and one == "state" else one for one in columns)
-
-
-def _job_ids(
-    query: JobQuery,
-    branches: Sequence[Branch],
-    span: Span,
-    limit: int,
-    *,
-    astray: bool = False,
-) -> Statement | None:
-    wanted = _job_filter(query)
-    source, by = "rota.{table} j", "j.id"
-    if query.labels:
-        # Labels are sorted by job too: the page walks down those who have the first one.
-        source, by = "rota.labels l JOIN rota.{table} j ON j.id = l.job_id", "l.job_id"
-        wanted.add_span("l.job_id", span)
-    wanted.add_span("j.id", span)
-    if astray:
-        wanted.add(_ASTRAY)
-    return _ids(source, by, _split(branches), wanted, limit)
-
-
-def _job_filter(query: JobQuery) -> _Filter:
-    wanted = _Filter()
-    for number, (key, value) in enumerate(query.labels):
-        if number == 0:
-            wanted.add("l.key = {} AND l.value = {}", key, value)
-        else:
-            clause = f"EXISTS (SELECT FROM rota.labels o WHERE {_OTHER_LABEL} = j.id)"
-            wanted.add(clause, key, value)
-    for column in ("name", "queue", "tenant"):
-        value = getattr(query, column)
-        if value is not None:
-            wanted.add(f"j.{column} = {{}}", value)
-    if query.priority is not None:
-        # Written out, as the states are: an index has all but the usual one.
-        wanted.add(f"j.priority = {query.priority:d}")
-    if query.not_priority is not None:
-        wanted.add(f"j.priority <> {query.not_priority:d}")
-    if query.created_after is not None:
-        wanted.add("j.created_at > {}", query.created_after)
-    if query.created_before is not None:
-        wanted.add("j.created_at < {}", query.created_before)
-    return wanted
-
-
-def _execution_ids(
-    query: ExecutionQuery, branches: Sequence[Branch], span: Span, limit: int
-) -> Statement | None:
-    wanted = _Filter()
-    for column, value in (("job_id", query.job_id), ("worker_id", query.worker_id)):
-        if value is not None:
-            wanted.add(f"j.{column} = {{}}", value)
-    wanted.add_span("j.id", span)
-    return _ids("rota.{table} j", "j.id", _split(branches), wanted, limit)
-
-
-def _branches(
-    tables: Sequence[str],
-    states: Sequence[JobState | ExecutionState],
-    kinds: type[JobState] | type[ExecutionState],
-    final: Any,
-) -> list[Branch]:
-    """(table, states) for the last of the tables: the live or the finished ones; (): all."""
-    is_final = len(tables) > 1
-    own = [kind for kind in kinds if (kind in final) is is_final]
-    asked = [state for state in dict.fromkeys(states) if state in own]
-    if not states or len(asked) == len(own):
-        return [(tables[-1], ())]
-    return [(tables[-1], tuple(state.value for state in asked))] if asked else []
-
-
-def _split(branches: Sequence[Branch]) -> Iterator[tuple[str, str | None]]:
-    """One branch a state, so that each is sorted; an IN would have to sort its matches."""
-    for table, states in branches:
-        for state in states or (None,):
-            yield table, state
-
-
-def _ids(
-    source: str,
-    by: str,
-    branches: Iterator[tuple[str, str | None]],
-    wanted: _Filter,
-    limit: int,
-) -> Statement | None:
-    selects = []
-    for table, state in branches:
-        # The states are ours, and written out so that the planner can use the partial indexes.
-        own = [] if state is None else [f"j.state = '{state}'"]
-        where = " AND ".join([*wanted.clauses, *own]) or "true"
-        select = f"SELECT {by} AS id FROM {source.format(table=table)} WHERE {where}"
-        selects.append(f"({select} ORDER BY {by} DESC LIMIT {limit:d})")
-    if not selects:
-        return None
-    if len(selects) == 1:
-        return Statement(selects[0][1:-1], wanted.args)
-    sql = f"SELECT id FROM ({' UNION ALL '.join(selects)}) p ORDER BY id DESC LIMIT {limit:d}"
-    return Statement(sql, wanted.args)

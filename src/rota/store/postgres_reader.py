@@ -39,7 +39,7 @@ from rota.store.protocol import (
     Outline,
     Seq,
 )
-from rota.store.queries import ArrivalQuery, EventQuery
+from rota.store.queries import ArrivalQuery, EventQuery, Page
 
 T = TypeVar("T")
 
@@ -96,17 +96,17 @@ class PostgresCatalog:
         found = await self._bodies(job_ids, "state", "queue", "tenant", "name")
         return [rows.outline(tuple(row)) for row in found]
 
-    async def find_jobs(self, query: JobQuery) -> list[JobRecord]:
+    async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
         """A page, newest first."""
         now = await self._caught_up()
         found = await self._readers.run(lambda c: find_jobs(c, query, self._sight(now)))
-        return [rows.job(row) for row in found]
+        return Page(map(rows.job, found), found.rest)
 
-    async def find_job_ids(self, query: JobQuery) -> list[JobId]:
+    async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
         """The ids of a page."""
         now = await self._caught_up()
         found = await self._readers.run(lambda c: find_job_ids(c, query, self._sight(now)))
-        return [JobId(one) for one in found]
+        return Page(map(JobId, found), found.rest)
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
         """How many of a tenant are in which state."""
@@ -119,11 +119,11 @@ class PostgresCatalog:
         found = await self._read(lambda c: c.fetch(wanted.sql, *wanted.args))
         return [rows.execution((row[1],)) for row in found]
 
-    async def find_executions(self, query: ExecutionQuery) -> list[Execution]:
+    async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
         """A page, newest first."""
         now = await self._caught_up()
         found = await self._readers.run(lambda c: find_executions(c, query, now))
-        return [rows.execution((row[1],)) for row in found]
+        return Page((rows.execution((row[1],)) for row in found), found.rest)
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         """All dependencies that lead into or out of these jobs."""

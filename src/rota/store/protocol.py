@@ -39,6 +39,7 @@ from rota.store.objects import ObjectBook
 from rota.store.queries import ExecutionQuery as ExecutionQuery
 from rota.store.queries import JobQuery as JobQuery
 from rota.store.queries import OccurrenceQuery as OccurrenceQuery
+from rota.store.queries import Page as Page
 from rota.store.settings import Settings
 from rota.store.totals import Totals as Totals
 
@@ -238,11 +239,11 @@ class Catalog(Histories, Protocol):
         """The same without what may be large."""
         ...
 
-    async def find_jobs(self, query: JobQuery) -> list[JobRecord]:
+    async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
         """A page, newest (largest id) first."""
         ...
 
-    async def find_job_ids(self, query: JobQuery) -> list[JobId]:
+    async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
         """The ids of a page, for whoever counts, or reads the jobs piece by piece."""
         ...
 
@@ -254,7 +255,7 @@ class Catalog(Histories, Protocol):
         """Those that exist."""
         ...
 
-    async def find_executions(self, query: ExecutionQuery) -> list[Execution]:
+    async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
         """A page, newest (largest id) first."""
         ...
 

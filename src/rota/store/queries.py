@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 import msgspec
 
 from rota.core.events import Verdict
@@ -16,12 +19,28 @@ from rota.core.model import (
 )
 from rota.core.schedules import Decision
 
+T = TypeVar("T")
+
+
+class Page(list[T]):
+    """Those found, newest first; `rest`: before which id the search goes on, if it ended early.
+
+    Only a query that says how far to `look` gets such a page. It may be short, even empty.
+    """
+
+    __slots__ = ("rest",)
+
+    def __init__(self, found: Iterable[T] = (), rest: str | None = None) -> None:
+        super().__init__(found)
+        self.rest = rest
+
 
 class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs, newest first; `before` is the id of the last one already seen.
 
     `after` is an id that all of them come after, whatever is seen already.
     `states` are alternatives, `labels` must all be there; the bounds of `created_at` are exclusive.
+    `look` says how much work a page is worth, in entries of indexes; None: as much as it takes.
     """
 
     states: tuple[JobState, ...] = ()
@@ -36,16 +55,18 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
     before: str | None = None
     after: str | None = None
     limit: int = 50
+    look: int | None = None
 
 
 class ExecutionQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which executions, newest first; `before` is the id of the last one already seen."""
+    """Which executions, newest first; `before` and `look` are as for jobs."""
 
     job_id: JobId | None = None
     worker_id: WorkerId | None = None
     states: tuple[ExecutionState, ...] = ()
     before: str | None = None
     limit: int = 50
+    look: int | None = None
 
 
 class OccurrenceQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,20 +1,21 @@
 """Finds the ids of a page of a filtered list without reading the whole table.
 
 Every indexed filter is a *facet*: it can yield its matching ids, newest first, straight from its
-index. A page walks down the rarest facet and checks the other filters on the rows found there.
+index. A page walks down the rarest facet and checks the other filters on the rows found there, no
+further than its query says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import apsw
 import msgspec
 
 from rota.core.model import JobState
-from rota.store.limits import PROBE_IDS, SCAN_IDS_MAX
+from rota.store.limits import LOOKUP_COST, PROBE_IDS, SCAN_IDS_MAX
 from rota.store.protocol import ExecutionQuery, JobQuery, OccurrenceQuery
+from rota.store.queries import Page
 from rota.store.rows import Row
 
 PAST_ALL_IDS = "\U0010ffff"
@@ -61,29 +62,33 @@ class Search(msgspec.Struct, frozen=True):
     args: tuple[Any, ...]
     before: str
     limit: int
+    look: int | None
 
-    def run(self, connection: apsw.Connection) -> list[Row]:
+    def run(self, connection: apsw.Connection) -> Page[Row]:
         """The page's rows, newest first, all as of one moment."""
         connection.execute("BEGIN")
         try:
-            found: list[Row] = []
-            for ids in self._candidates(connection):
-                found += self._matching(connection, ids, self.limit - len(found))
-                if len(found) == self.limit:
-                    break
-            return found
+            return self._page(connection)
         finally:
             connection.execute("COMMIT")
 
-    def _candidates(self, connection: apsw.Connection) -> Iterator[list[str]]:
+    def _page(self, connection: apsw.Connection) -> Page[Row]:
         facet = self._rarest(connection)
+        found: Page[Row] = Page()
         before, size = self.before, self.limit
+        left = None if self.look is None else self.look // LOOKUP_COST
         while True:
             ids = facet.ids(connection, before, size)
-            yield ids
-            if len(ids) < size:
-                return
+            found += self._matching(connection, ids, self.limit - len(found))
+            if len(ids) < size or len(found) == self.limit:
+                return found
             before, size = ids[-1], min(SCAN_IDS_MAX, 2 * size)
+            if left is not None:
+                left -= len(ids)
+                if left <= 0:
+                    found.rest = before
+                    return found
+                size = min(size, left)
 
     def _rarest(self, connection: apsw.Connection) -> Facet:
         if not self.facets:
@@ -118,23 +123,35 @@ def search_jobs(query: JobQuery) -> Search:
         facets.append(_column_facet("jobs", "state", states))
         where.append(f"state IN ({', '.join('?' * len(states))})")
         args += states
-    for clause, bound in (
-        ("priority = ?", query.priority),
-        ("priority <> ?", query.not_priority),
-        ("created_at > ?", query.created_after),
-        ("created_at < ?", query.created_before),
-    ):
-        if bound is not None:
-            where.append(clause)
-            args.append(bound)
+    for clause, bound in _unindexed(query):
+        where.append(clause)
+        args.append(bound)
     before = PAST_ALL_IDS if query.before is None else query.before
     if query.after is not None:
         facets.append(_range_facet(query.after, before))
         where.append("id > ?")
         args.append(query.after)
     return Search(
-        "jobs", "id, life, spec", tuple(facets), tuple(where), tuple(args), before, query.limit
+        table="jobs",
+        columns="id, life, spec",
+        facets=tuple(facets),
+        where=tuple(where),
+        args=tuple(args),
+        before=before,
+        limit=query.limit,
+        look=query.look,
     )
+
+
+def _unindexed(query: JobQuery) -> list[tuple[str, int]]:
+    """What can only be asked of a row."""
+    asked = (
+        ("priority = ?", query.priority),
+        ("priority <> ?", query.not_priority),
+        ("created_at > ?", query.created_after),
+        ("created_at < ?", query.created_before),
+    )
+    return [(clause, bound) for clause, bound in asked if bound is not None]
 
 
 def search_executions(query: ExecutionQuery) -> Search:
@@ -152,7 +169,14 @@ def search_executions(query: ExecutionQuery) -> Search:
         args += states
     before = PAST_ALL_IDS if query.before is None else query.before
     return Search(
-        "executions", "body", tuple(facets), tuple(where), tuple(args), before, query.limit
+        table="executions",
+        columns="body",
+        facets=tuple(facets),
+        where=tuple(where),
+        args=tuple(args),
+        before=before,
+        limit=query.limit,
+        look=query.look,
     )
 
 

@@ -32,7 +32,8 @@ from rota.store.protocol import (
     Seq,
     StoreError,
 )
-from rota.store.queries import ArrivalQuery, EventQuery
+from rota.store.queries import ArrivalQuery, EventQuery, Page
+from rota.store.rows import Row
 from rota.store.sqlite_connect import fetch, open_reader
 from rota.store.sqlite_events import read_told, search_arrivals, search_events
 from rota.store.sqlite_queries import (
@@ -114,10 +115,10 @@ class SqliteCatalog:
         wanted = _json.encode(job_ids).decode()
         return await self._read(lambda c: [rows.job(row) for row in c.execute(sql, (wanted,))])
 
-    async def find_jobs(self, query: JobQuery) -> list[JobRecord]:
+    async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
         """A page, newest first."""
         search = search_jobs(query)
-        return await self._read(lambda c: [rows.job(row) for row in search.run(c)])
+        return await self._read(lambda c: _read_page(search.run(c), rows.job))
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
         """Those that exist, without what may be large."""
@@ -129,11 +130,11 @@ class SqliteCatalog:
         found = await self._read(lambda c: fetch(c, sql, (wanted,)))
         return [rows.outline(row) for row in found]
 
-    async def find_job_ids(self, query: JobQuery) -> list[JobId]:
+    async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
         """The ids of a page."""
         search = replace(search_jobs(query), columns="id")
         found = await self._read(search.run)
-        return [JobId(row[0]) for row in found]
+        return _read_page(found, lambda row: JobId(row[0]))
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
         """How many of a tenant are in which state."""
@@ -152,10 +153,10 @@ class SqliteCatalog:
             lambda c: [rows.execution(row) for row in c.execute(sql, (wanted,))]
         )
 
-    async def find_executions(self, query: ExecutionQuery) -> list[Execution]:
+    async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
         """A page, newest first."""
         search = search_executions(query)
-        return await self._read(lambda c: [rows.execution(row) for row in search.run(c)])
+        return await self._read(lambda c: _read_page(search.run(c), rows.execution))
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         """All dependencies that lead into or out of these jobs."""
@@ -211,6 +212,10 @@ class SqliteCatalog:
     async def _read(self, read: Callable[[apsw.Connection], T]) -> T:
         await self._folding.caught_up()
         return await self._pool.run(read)
+
+
+def _read_page(found: Page[Row], read: Callable[[Row], T]) -> Page[T]:
+    return Page(map(read, found), found.rest)
 
 
 def _upstream(connection: apsw.Connection, job_ids: str) -> list[Edge]:
