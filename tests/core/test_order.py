@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota.core import ordering
+from rota.core import ordering, row
 from rota.core.model import JobState
 from tests.core.asking import job
 from tests.core.world import World
@@ -85,12 +85,14 @@ def test_one_poll_is_filled_in_order_up_to_its_maximum() -> None:
 
 
 class Counting:
-    """Wraps the heap operations of ordering.py and counts them."""
+    """Wraps the heap operations of ordering.py and row.py and counts them."""
 
     def __init__(self, monkeypatch: Any) -> None:
         self.count = 0
-        for name in ("heappop", "heappush"):
-            monkeypatch.setattr(ordering, name, self._counted(getattr(ordering, name)))
+        for module in (ordering, row):
+            for name in ("heappop", "heappush"):
+                monkeypatch.setattr(module, name, self._counted(getattr(module, name)))
+        monkeypatch.setattr(row, "heapreplace", self._counted(row.heapreplace))
 
     def _counted(self, operation: Any) -> Any:
         def counted(*arguments: Any) -> Any:
@@ -140,5 +142,5 @@ def test_a_line_full_of_called_off_jobs_is_tidied() -> None:
         world.cancel(f"j{n}")
     (line,) = world.scheduler._t.lines._lines.values()
     assert line.waiting == 1
-    assert len(line.heap) < 100
+    assert line.row.size < 100
     world.check()

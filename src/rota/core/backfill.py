@@ -230,12 +230,12 @@ class Pass:
             return head if line.estimate <= limit and not is_mark(head) else None
         short = (
             entry
-            for entry in line.heap[:BACKFILL_LOOK]
+            for entry in islice(line.row.in_order(), BACKFILL_LOOK)
             if not is_mark(entry)
             and t.lines.stands(entry, line)
             and t.jobs[entry[2]].estimate <= limit
         )
-        return min(short, default=None)
+        return next(short, None)
 
     def _worker_for(self, line: Line, key: LineKey, estimate: Millis) -> WorkerCell | None:
         """The best worker where a job of this length is in nobody's way."""

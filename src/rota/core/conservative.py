@@ -53,7 +53,7 @@ class Plan:
             rank = -job_class.queue.queue.priority if by_queue else 0
             for line in job_class.lines.values():
                 party = t.lines.order.party(line.tenant, job_class.queue)
-                for entry in line.heap if party.ready & job_class.bit else ():
+                for entry in line.row if party.ready & job_class.bit else ():
                     if not is_mark(entry) and t.lines.stands(entry, line):
                         yield rank, entry
 

@@ -216,7 +216,7 @@ def _check_shelves(t: Tables) -> None:
             if lane.shelved:
                 shelves += 1
                 assert t.lines.numbered.get(lane.number) is lane, "a shelf that nobody finds"
-                assert lane.mark in t.lines.line_of_lane(lane).heap, "a shelf without a mark"
+                assert lane.mark in list(t.lines.line_of_lane(lane).row), "a shelf without a mark"
     assert t.lines.shelves == shelves, "the number of shelves drifted"
     for cell in t.jobs.values():
         if cell.life.line:

@@ -7,8 +7,10 @@ ever.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TypeAlias
 
+from rota.core.cells import LineKey
 from rota.core.model import JobId, Life, Millis, Spec, Terms
 
 LaneKey: TypeAlias = tuple[str, int, Millis, int]
@@ -51,6 +53,7 @@ class Lane:
         "like",
         "mark",
         "number",
+        "run",
         "shelved",
     )
 
@@ -59,6 +62,8 @@ class Lane:
         self.key = key
         self.kept = 0
         """Jobs in memory that stand in line."""
+        self.run: deque[LineKey] | None = None
+        """Their entries in line, as far as they came in order (row.py); None: there were few."""
         self.shelved = 0
         """Jobs on the shelf."""
         self.number = key[3]
@@ -67,7 +72,7 @@ class Lane:
         """No job on the shelf arrived before this."""
         self.like: Spec | None = None
         """The first job on the shelf, or the last before it: tells where the mark stands."""
-        self.mark: tuple[int, int, JobId] | None = None
+        self.mark: LineKey | None = None
         """What stands in line for the first job on the shelf."""
         self.asked = 0
         """The ticket of the question to the store that is under way; 0: none is."""

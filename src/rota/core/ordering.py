@@ -82,7 +82,7 @@ class Lines:
             kin = self._find_kin(cell.spec.terms, queue)
         party, line, lane, job_class = kin.party, kin.line, kin.lane, kin.job_class
         estimate, key = cell.estimate, (cell.place, cell.spec.order, cell.id)
-        heappush(line.heap, key)
+        line.row.add(key, lane)
         if not line.waiting or estimate != line.estimate or line.short is not None:
             self._note_length(line, estimate, key)
         if party.by_length is not None:
@@ -160,9 +160,8 @@ class Lines:
             self._drop_lane(job_class, lane)
         if not line.waiting and not line.shelved:
             self._drop_line(job_class, line)
-        elif len(line.heap) > 2 * line.waiting + 64:
-            line.heap = [entry for entry in line.heap if self.stands(entry, line)]
-            heapify(line.heap)
+        elif line.row.size > 2 * line.waiting + 64:
+            line.row.tidy(lambda entry: self.stands(entry, line))
             line.short = None
 
     def _drop_lane(self, job_class: JobClass, lane: Lane) -> None:
@@ -186,6 +185,8 @@ class Lines:
         self._kin.clear()
         for job_class in self.classes:
             job_class.lines.clear()
+            for lane in job_class.lanes.values():
+                lane.run = None
         for cell in self._jobs.values():
             cell.place = order.place(cell.spec)
             if cell.class_index != NO_CLASS:
@@ -272,7 +273,7 @@ class Lines:
         line = self._marked_line(lane, 0)
         mark = (self.order.place(lane.like), lane.edge, JobId(f"{ON_SHELF}{lane.number}"))
         lane.mark = mark
-        heappush(line.heap, mark)
+        line.row.add_mark(mark)
         if line.seat is None or mark < line.seat[1]:
             self.order.party(line.tenant, line.job_class.queue).seat(line, mark)
         self._forget_mark(line)
@@ -301,11 +302,11 @@ class Lines:
     def head(self, line: Line) -> LineKey:
         """The first entry of a line that has any: a job's, or the mark of a shelf."""
         if line.first is None:
-            heap = line.heap
-            first = heap[0]
+            row = line.row
+            first = row.first()
             while not self.stands(first, line):
-                heappop(heap)
-                first = heap[0]
+                row.drop_first()
+                first = row.first()
             line.first = first
         return line.first
 
@@ -323,7 +324,7 @@ class Lines:
         return oldest
 
     def stands(self, entry: LineKey, line: Line) -> bool:
-        """Whether an entry of the line's heap still means something."""
+        """Whether an entry of the line's row still means something."""
         if entry[2][0] == ON_SHELF:
             lane = self.numbered.get(int(entry[2][1:]))
             return lane is not None and lane.mark == entry
@@ -349,7 +350,7 @@ class Lines:
         if line.short is None:
             line.short = [
                 (about(self._jobs[entry[2]].estimate), entry)
-                for entry in line.heap
+                for entry in line.row
                 if not is_mark(entry) and self.stands(entry, line)
             ]
             heapify(line.short)

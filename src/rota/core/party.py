@@ -12,6 +12,7 @@ from rota.core.heads import Heads
 from rota.core.heads import Seat as AnySeat
 from rota.core.lanes import Lane, LaneKey
 from rota.core.model import Instant, Millis, Needs
+from rota.core.row import Row
 
 EVERY_CLASS = -1
 """All bits: nothing is ruled out."""
@@ -91,12 +92,12 @@ class Line:
         "bit",
         "estimate",
         "first",
-        "heap",
         "is_mixed",
         "job_class",
         "length_seat",
         "number",
         "rank",
+        "row",
         "seat",
         "shelved",
         "short",
@@ -115,11 +116,11 @@ class Line:
         """What comes before the places of its jobs: of its queue, under some orders."""
         self.tenant = tenant
         """One of the tenants whose jobs are in it: that of the first job that came."""
-        self.heap: list[LineKey] = []
+        self.row = Row()
         self.first: LineKey | None = None
         """The head of the line; None: to be looked up again."""
         self.waiting = 0
-        """Jobs in line; the heap may hold more entries than that, stale ones."""
+        """Jobs in line; the row may hold more entries than that, stale ones."""
         self.work: Millis = 0
         """How long they are expected to run together."""
         self.shelved = 0

@@ -7,7 +7,6 @@ elsewhere while the scheduler goes on. It has the front of every line, not all t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from heapq import heappop, heappush
 
 import msgspec
 from msgspec.structs import replace
@@ -122,16 +121,11 @@ def _take_fronts(t: Tables, jobs: dict[JobId, JobCell]) -> None:
 
 
 def _front(t: Tables, line: Line, most: int, last: LineKey | None = None) -> Iterator[LineKey]:
-    """The first of a line, in order, as far as `last`; the heap stays as it is."""
-    heap, found = line.heap, 0
-    ahead: list[tuple[LineKey, int]] = [(heap[0], 0)] if heap else []
-    while ahead and found < most:
-        entry, index = heappop(ahead)
-        if last is not None and entry > last:
+    """The first of a line, in order, as far as `last`."""
+    found = 0
+    for entry in line.row.in_order():
+        if found == most or (last is not None and entry > last):
             return
-        for child in (2 * index + 1, 2 * index + 2):
-            if child < len(heap):
-                heappush(ahead, (heap[child], child))
         if not is_mark(entry) and t.lines.stands(entry, line):
             found += 1
             yield entry

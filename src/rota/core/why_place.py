@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from rota.core.cells import JobCell
 from rota.core.glance import Position
 from rota.core.limits import POSITION_LOOK
@@ -33,14 +35,14 @@ def position_of(t: Tables, job_id: JobId, record: JobRecord | None) -> Position 
 
 
 def _in_line(t: Tables, cell: JobCell, line: Line) -> Position:
-    mine, heap = cell.line_key(), line.heap
+    mine, row = cell.line_key(), line.row
     tenants = _tenants_ahead(t, cell.spec.terms.tenant)
     waiting = line.waiting + line.shelved
-    if len(heap) > POSITION_LOOK:
-        sample = heap[:: len(heap) // POSITION_LOOK]
+    if row.size > POSITION_LOOK:
+        sample = list(islice(row, None, None, row.size // POSITION_LOOK))
         part = sum(1 for entry in sample if entry < mine) / len(sample)
         return Position(int(part * line.waiting), waiting, is_exact=False, tenants_ahead=tenants)
-    before = [entry for entry in heap if entry < mine and t.lines.stands(entry, line)]
+    before = [entry for entry in row if entry < mine and t.lines.stands(entry, line)]
     ahead = sum(1 for entry in before if not is_mark(entry))
     return Position(ahead, waiting, is_exact=ahead == len(before), tenants_ahead=tenants)
 

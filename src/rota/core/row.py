@@ -1,0 +1,115 @@
+"""The row of a line: its entries in order, of which only the first is ever taken.
+
+Jobs of one lane mostly come in the order in which they go. So each long lane has a run, to which
+they are appended, and only the first of each run are compared: taking one of a million costs what
+taking one of a few does. Whoever comes out of order, or is of a short lane, is in one heap.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush, heapreplace, merge
+from typing import TypeAlias
+
+from rota.core.cells import LineKey
+from rota.core.lanes import Lane
+
+LONG_LANE = 16
+"""Jobs of a lane in line before the next ones get a run: an empty run takes as much memory."""
+
+Run: TypeAlias = deque[LineKey]
+
+
+class Row:
+    """Entries, some of them stale: whoever leaves a line is passed over later."""
+
+    __slots__ = ("_fronts", "_others", "_runs_made", "size")
+
+    def __init__(self) -> None:
+        self._fronts: list[tuple[LineKey, int, Run]] = []
+        """The first of each run, the smallest first; a number tells equals apart."""
+        self._others: list[LineKey] = []
+        """Those of no run, the smallest first."""
+        self._runs_made = 0
+        self.size = 0
+        """How many there are; asked for at every start."""
+
+    def add(self, entry: LineKey, lane: Lane) -> None:
+        """A job of the lane stands in line."""
+        self.size += 1
+        run = lane.run
+        if run is None:
+            if lane.kept < LONG_LANE:
+                heappush(self._others, entry)
+                return
+            run = lane.run = deque()
+        if not run:
+            self._runs_made += 1
+            run.append(entry)
+            heappush(self._fronts, (entry, self._runs_made, run))
+        elif run[-1] < entry:
+            run.append(entry)
+        else:
+            heappush(self._others, entry)
+
+    def add_mark(self, mark: LineKey) -> None:
+        """The mark of a shelf stands in line."""
+        self.size += 1
+        heappush(self._others, mark)
+
+    def first(self) -> LineKey:
+        """The smallest; there is one."""
+        fronts, others = self._fronts, self._others
+        if not others or (fronts and fronts[0][0] < others[0]):
+            return fronts[0][0]
+        return others[0]
+
+    def drop_first(self) -> None:
+        """The smallest is not in line any more."""
+        self.size -= 1
+        fronts, others = self._fronts, self._others
+        if others and not (fronts and fronts[0][0] < others[0]):
+            heappop(others)
+            return
+        _, number, run = fronts[0]
+        run.popleft()
+        if run:
+            heapreplace(fronts, (run[0], number, run))
+        else:
+            heappop(fronts)
+
+    def tidy(self, stands: Callable[[LineKey], bool]) -> None:
+        """Only those stay that still mean something."""
+        self._others = [entry for entry in self._others if stands(entry)]
+        heapify(self._others)
+        fronts, self._fronts = self._fronts, []
+        for _, number, run in fronts:
+            kept = [entry for entry in run if stands(entry)]
+            run.clear()
+            run.extend(kept)
+            if run:
+                self._fronts.append((run[0], number, run))
+        heapify(self._fronts)
+        self.size = len(self._others) + sum(len(run) for _, _, run in self._fronts)
+
+    def __iter__(self) -> Iterator[LineKey]:
+        """All of them, in no order that means anything."""
+        yield from self._others
+        for _, _, run in self._fronts:
+            yield from run
+
+    def in_order(self) -> Iterator[LineKey]:
+        """The smallest first; nobody may come or go meanwhile. Costs what is looked at."""
+        runs = [run for _, _, run in self._fronts]
+        return merge(self._others_in_order(), *runs)
+
+    def _others_in_order(self) -> Iterator[LineKey]:
+        heap = self._others
+        ahead = [(heap[0], 0)] if heap else []
+        while ahead:
+            entry, index = heappop(ahead)
+            for child in (2 * index + 1, 2 * index + 2):
+                if child < len(heap):
+                    heappush(ahead, (heap[child], child))
+            yield entry

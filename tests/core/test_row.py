@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.core.cells import LineKey
+from rota.core.lanes import Lane
+from rota.core.model import JobId
+from rota.core.row import LONG_LANE, Row
+
+act = st.tuples(st.sampled_from(["add", "add", "add", "drop", "mark", "tidy"]), st.integers(0, 99))
+
+
+@given(acts=st.lists(act, max_size=150))
+def test_a_row_has_the_order_of_a_sorted_list(acts: list[tuple[str, int]]) -> None:
+    row, expected = Row(), list[LineKey]()
+    lanes = [Lane(0, ("t", priority, -1, 0)) for priority in range(3)]
+    for lane in lanes:
+        lane.kept = LONG_LANE
+    lanes[0].kept = 0  # a short one
+    for number, (what, chance) in enumerate(acts):
+        # Mostly in the order of arrival, as jobs come.
+        place = number // 8 + chance // 90 * 50
+        entry = (place, number, JobId(f"j{number}"))
+        if what == "add":
+            row.add(entry, lanes[chance % 3])
+            expected.append(entry)
+        elif what == "mark":
+            row.add_mark(entry)
+            expected.append(entry)
+        elif what == "tidy":
+            row.tidy(lambda one: one[1] % 3 != 0)
+            expected = [one for one in expected if one[1] % 3 != 0]
+        elif expected:
+            row.drop_first()
+            expected.remove(min(expected))
+        assert not expected or row.first() == min(expected)
+        assert row.size == len(expected)
+    assert list(row.in_order()) == sorted(expected)
+    assert sorted(row) == sorted(expected)
+
+
+def test_jobs_that_come_in_order_are_not_in_a_heap() -> None:
+    row, lane = Row(), Lane(0, ("t", 0, -1, 0))
+    for number in range(1_000):
+        row.add((number, number, JobId(f"j{number}")), lane)
+        lane.kept += 1
+    assert lane.run is not None
+    assert len(lane.run) == 1_000 - LONG_LANE
+
+
+def test_a_lane_that_became_empty_is_found_again() -> None:
+    row, lane = Row(), Lane(0, ("t", 0, -1, 0))
+    lane.kept = LONG_LANE
+    first, second = (1, 1, JobId("a")), (2, 2, JobId("b"))
+    row.add(first, lane)
+    row.drop_first()
+    row.add(second, lane)
+    assert row.first() == second
