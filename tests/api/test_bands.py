@@ -57,7 +57,8 @@ async def test_members_are_listed_by_index_and_the_array_counts_them(house: Hous
     assert view["array"]["succeeded"] == view["array"]["failed"] == 1
     assert view["progress"] == pytest.approx(2 / 3)
     await house.finish(orders[1])
-    assert (await house.ask("GET", f"/jobs/{array}", expect=200))["status"] == "failed"
+    ended = await house.ask("GET", f"/jobs/{array}", expect=200)
+    assert (ended["status"], ended["progress"]) == ("failed", 1.0)
     assert await members(house, other) == []
 
 

@@ -349,3 +349,10 @@ async def test_a_file_that_the_storage_lost_is_said_to_be_lost(house: House) -> 
     storage.objects.clear()
     answer = await house.http.get(f"/bundles/{bundle['bundle_id']}/content")
     assert (answer.status_code, answer.json()["type"]) == (410, "urn:rota:problem:lost")
+
+
+async def test_a_form_is_not_kept_as_if_it_were_the_file_in_it(house: House) -> None:
+    answer = await house.http.post("/bundles", files={"file": ("run.sh", SCRIPT)})
+    assert answer.status_code == 415
+    assert "curl --data-binary @FILE" in answer.json()["detail"]
+    assert (await house.ask("GET", "/bundles"))["items"] == []

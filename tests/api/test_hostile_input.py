@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import gzip
+import importlib
+import pkgutil
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota import wire
 from rota.api.bodies import read_json
 from rota.api.paging import read_cursor
 from rota.api.problems import ProblemError
+from rota.wire import patterns
 from rota.wire.cursors import make_cursor
 from rota.wire.limits import BODY_BYTES_MAX
 from tests.api.house import NOOP, House
@@ -142,6 +149,76 @@ async def test_only_json_is_taken_for_json(house: House) -> None:
     for media in ("application/json", "application/json; charset=utf-8", "application/x+json"):
         answer = await house.http.post("/jobs", content=body, headers={"Content-Type": media})
         assert answer.status_code == 201
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "deflate, gzip"])
+async def test_a_compressed_body_is_not_taken_for_bad_json(house: House, encoding: str) -> None:
+    packed = {"Content-Encoding": encoding}
+    answer = await house.http.post("/jobs", content=gzip.compress(START + b"}"), headers=packed)
+    assert answer.status_code == 415
+    assert answer.headers["accept-encoding"] == "identity"
+    assert "Content-Encoding" in answer.json()["detail"]
+    plain = {"Content-Encoding": "identity"}
+    answer = await house.http.post("/jobs", content=START + b"}", headers=plain)
+    assert answer.status_code == 201
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "control character": ({"name": "a\x00"}, "must have no control characters"),
+    "a key": ({"labels": {"a\n": "b"}}, "must have no control characters"),
+    "a name in paths": ({"queue": "a/b"}, "takes letters, digits and _ . : @ - only"),
+    "no function": ({"task": {"kind": "python", "entry": "shop"}}, "package.module:function"),
+    "no web address": ({"task": {"kind": "http", "url": "ftp://a"}}, "http:// or https://"),
+    "no such choice": ({"semantics": "twice"}, "'twice' is none of at_least_once, at_most_once"),
+    "no such choice inside": (
+        {"dependencies": [{"job_id": "ref:a", "when": "never"}]},
+        "'never' is none of failed, finished, succeeded",
+    ),
+    "no time": ({"run_at": "tomorrow"}, "write it like 2026-01-31T09:00:00Z"),
+    "no offset": ({"run_at": "2026-01-31T09:00:00"}, "needs its offset from UTC"),
+}
+
+
+@pytest.mark.parametrize(("extra", "said"), REFUSED.values(), ids=REFUSED.keys())
+async def test_a_refusal_says_what_would_be_taken(
+    house: House, extra: dict[str, Any], said: str
+) -> None:
+    problem = await house.ask("POST", "/jobs", {"name": "a", "task": NOOP, **extra}, expect=422)
+    assert said in problem["errors"][0]["message"]
+    assert "regex" not in problem["detail"]
+
+
+async def test_every_pattern_of_the_contract_has_words_for_people() -> None:
+    said = set(patterns.SAID)
+    for module in pkgutil.iter_modules(wire.__path__):
+        found = importlib.import_module(f"rota.wire.{module.name}")
+        kinds = [one for one in vars(found).values() if isinstance(one, type)]
+        for kind in kinds:
+            if issubclass(kind, msgspec.Struct):
+                assert set(_patterns_in(msgspec.inspect.type_info(kind))) <= said, kind
+
+
+def _patterns_in(kind: Any) -> Iterator[str]:
+    """Those that a text of this type, or of one inside it, is held to."""
+    if isinstance(kind, msgspec.inspect.StrType) and kind.pattern is not None:
+        yield kind.pattern
+    inside = [getattr(kind, name, None) for name in ("type", "item_type", "key_type", "value_type")]
+    for one in [*inside, *getattr(kind, "types", ())]:
+        if one is not None:
+            yield from _patterns_in(one)
+    for field in getattr(kind, "fields", ()):
+        if not isinstance(field.type, msgspec.inspect.StructType):
+            yield from _patterns_in(field.type)
+
+
+async def test_a_look_at_a_long_answer_is_told_what_the_answer_would_be(house: House) -> None:
+    nobody = "019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"
+    for path in (f"/jobs/{nobody}/logs", f"/executions/{nobody}/artifacts/a.txt"):
+        assert (await house.http.head(path)).status_code == 404, path
+    job = await house.submit()
+    head = await house.http.head(f"/jobs/{job['job_id']}/logs", params={"follow": "true"})
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"].startswith("text/plain")
 
 
 async def test_other_methods_and_paths_are_problems_too(house: House) -> None:

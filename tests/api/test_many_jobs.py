@@ -116,6 +116,27 @@ async def test_a_bulk_action_touches_all_that_match_and_counts(house: House) -> 
     assert (await house.ask("POST", "/jobs/bulk", spec, expect=200))["count"] == 0
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"status": "queued,pending", "label": "team:a"},
+        {"status": ["queued", "pending"], "label": ["team:a", "run:1"]},
+        {"status": "queued", "labels": {"team": "a"}, "label": "run:1"},
+    ],
+)
+async def test_a_bulk_filter_takes_what_a_list_of_jobs_takes(
+    house: House, asked: dict[str, Any]
+) -> None:
+    await house.submit(labels={"team": "a", "run": "1"})
+    await house.submit(labels={"team": "b", "run": "1"})
+    answer = await house.ask("POST", "/jobs/bulk", {"action": "cancel", "filter": asked})
+    assert answer["count"] == 1
+    for wrong, field in (({"status": "queued,odd"}, "status"), ({"label": "team"}, "label")):
+        body = {"action": "cancel", "filter": wrong}
+        problem = await house.ask("POST", "/jobs/bulk", body, expect=422)
+        assert problem["errors"][0]["field"] == f"filter.{field}"
+
+
 async def test_a_preview_counts_no_further_than_its_limit(house: House) -> None:
     for number in range(5):
         await house.submit(priority=number % 2)

@@ -284,6 +284,8 @@ async def test_calendars_are_set_used_and_kept_while_used(house: House) -> None:
     await house.ask("DELETE", "/calendars/de", expect=204)
     assert (await house.ask("GET", "/calendars"))["items"] == []
     assert (await house.ask("PUT", "/calendars/bad%20name", dates))["status"] == 422
+    problem = await house.ask("PUT", "/calendars/de", {"dates": ["2026-13-01"]}, expect=422)
+    assert problem["detail"] == "dates[0]: not a date: write it like 2026-01-31"
     assert (await house.ask("PUT", "/calendars/de", {"dates": ["2026-02-30"]}))["status"] == 422
 
 

@@ -45,6 +45,12 @@ def test_a_channel_is_set_up_and_tried_and_its_address_not_shown(
     assert rota("alerts", "channels", "delete", "ops").status == 0
 
 
+def test_bytes_are_told_in_units_that_people_read(rota: Rota) -> None:
+    listed = rota("alerts").out
+    assert "1 GiB" in listed
+    assert "e+09" not in listed
+
+
 def test_nothing_to_change_is_said(rota: Rota) -> None:
     assert "say what to change" in rota("alerts", "set", "wait").err
 

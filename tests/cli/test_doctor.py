@@ -75,3 +75,14 @@ def test_room_on_the_disk_is_told_where_the_data_is_here(tmp_path: Path) -> None
     assert [check.name for check in disk_checks(here)] == ["disk"]
     away = Endpoint("http://127.0.0.1:7070", None, "", None, (), None)
     assert list(disk_checks(away)) == []
+
+
+def test_a_server_that_is_not_ready_is_not_taken_for_one_that_refuses_the_token(
+    server: SmallServer, rota: Rota
+) -> None:
+    server.faults = [200, *[503] * 20]
+    ran = rota("doctor", "--json")
+    assert ran.status == 1
+    found = verdicts(ran.json["checks"])
+    assert found["ready"] == "fail"
+    assert "access" not in found

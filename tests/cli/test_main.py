@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -45,6 +46,17 @@ def test_json_needs_no_drawing(server: SmallServer) -> None:
 
 def test_the_version_is_told(rota: Rota) -> None:
     assert rota("--version").out == f"rota {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [(), ("policy",), ("report",)])
+def test_half_a_command_is_told_the_words_there_are_once(
+    rota: Rota, words: tuple[str, ...]
+) -> None:
+    run = rota(*words)
+    assert run.status == 2
+    assert run.err.startswith("Usage: rota")
+    assert run.err.count("Usage:") == 1
+    assert "Options:" in run.err
 
 
 @pytest.mark.parametrize("name", [name for words in SECTIONS.values() for name in words])
@@ -92,3 +104,12 @@ def test_completion_offers_jobs_workers_and_queues(server: SmallServer) -> None:
 
 def test_completion_without_a_server_offers_nothing() -> None:
     assert completed("rota show ", ROTA_URL="http://127.0.0.1:9") == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_output_that_finds_no_room_is_told_in_a_line() -> None:
+    command = [sys.executable, "-m", "rota", "--version"]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr == "rota: cannot write the output: No space left on device\n"

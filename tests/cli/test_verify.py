@@ -34,3 +34,9 @@ def test_what_makes_no_sense_is_said(rota: Rota) -> None:
     assert "such as 1..200" in rota("verify", "--seeds", "many").err
     assert "--seed N, --seeds N..M" in rota("verify").err
     assert "numbers such as 1,4-6" in rota("verify", "--seed", "1", "--acts", "few").err
+
+
+def test_an_installation_that_is_not_there_is_said_at_once(rota: Rota) -> None:
+    ran = rota("verify", "--live", "http://127.0.0.1:9")
+    assert ran.status == 1
+    assert "no server at http://127.0.0.1:9 (connection refused)" in ran.err

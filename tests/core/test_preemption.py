@@ -127,3 +127,16 @@ def test_one_called_off_while_it_is_stopped_is_cancelled() -> None:
     world.cancel("low-3")
     world.complete("low-3", "cancelled")
     assert world.state("low-3") is JobState.CANCELLED
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("stuck", [{"cpu": 64}, {"capabilities": ("moon",)}, {"gang": 8}])
+def test_what_no_worker_could_run_keeps_nobody_from_clearing_one(
+    policy: Policy, stuck: dict[str, object]
+) -> None:
+    world = crowded(policy)
+    world.submit("stuck", priority=1000, **stuck)
+    world.submit("urgent", priority=500)
+    world.advance(11_000)
+    poll = world.poll(names=names(world), wait_ms=60_000)
+    assert world.answers[poll].cancel == (world.execution("low-3").id,)

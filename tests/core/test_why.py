@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from rota.core.inputs import Drain, Leave
 from rota.core.model import JobId, RateLimit, WorkerId
+from rota.core.policy import DEFAULT
 from tests.core.asking import GIB, HOUR, SECOND, job, retries
 from tests.core.world import World, run
 
@@ -191,3 +192,12 @@ def test_every_cause_disappears_as_it_is_lifted_until_the_job_runs() -> None:
     world.advance(HOUR)
     assert world.causes("a") == ["workers_away"]
     assert world.take("big") == ["a"]
+
+
+def test_a_job_that_no_worker_could_run_is_nobodys_reason_to_wait() -> None:
+    world = World(policy=DEFAULT)
+    world.register(cpu=4)
+    world.queue("shut", paused=True)
+    world.submit("impossible", cpu=64, priority=1000)
+    world.submit("plain", queue="shut")
+    assert world.causes("plain") == ["queue_paused", "no_poll"]

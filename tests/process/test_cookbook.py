@@ -83,6 +83,7 @@ def ended(cell: Cell, client: Client, job_id: str) -> JobView:
 
 def test_every_block_is_run_or_said_not_to_be() -> None:
     run = {
+        ("Instead of cron", "sh"),
         ("Instead of cron", "crontab"),
         ("ETL as a graph", "python"),
         ("A queue for GPUs", "sh"),
@@ -94,6 +95,12 @@ def test_every_block_is_run_or_said_not_to_be() -> None:
     assert {one for one in found if one[1] not in RUN_BY_NOBODY} == run
     for title, language in (("From FastAPI", "python fastapi"), ("From Django", "python django")):
         compile(block(title, language), str(PAGE), "exec")
+
+
+def test_a_schedule_takes_the_place_of_a_crontab(cell: Cell) -> None:
+    shown = sh(cell, block("Instead of cron", "sh"))
+    assert "*/15 * * * *" in shown
+    assert "python3 report.py" in shown
 
 
 def test_a_crontab_line_fires_once_however_many_machines_have_it(

@@ -143,6 +143,8 @@ def test_strangers_are_turned_away(cell: Cell) -> None:
     for stranger_page in ("http://evil.example", "null", f"http://127.0.0.1:{cell.port + 1}"):
         answer = asked.post("/jobs", json=job, headers={"Origin": stranger_page})
         assert answer.status_code == 403, answer.text
+        answer = asked.get("/jobs", headers={"Origin": stranger_page})
+        assert answer.status_code == 403, answer.text
     cross = {"Sec-Fetch-Site": "cross-site"}
     assert asked.post("/jobs", json=job, headers=cross).status_code == 403
     assert asked.get("/jobs").json()["items"] == []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rota.sdk.discovery import Endpoint, discover, is_loopback
+from rota.sdk.errors import TokenError
 
 
 def write_local(path: Path, url: str, token: str) -> None:
@@ -19,6 +20,18 @@ def write_local(path: Path, url: str, token: str) -> None:
 def find(folder: Path, url: str | None = None, **environ: str) -> Endpoint:
     environ.setdefault("XDG_STATE_HOME", str(folder / "state"))
     return discover(url, environ=environ, folder=folder)
+
+
+def test_a_token_loses_the_line_end_of_its_file(tmp_path: Path) -> None:
+    assert find(tmp_path, ROTA_TOKEN="rota_abc\n").token == "rota_abc"
+    assert find(tmp_path, ROTA_TOKEN=" ").token is None
+
+
+@pytest.mark.parametrize("text", ["rota_a\nrota_b", "rota_a b", "rota_\u00fc", "rota_\x00"])
+def test_what_cannot_be_a_token_is_refused_and_not_repeated(tmp_path: Path, text: str) -> None:
+    with pytest.raises(TokenError, match="the token from ROTA_TOKEN is none") as refused:
+        find(tmp_path, ROTA_TOKEN=text)
+    assert text not in str(refused.value)
 
 
 def test_without_anything_the_usual_place_is_tried(tmp_path: Path) -> None:

@@ -96,6 +96,10 @@ def test_thousandths_come_back_as_they_were_written(amount: int) -> None:
     assert milli(number(amount)) == amount
 
 
+def test_a_little_of_a_cpu_is_more_than_none() -> None:
+    assert (milli(0.0), milli(0.0001), milli(0.0015), milli(0.1)) == (0, 1, 2, 100)
+
+
 @given(st.integers(min_value=0, max_value=253_402_300_799_999))
 def test_a_time_that_is_answered_can_be_sent_back(instant: int) -> None:
     text = from_instant(instant)

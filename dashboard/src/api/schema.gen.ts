@@ -674,12 +674,13 @@ export interface InflowView {
 
 export interface JobFilter {
   job_ids?: string[] | null;
-  status?: ("cancelled" | "cancelling" | "expired" | "failed" | "pending" | "queued" | "running" | "skipped" | "succeeded")[] | "cancelled" | "cancelling" | "expired" | "failed" | "pending" | "queued" | "running" | "skipped" | "succeeded" | null;
+  status?: ("cancelled" | "cancelling" | "expired" | "failed" | "pending" | "queued" | "running" | "skipped" | "succeeded")[] | string | null;
   priority?: number | null;
   queue?: string | null;
   tenant?: string | null;
   name?: string | null;
   labels?: Record<string, string> | null;
+  label?: string[] | string | null;
   created_after?: string | null;
   created_before?: string | null;
   fingerprint?: string | null;

@@ -119,8 +119,9 @@ class Gate:
             caller = self._identify(scope, headers)
             remember(scope, caller)
             by_browser = caller.by_browser
+        _check_origin(headers)
         if by_browser or scope["method"] not in SAFE_METHODS:
-            _check_origin(headers)
+            _check_site(headers)
 
     def _check_host(self, host: str | None) -> None:
         name = split_host(host)[0] if host else ""
@@ -211,12 +212,21 @@ def _who_are_you(said: str) -> ProblemError:
 
 
 def _check_origin(headers: Headers) -> None:
-    """A browser says which page a request comes from; only our own may act or read."""
-    site = headers.get("sec-fetch-site", "same-origin")
+    """A browser says whose page asks; only our own may act or read."""
     origin = headers.get("origin")
-    same = origin is None or urlsplit(origin).netloc.lower() == headers["host"].lower()
-    if site not in ("same-origin", "none") or not same:
-        raise ProblemError(403, "cross_site", "requests from other web pages are refused")
+    if origin is not None and urlsplit(origin).netloc.lower() != headers["host"].lower():
+        raise _cross_site()
+
+
+def _check_site(headers: Headers) -> None:
+    """As above, for what old pages send without an origin. A link that leads here from elsewhere
+    is no request of that page: it may open ours."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise _cross_site()
+
+
+def _cross_site() -> ProblemError:
+    return ProblemError(403, "cross_site", "requests from other web pages are refused")
 
 
 def _is_loopback(address: str) -> bool:

@@ -45,8 +45,10 @@ def add_band(view: JobView, job: JobRecord) -> JobView:
     match band:
         case Array():
             view.array = array_view(band, tally)
+            view.progress = _part_ended(job, band.count)
         case Gang():
             view.gang = _gang_view(band, tally)
+            view.progress = _part_ended(job, band.size)
         case Member(in_gang=False):
             view.array_id, view.array_index = band.parent, band.index
         case Member():
@@ -54,6 +56,13 @@ def add_band(view: JobView, job: JobRecord) -> JobView:
         case None:
             pass
     return view
+
+
+def _part_ended(job: JobRecord, size: int) -> float | None:
+    tally = job.life.tally
+    if tally is None:
+        return None
+    return (tally.succeeded + tally.failed + tally.cancelled) / size
 
 
 def array_view(band: Array, tally: Tally) -> ArrayView:

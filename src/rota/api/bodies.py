@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope
 
 from rota.api.limits import BODY_READ_S, JSON_DEPTH_MAX, QUERY_FIELDS_MAX
 from rota.api.problems import GoneAwayError, ProblemError, invalid
+from rota.api.wording import alternatives, in_words
 from rota.wire.problems import FieldError
 from rota.wire.units import dec_hook
 
@@ -86,15 +87,21 @@ def header(scope: Scope, name: bytes) -> bytes | None:
 
 def require_json(scope: Scope) -> None:
     """A body said to be something else is not guessed at."""
+    encoding = (header(scope, b"content-encoding") or b"identity").strip().lower()
+    if encoding != b"identity":
+        detail = f"send the body without Content-Encoding; this one says {_shown(encoding)}"
+        raise ProblemError(415, "encoded", detail, headers={"Accept-Encoding": "identity"})
     content_type = header(scope, b"content-type")
     if content_type is None:
         return
     media = content_type.split(b";", 1)[0].strip().lower()
     if media != b"application/json" and not media.endswith(b"+json"):
-        shown = media.decode("latin-1")[:100]
-        raise ProblemError(
-            415, "not_json", f"send the body as application/json; this one says {shown!r}"
-        )
+        detail = f"send the body as application/json; this one says {_shown(media)}"
+        raise ProblemError(415, "not_json", detail)
+
+
+def _shown(value: bytes) -> str:
+    return repr(value.decode("latin-1")[:100])
 
 
 def decode_json(decode: Callable[[bytes], T], kind: Any, body: bytes) -> T:
@@ -162,6 +169,8 @@ def explain(error: msgspec.ValidationError, kind: Any) -> ProblemError:
         field, message = f"{field}.{rule['field']}".lstrip("."), rule["text"]
     elif path.endswith("task.kind"):
         message = _task_kind(text)
+    else:
+        message = in_words(text, _types_at(kind, path))
     detail = f"{field}: {message}" if field else message
     return ProblemError(422, "invalid", detail, errors=[FieldError(field, message)])
 
@@ -183,15 +192,19 @@ def _unknown_field(name: str, path: str, kind: Any) -> str:
 
 def _names_at(kind: Any, path: str) -> list[str]:
     """The names of the fields that the type has at a path such as `.jobs[0].retry`."""
-    here: list[inspect.Type] = [inspect.type_info(kind)]
-    for step in _STEP.finditer(path):
-        here = [after for one in here for after in _step_into(one, step.group(1))]
-    names = (field.encode_name for one in here for field in _fields(one))
+    names = (field.encode_name for one in _types_at(kind, path) for field in _fields(one))
     return list(dict.fromkeys(names))
 
 
+def _types_at(kind: Any, path: str) -> list[inspect.Type]:
+    here: list[inspect.Type] = [inspect.type_info(kind)]
+    for step in _STEP.finditer(path):
+        here = [after for one in here for after in _step_into(one, step.group(1))]
+    return here
+
+
 def _fields(kind: inspect.Type) -> Iterator[inspect.Field]:
-    for one in _alternatives(kind):
+    for one in alternatives(kind):
         if isinstance(one, inspect.StructType):
             yield from one.fields
 
@@ -200,21 +213,11 @@ def _step_into(kind: inspect.Type, name: str | None) -> Iterator[inspect.Type]:
     if name is not None:
         yield from (field.type for field in _fields(kind) if field.encode_name == name)
         return
-    for one in _alternatives(kind):
+    for one in alternatives(kind):
         if isinstance(one, inspect.ListType):
             yield one.item_type
         elif isinstance(one, inspect.DictType):
             yield one.value_type
-
-
-def _alternatives(kind: inspect.Type) -> Iterator[inspect.Type]:
-    if isinstance(kind, inspect.UnionType):
-        for one in kind.types:
-            yield from _alternatives(one)
-    elif isinstance(kind, inspect.Metadata):
-        yield from _alternatives(kind.type)
-    else:
-        yield kind
 
 
 class QueryReader:
@@ -229,7 +232,7 @@ class QueryReader:
         self._plain: list[str] = []
         """Those for which the word `null` is just a word."""
         for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]
-            options = list(_alternatives(field.type))
+            options = list(alternatives(field.type))
             self._known.append(field.encode_name)
             for names, wanted in (
                 (self._lists, inspect.ListType),

@@ -11,7 +11,7 @@ import msgspec
 
 from rota.api.amend import post_update
 from rota.api.error_groups import fingerprint_of, read_dead
-from rota.api.jobs import post_retry
+from rota.api.jobs import label_in, post_retry, states_in
 from rota.api.limits import (
     BULK_AT_ONCE,
     BULK_COUNTED_AT_ONCE,
@@ -200,8 +200,8 @@ async def _pages(call: Call[BulkSpec, NoQuery]) -> AsyncIterator[list[JobRecord]
 
 def _query(spec: BulkSpec) -> JobQuery:
     asked: JobFilter = spec.filter
-    named = [asked.status] if isinstance(asked.status, str) else asked.status
-    states = tuple(JobState(one) for one in named) if named else _MEANT[spec.action]
+    words = asked.status if isinstance(asked.status, str) else ",".join(asked.status or ())
+    states = states_in(words, "filter.status") or _MEANT[spec.action]
     if asked.fingerprint is not None and JobState.FAILED in states:
         states = (JobState.FAILED,)
     return JobQuery(
@@ -211,11 +211,17 @@ def _query(spec: BulkSpec) -> JobQuery:
         tenant=asked.tenant,
         name=asked.name,
         not_priority=spec.priority,
-        labels=tuple(sorted((asked.labels or {}).items())),
+        labels=_labels(asked),
         created_after=to_instant(asked.created_after) if asked.created_after else None,
         created_before=to_instant(asked.created_before) if asked.created_before else None,
         limit=BULK_PAGE,
     )
+
+
+def _labels(asked: JobFilter) -> tuple[tuple[str, str], ...]:
+    texts = [asked.label] if isinstance(asked.label, str) else asked.label or []
+    wanted = {*(asked.labels or {}).items(), *(label_in(text, "filter.label") for text in texts)}
+    return tuple(sorted(wanted))
 
 
 def _matches(job: JobRecord, query: JobQuery) -> bool:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from rota.api.bodies import header
 from rota.api.downloads import Download, no_such_part, range_in
 from rota.api.executions import execution_id_in
 from rota.api.limits import BUNDLE_USE_MS
@@ -76,6 +77,7 @@ class BundleUploadQuery(msgspec.Struct, forbid_unknown_fields=True):
 async def push_bundle(call: Call[None, PushQuery]) -> Reply:
     """Keeps a bundle, or what came of it; the same content again is the same bundle."""
     asked, files, book = call.query, call.parts.files, book_of(call)
+    _refuse_form(call)
     check_artifact_name(asked.name)
     tenant = _tenant(call, asked.tenant)
     if asked.sha256 is None and (asked.size is not None or asked.offset):
@@ -282,6 +284,14 @@ def bundle_view(bundle: Bundle) -> BundleView:
 def _tenant(call: Call[Any, Any], named: str | None) -> str:
     check_tenant(call, named)
     return call.caller.tenant or named or "default"
+
+
+def _refuse_form(call: Call[Any, Any]) -> None:
+    """A form is not unpacked: kept as it is, it would be a bundle that no worker can run."""
+    media = header(call.request.scope, b"content-type") or b""
+    if media.lower().startswith(b"multipart/"):
+        detail = "send the file itself as the body, not a form: curl --data-binary @FILE"
+        raise ProblemError(415, "form", detail)
 
 
 def _upload_name(tenant: str, sha256: str | None) -> str | None:

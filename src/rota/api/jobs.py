@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -47,6 +47,7 @@ from rota.wire.jobs import (
     JobPage,
     JobSpec,
     JobView,
+    LabelText,
     Moment,
     Priority,
 )
@@ -54,8 +55,6 @@ from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.traces import parse_traceparent
 from rota.wire.units import to_instant
 from rota.wire.why import DryRunBatchView
-
-Label: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": r"^[^:\x00]+:[^\x00]*$"})]
 
 
 class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,7 +65,9 @@ class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
     queue: str | None = None
     tenant: str | None = None
     name: str | None = None
-    label: Annotated[list[Label], Meta(description="`key:value`; may repeat: all of them.")] = []
+    label: Annotated[
+        list[LabelText], Meta(description="`key:value`; may repeat: all of them.")
+    ] = []
     created_after: Moment | None = None
     created_before: Moment | None = None
     array: Annotated[
@@ -177,7 +178,7 @@ async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
         queue=asked.queue,
         tenant=asked.tenant,
         name=asked.name,
-        labels=tuple(_label(text) for text in asked.label),
+        labels=tuple(label_in(text) for text in asked.label),
         created_after=to_instant(asked.created_after) if asked.created_after else None,
         created_before=to_instant(asked.created_before) if asked.created_before else None,
         before=read_id_cursor(asked.cursor),
@@ -305,17 +306,18 @@ def job_id_in(call: Call[Any, Any]) -> JobId:
     return JobId(text.lower())
 
 
-def states_in(text: str | None) -> tuple[JobState, ...]:
+def states_in(text: str | None, field: str = "status") -> tuple[JobState, ...]:
     """A comma list of statuses."""
     words = [word.strip() for word in (text or "").split(",")]
     try:
         return tuple(JobState(word) for word in words if word)
     except ValueError:
-        raise invalid("status", f"some of {', '.join(JobState)}, by commas") from None
+        raise invalid(field, f"some of {', '.join(JobState)}, by commas") from None
 
 
-def _label(text: str) -> tuple[str, str]:
+def label_in(text: str, field: str = "label") -> tuple[str, str]:
+    """The two parts of `key:value`."""
     key, colon, value = text.partition(":")
     if not colon or not key:
-        raise invalid("label", f"{text[:100]!r} is not `key:value`")
+        raise invalid(field, f"{text[:100]!r} is not `key:value`")
     return key, value

@@ -35,7 +35,7 @@ _WHEN: dict[int, str] = {
     409: "It cannot be done as things stand, or the Idempotency-Key was used for something else.",
     410: "The storage has lost it.",
     413: "The body is too large.",
-    415: "The body is not JSON.",
+    415: "The body is of another kind than the call takes, or is compressed.",
     416: "The file has no such part.",
     421: "The Host header names another server.",
     422: "A field is unknown, missing or makes no sense; `errors` says which.",
@@ -268,15 +268,15 @@ def _good(operation: Operation, answer: Any, example: str = "answer") -> Documen
 
 def _errors(operation: Operation) -> Iterator[int]:
     """Those declared, and those that come with what the call takes."""
-    found = dict.fromkeys([*operation.errors, 400, 421, 422, 429, 500, 503])
+    found = dict.fromkeys([*operation.errors, 400, 403, 421, 422, 429, 500, 503])
     if not operation.open:
-        found.update(dict.fromkeys([401, 403]))
+        found[401] = None
     if operation.body is not None:
         found.update(dict.fromkeys([408, 413, 415] if operation.takes == JSON else [408, 413]))
     if operation.patch_of is not None:
         found[415] = None
     if operation.writes:
-        found.update(dict.fromkeys([403, 409, 507]))
+        found.update(dict.fromkeys([409, 507]))
     yield from found
 
 

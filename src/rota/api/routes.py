@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from rota.api.problems import (
 )
 from rota.api.roles import Caller, Rule, caller_of, permit
 from rota.api.streams import Stream
+from rota.api.waiting import first_of
 from rota.core.inputs import Key
 from rota.store.access import AuditEntry
 from rota.wire.limits import BODY_BYTES_MAX, KEY_CHARS_MAX
@@ -199,14 +201,6 @@ class Server:
             response.end_when(lambda: self._parts.access.ended(caller))
         return response
 
-    def head(self, scope: Scope) -> Response:
-        """What a look at an answer without end is told."""
-        try:
-            self._admit(caller_of(scope))
-        except ProblemError as error:
-            return respond(error)
-        return Response(media_type=self.operation.gives)
-
     def _admit(self, caller: Caller) -> None:
         permit(self.operation.rule, caller)
         if not (self.operation.traffic or self.operation.open):
@@ -349,13 +343,13 @@ class PathServer:
             await respond(error)(scope, receive, send)
 
     async def _head(self, server: Server, scope: Scope, receive: Receive, send: Send) -> None:
-        if server.operation.endless:
-            await server.head(scope)(scope, receive, send)
-            return
+        """As GET, up to where the body would begin: the rest of it is not even made."""
+        told = asyncio.Event()
 
         async def send_head(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                message = {**message, "body": b""}
-            await send(message)
+            if message["type"] == "http.response.start":
+                await send(message)
+                await send({"type": "http.response.body", "body": b""})
+                told.set()
 
-        await server({**scope, "method": "GET"}, receive, send_head)
+        await first_of(server({**scope, "method": "GET"}, receive, send_head), told.wait())

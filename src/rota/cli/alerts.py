@@ -9,7 +9,7 @@ import click
 from rota.cli.connect import answer, connected
 from rota.cli.options import duration, json_option
 from rota.cli.render import Column, Row, Styled, print_object, show_facts, show_table
-from rota.cli.text import local, span
+from rota.cli.text import local, size, span
 from rota.sdk import alert_calls as calls
 from rota.wire.alerts import AlertPage, AlertView, ChannelPage, ChannelTrial, ChannelView
 
@@ -60,14 +60,18 @@ def _row(one: AlertView) -> Row:
     return (
         one.name,
         Styled(one.status, STYLES[one.status]),
-        "-" if one.value is None else f"{one.value:g}",
-        f"{one.threshold:g} {one.unit}",
+        "-" if one.value is None else _figure(one.value, one.unit).removesuffix(f" {one.unit}"),
+        _figure(one.threshold, one.unit),
         span(one.for_),
         one.queue or "-",
         one.severity,
         local(one.since),
         local(one.silence.until) if one.silence else "-",
     )
+
+
+def _figure(value: float, unit: str) -> str:
+    return size(value) if unit == "bytes" else f"{value:g} {unit}"
 
 
 @alerts.command()
@@ -90,7 +94,7 @@ def _draw_rule(one: AlertView) -> None:
             ("says", one.message or "-"),
             ("since", local(one.since)),
             ("watches for", f"{one.condition}: {one.meaning}"),
-            ("threshold", f"{one.threshold:g} {one.unit}"),
+            ("threshold", _figure(one.threshold, one.unit)),
             ("window", span(one.window)),
             ("for", span(one.for_)),
             ("at least", str(one.at_least)),

@@ -58,12 +58,12 @@ def list_(*, limit: int, as_json: bool, **given: Any) -> None:
 
 def _list(*, tenant: str | None, unused_for: Duration | None, limit: int, as_json: bool) -> None:
     with connected() as client:
-        call = calls.list_bundles(tenant=tenant, unused_for=_seconds(unused_for), limit=limit)
+        call = calls.list_bundles(tenant=tenant, unused_for=_exactly(unused_for), limit=limit)
         answer(client, call, _draw, as_json=as_json)
 
 
-def _seconds(length: Duration | None) -> str | None:
-    return None if length is None else f"{length.seconds:g}s"
+def _exactly(length: Duration | None) -> str | None:
+    return None if length is None else f"{length.ms}ms"
 
 
 def _draw(page: BundlePage) -> None:
@@ -136,7 +136,7 @@ def _unused(client: Client, tenant: str | None, unused_for: Duration) -> list[st
     cursor = None
     while True:
         page = client.bundles(
-            tenant=tenant, unused_for=_seconds(unused_for), limit=PAGE_ITEMS_MAX, cursor=cursor
+            tenant=tenant, unused_for=_exactly(unused_for), limit=PAGE_ITEMS_MAX, cursor=cursor
         )
         found += [one.bundle_id for one in page.items]
         cursor = page.next_cursor

@@ -16,7 +16,7 @@ from rota.sdk import Client, Patience, RotaError, discover
 from rota.sdk.answers import read
 from rota.sdk.calls import Call
 from rota.sdk.discovery import Endpoint
-from rota.sdk.errors import AddressError
+from rota.sdk.errors import AddressError, TokenError
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ def endpoint_of(url: str | Sequence[str] | None = None) -> Endpoint:
     """The server that was named, or that the environment names."""
     try:
         return discover(url)
-    except AddressError as error:
+    except (AddressError, TokenError) as error:
         raise Failure(plain(str(error))) from error
 
 

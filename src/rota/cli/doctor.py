@@ -18,7 +18,15 @@ from rota.cli.options import json_option, now_ms
 from rota.cli.problems import explain
 from rota.cli.render import Styled, console, print_object, rich_text
 from rota.cli.text import plural, size
-from rota.sdk import ApiError, Client, Endpoint, Patience, RotaError, calls
+from rota.sdk import (
+    ApiError,
+    Client,
+    Endpoint,
+    Patience,
+    RotaError,
+    UnavailableError,
+    calls,
+)
 from rota.wire.service import ClusterView, StatsView
 from rota.worker.guard.client import Guard, GuardError
 
@@ -152,6 +160,8 @@ def _ready(client: Client) -> Check:
 def _inside(client: Client, endpoint: Endpoint) -> Iterator[Check]:
     try:
         stats = client.stats()
+    except UnavailableError:
+        return  # it is not ready, which was said, and nobody can know more
     except RotaError as error:
         yield Check("access", "fail", explain(error, endpoint), "set ROTA_TOKEN")
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -14,6 +15,7 @@ from rota import __version__
 
 EXIT_INTERRUPTED = 130
 EXIT_NOBODY_READS = 1
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Word(NamedTuple):
@@ -160,9 +162,13 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.Abort:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads any more; without this the interpreter complains when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return EXIT_NOBODY_READS
+    except OSError as error:
+        if error.filename is not None or error.errno not in _NO_ROOM:
+            raise
+        _drop_output()
+        return _complain(click.ClickException(f"cannot write the output: {error.strerror}"))
     except click.ClickException as error:
         return _complain(error)
     except UnicodeEncodeError as error:
@@ -172,7 +178,15 @@ def run(args: Sequence[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _drop_output() -> None:
+    """Without this the interpreter complains when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _complain(error: click.ClickException) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":  # of click 8.2: its message is the whole help
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(error.ctx.get_usage(), err=True)
     click.echo(f"rota: {error.format_message()}", err=True)

@@ -6,7 +6,8 @@ import secrets
 
 import click
 
-from rota.cli.connect import endpoint_of
+from rota.cli.connect import AT_A_TERMINAL, endpoint_of
+from rota.cli.problems import Failure, explain
 from rota.sdk import Client
 from rota.sdk.errors import RotaError
 from rota.sim.live import Trial
@@ -20,7 +21,7 @@ def check_live(url: str, disturb: Duration | None) -> bool:
     endpoint = endpoint_of(url)
     tag = secrets.token_hex(6)
     kept = True
-    with Client(endpoint) as client:
+    with Client(endpoint, patience=AT_A_TERMINAL) as client:
         trial = Trial(client, tag)
         click.echo(f"checking {endpoint.shown}; all it makes carries the label rota-verify={tag}")
         try:
@@ -31,7 +32,7 @@ def check_live(url: str, disturb: Duration | None) -> bool:
                     f"{word} {finding.promise}" + f": {finding.detail}" * bool(finding.detail)
                 )
         except RotaError as error:
-            raise click.ClickException(f"the check could not go on: {error}") from error
+            raise Failure(f"the check could not go on: {explain(error, endpoint)}") from error
     click.echo("every promise that was tried was kept" if kept else "a promise was broken")
     return kept
 

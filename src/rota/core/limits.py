@@ -159,6 +159,8 @@ FENCES_PER_LIFE = 1 << 20
 nobody has read what the last one was."""
 GANG_LOOK = 1_024
 """Workers looked at for the places of a gang that does not fit yet: as many as one may have."""
+PREEMPT_LOOK = 64
+"""Lines that nobody there could serve, passed over to find the job that may clear a worker."""
 GANG_HOLD_MS = 60_000
 """How long room that a gang could use is kept for it unused; then others go on for as long."""
 ARRIVALS_EVERY_MS = 10_000

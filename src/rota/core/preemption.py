@@ -11,6 +11,7 @@ from __future__ import annotations
 from rota.core.cells import ExecutionCell, JobCell, WorkerCell
 from rota.core.executions import ask_to_stop
 from rota.core.gangs import stop_with
+from rota.core.limits import PREEMPT_LOOK
 from rota.core.model import ExecutionId, Instant, Resources, Stop, WorkerId
 from rota.core.ordering import is_mark
 from rota.core.resources import fits, plus
@@ -23,14 +24,8 @@ def preempt(t: Tables, now: Instant) -> None:
     gap = t.policy.preempt_gap
     if gap is None or not t.evictable:
         return
-    line = t.lines.first(~t.parked)
-    head = None if line is None else t.lines.head(line)
-    if head is None or is_mark(head):
-        return
-    job = t.jobs[head[2]]
-    if job.spec.terms.needs.copies > 1:
-        return  # room for one member would help nobody
-    if job.id in t.cleared.values() or not _is_due(t, job, now):
+    job = _first(t)
+    if job is None or job.id in t.cleared.values() or not _is_due(t, job, now):
         return
     best: tuple[tuple[int, int, int], WorkerCell, list[ExecutionCell]] | None = None
     for worker in _workers(t, job, now):
@@ -46,6 +41,26 @@ def preempt(t: Tables, now: Instant) -> None:
         for cell in victims:
             ask_to_stop(t, cell, Stop.PREEMPT, now)
         stop_with(t, victims, now)
+
+
+def _first(t: Tables) -> JobCell | None:
+    """Who goes first of those that a worker could serve.
+
+    What no worker there could run may stand first for days, and must not keep others from their
+    right; nor must a gang: room for one member would help nobody.
+    """
+    passed = t.parked
+    for _ in range(PREEMPT_LOOK):
+        line = t.lines.first(~passed)
+        head = None if line is None else t.lines.head(line)
+        if head is None or is_mark(head):
+            return None
+        job = t.jobs[head[2]]
+        job_class = t.lines.classes[job.class_index]
+        if job.spec.terms.needs.copies == 1 and t.fleet.machines_for(job_class).indexes:
+            return job
+        passed |= job_class.bit
+    return None
 
 
 def _is_due(t: Tables, job: JobCell, now: Instant) -> bool:

@@ -73,10 +73,13 @@ def _goes_first(t: Tables, cell: JobCell) -> Iterator[Cause]:
     head = None if line is None else t.lines.head(line)
     if head is None or is_mark(head) or head[2] == cell.id:
         return
-    needs = t.jobs[head[2]].spec.terms.name
+    first = t.jobs[head[2]]
+    if not t.fleet.machines_for(t.lines.classes[first.class_index]).indexes:
+        return  # no worker there could run it, so nobody waits for it
     yield Cause(
         "behind",
-        f"job {head[2]} ({needs}) goes first and does not fit yet; it is not passed",
+        f"job {head[2]} ({first.spec.terms.name}) goes first and does not fit yet;"
+        " it is not passed",
         {"job_id": head[2]},
     )
 

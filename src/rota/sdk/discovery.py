@@ -85,16 +85,27 @@ def discover(
     traces = list(_local_servers(env, Path.cwd() if folder is None else folder))
     local = next((trace for trace in traces if trace.local is not None), None)
     found, url_from = _choose_urls(url, env, local)
+    token_from = "the call" if token else "ROTA_TOKEN"
     endpoint = Endpoint(
         url=found[0],
-        token=token or env.get("ROTA_TOKEN") or None,
+        token=_checked_token(token or env.get("ROTA_TOKEN", ""), token_from) or None,
         url_from=url_from,
-        token_from="the call" if token else "ROTA_TOKEN",
+        token_from=token_from,
         looked_in=("ROTA_TOKEN", *(trace.label for trace in traces)),
         data=_data(local, found[0]),
         others=found[1:],
     )
     return endpoint if endpoint.token else _with_local_token(endpoint, traces)
+
+
+def _checked_token(text: str, source: str) -> str:
+    """Without what a file or a shell left around it."""
+    token = text.strip()
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        from rota.sdk.errors import TokenError
+
+        raise TokenError(source)
+    return token
 
 
 def _with_local_token(endpoint: Endpoint, traces: Sequence[_Trace]) -> Endpoint:

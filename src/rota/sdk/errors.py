@@ -21,6 +21,15 @@ class AddressError(RotaError):
         self.url = url
 
 
+class TokenError(RotaError):
+    """What was given as a token is none; it is not shown, for it may be a part of one."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(
+            f"the token from {source} is none: it has spaces or characters beyond ASCII in it"
+        )
+
+
 class UnreachableError(RotaError):
     """No answer came: nothing listens there, or the connection broke again and again."""
 

@@ -15,17 +15,14 @@ from rota.wire.limits import (
     NAME_CHARS_MAX,
     TAINTS_MAX,
 )
+from rota.wire.patterns import PLAIN
 from rota.wire.units import Duration
 
-_PLAIN = r"^[^\x00-\x1f\x7f-\x9f]*(?!\n)$"
-
-Label: TypeAlias = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=_PLAIN)]
-LabelValue: TypeAlias = Annotated[
-    str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=_PLAIN)
-]
+Label: TypeAlias = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=PLAIN)]
+LabelValue: TypeAlias = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=PLAIN)]
 _OneValue: TypeAlias = Annotated[
     str,
-    Meta(min_length=1, max_length=NAME_CHARS_MAX, extra_json_schema={"pattern": _PLAIN}),
+    Meta(min_length=1, max_length=NAME_CHARS_MAX, extra_json_schema={"pattern": PLAIN}),
 ]
 """As LabelValue, but its pattern is looked at below: msgspec frees a text with a pattern badly
 where a list may stand in its place."""
@@ -37,7 +34,7 @@ WorkerLabels: TypeAlias = Annotated[
     Meta(max_length=AFFINITY_LABELS_MAX, examples=[{"zone": "a", "host": "rack-7"}]),
 ]
 KeptFor: TypeAlias = Annotated[
-    str, Meta(min_length=1, max_length=CAPABILITY_CHARS_MAX, pattern=_PLAIN)
+    str, Meta(min_length=1, max_length=CAPABILITY_CHARS_MAX, pattern=PLAIN)
 ]
 """A resource, a capability, or any word that jobs can tolerate."""
 Taints: TypeAlias = Annotated[list[KeptFor], Meta(max_length=TAINTS_MAX)]
@@ -60,7 +57,7 @@ class AffinitySpec(msgspec.Struct, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         for where, labels in (("require", self.require), ("prefer", self.prefer)):
             for label, value in labels.items():
-                if isinstance(value, str) and not re.search(_PLAIN, value):
+                if isinstance(value, str) and not re.search(PLAIN, value):
                     raise ValueError(f"{where}.{label} must be plain text, without control codes")
 
 

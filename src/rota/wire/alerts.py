@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from rota.wire.jobs import QueueName, Time
 from rota.wire.limits import ALERT_URL_CHARS_MAX
+from rota.wire.patterns import ANY_URL
 from rota.wire.units import Duration, SomeTime
 
 ConditionName: TypeAlias = Literal[
@@ -121,7 +122,7 @@ class SilenceSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class ChannelSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Somebody who is told."""
 
-    url: Annotated[str, Meta(min_length=5, max_length=ALERT_URL_CHARS_MAX, pattern="^[a-z0-9]+://")]
+    url: Annotated[str, Meta(min_length=5, max_length=ALERT_URL_CHARS_MAX, pattern=ANY_URL)]
     """`https://…` gets a JSON document; `mailto://…`, `slack://…` and others a message."""
     secret: Secret | None = None
     """Signs what goes to a webhook."""

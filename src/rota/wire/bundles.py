@@ -8,11 +8,12 @@ import msgspec
 from msgspec import Meta
 
 from rota.wire.jobs import Time
+from rota.wire.patterns import SHA256
 
 Sha256: TypeAlias = Annotated[
     str,
     Meta(
-        pattern=r"^[0-9a-f]{64}(?!\n)$",
+        pattern=SHA256,
         description="SHA-256 of the whole content, in 64 hexadecimal digits",
         examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"],
     ),

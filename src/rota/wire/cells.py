@@ -8,10 +8,8 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from rota.wire.limits import CELL_NAME_CHARS_MAX
+from rota.wire.patterns import CELL_NAME
 
-CELL_NAME = rf"^[a-z0-9][a-z0-9-]{{0,{CELL_NAME_CHARS_MAX - 1}}}(?!\n)$"
-"""As in a host name: it stands in headers, cookies and metrics."""
 CellName: TypeAlias = Annotated[str, Meta(pattern=CELL_NAME)]
 
 NO_TAG = "000"

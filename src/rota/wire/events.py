@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from rota.wire.jobs import PLAIN, QueueName, Time
+from rota.wire.jobs import QueueName, Time
 from rota.wire.limits import (
     ATTRIBUTE_CHARS_MAX,
     EVENT_TYPE_CHARS_MAX,
@@ -16,6 +16,7 @@ from rota.wire.limits import (
     SECRET_CHARS_MIN,
     SECRETS_PER_HOOK_MAX,
 )
+from rota.wire.patterns import EVENT_TYPE, PLAIN
 from rota.wire.units import Duration
 
 STRUCTURED = "application/cloudevents+json"
@@ -26,7 +27,7 @@ EventType: TypeAlias = Annotated[
     Meta(
         min_length=1,
         max_length=EVENT_TYPE_CHARS_MAX,
-        pattern=r"^[^\s*\x00-\x1f\x7f-\x9f]+(?!\n)$",
+        pattern=EVENT_TYPE,
         description="dotted words, such as object.uploaded; `rota.` at the front is the server's",
         examples=["object.uploaded"],
     ),

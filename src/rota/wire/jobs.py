@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta
@@ -24,27 +24,19 @@ from rota.wire.limits import (
     NAME_CHARS_MAX,
     PRIORITY_MAX,
 )
+from rota.wire.patterns import PLAIN, UUID, WORD
 from rota.wire.tasks import Task
 from rota.wire.units import ByteSize, Deadline, Duration, SomeTime, no_bytes
 
-PLAIN = r"^[^\x00-\x1f\x7f-\x9f]*(?!\n)$"
-"""No control characters: names are printed on terminals and pages.
-
-`(?!\\n)` because in Python `$` alone would let a last line feed pass.
-"""
-
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=PLAIN)]
-QueueName: TypeAlias = Annotated[
-    str,
-    Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]*(?!\n)$"),
-]
+QueueName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=WORD)]
 Capability: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=CAPABILITY_CHARS_MAX, pattern=PLAIN)
 ]
 JobIdText: TypeAlias = Annotated[
     str,
     Meta(
-        pattern=r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}(?!\n)$",
+        pattern=UUID,
         description="a UUID",
         examples=["019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"],
     ),
@@ -319,16 +311,32 @@ class GraphView(msgspec.Struct):
     truncated: bool = False
 
 
+_STATUS = rf"\s*({'|'.join(get_args(Status))})?\s*"
+StatusWords: TypeAlias = Annotated[
+    str,
+    Meta(
+        description="One or more of them, by commas.",
+        examples=["pending,queued"],
+        extra_json_schema={"pattern": f"^{_STATUS}(,{_STATUS})*$"},
+    ),
+]
+LabelText: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": r"^[^:\x00]+:[^\x00]*$"})]
+"""`key:value`."""
+
+
 class JobFilter(msgspec.Struct, forbid_unknown_fields=True):
     """Which jobs a bulk action is for: those that match all that is given."""
 
     job_ids: Annotated[list[JobIdText], Meta(min_length=1, max_length=BATCH_JOBS_MAX)] | None = None
-    status: list[Status] | Status | None = None
+    status: list[Status] | StatusWords | None = None
+    """Any of these."""
     priority: Priority | None = None
     queue: str | None = None
     tenant: str | None = None
     name: str | None = None
     labels: dict[str, str] | None = None
+    label: list[LabelText] | LabelText | None = None
+    """The same as `labels`, as a list of jobs is asked for them."""
     created_after: Moment | None = None
     created_before: Moment | None = None
     fingerprint: Annotated[str, Meta(max_length=64)] | None = None

@@ -37,7 +37,7 @@ TITLES: Mapping[int, str] = {
     409: "Conflict",
     410: "Gone",
     413: "Too large",
-    415: "Not JSON",
+    415: "Not this kind of body",
     416: "No such part",
     421: "Wrong host",
     422: "The request makes no sense",

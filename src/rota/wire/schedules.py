@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from rota.wire.jobs import PLAIN, JobSpec, Moment, Name, Priority, Time
+from rota.wire.jobs import JobSpec, Moment, Name, Priority, Time
 from rota.wire.limits import (
     BACKFILL_PARALLEL_MAX,
     CALENDAR_DATES_MAX,
@@ -20,6 +20,7 @@ from rota.wire.limits import (
     PREVIEW_ITEMS_MAX,
     ZONE_CHARS_MAX,
 )
+from rota.wire.patterns import PLAIN, WORD
 from rota.wire.units import Duration, SomeTime
 
 CronText: TypeAlias = Annotated[
@@ -48,8 +49,7 @@ OnHoliday: TypeAlias = Literal["skip", "shift"]
 From: TypeAlias = Literal["start", "finish"]
 Outcome: TypeAlias = Literal["fired", "late", "caught_up", "skipped"]
 CalendarName: TypeAlias = Annotated[
-    str,
-    Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]*(?!\n)$"),
+    str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=WORD)
 ]
 OwnerName: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=PLAIN, examples=["shop.jobs:app"])

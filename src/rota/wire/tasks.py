@@ -15,6 +15,19 @@ from rota.wire.limits import (
     NAME_CHARS_MAX,
     URL_CHARS_MAX,
 )
+from rota.wire.patterns import (
+    BUNDLE_ID,
+    CONTAINER_VARIABLE,
+    ENTRY,
+    HEADER_NAME,
+    HEADER_VALUE,
+    HTTP_URL,
+    IMAGE,
+    INPUT_NAME,
+    NO_NUL,
+    ONE_LINE,
+    VARIABLE,
+)
 
 FUNCTION_CAPABILITY = "fn:"
 """A worker that has the function `invoice` has the capability `fn:invoice`."""
@@ -22,38 +35,31 @@ BUNDLE_CAPABILITY = "bundle"
 """A worker that can fetch bundles."""
 CONTAINER_CAPABILITY = "container"
 """A worker that has podman or docker."""
-_IDENTIFIERS = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _OUR_HEADERS = ("connection", "content-length", "host", "transfer-encoding")
 
-EnvText: TypeAlias = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
+EnvText: TypeAlias = Annotated[str, Meta(pattern=NO_NUL)]
 Entry: TypeAlias = Annotated[
     str,
     Meta(
         max_length=NAME_CHARS_MAX,
-        pattern=rf"^{_IDENTIFIERS}:{_IDENTIFIERS}(?!\n)$",
+        pattern=ENTRY,
         description="package.module:function",
         examples=["shop.billing:invoice"],
     ),
 ]
-HeaderName: TypeAlias = Annotated[
-    str, Meta(max_length=NAME_CHARS_MAX, pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+(?!\n)$")
-]
-HeaderValue: TypeAlias = Annotated[
-    str, Meta(max_length=HEADER_CHARS_MAX, pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*(?!\n)$")
-]
+HeaderName: TypeAlias = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=HEADER_NAME)]
+HeaderValue: TypeAlias = Annotated[str, Meta(max_length=HEADER_CHARS_MAX, pattern=HEADER_VALUE)]
 Method: TypeAlias = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 BundleId: TypeAlias = Annotated[
     str,
     Meta(
-        pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?!\n)$",
+        pattern=BUNDLE_ID,
         description="a bundle's id, from POST /bundles",
         examples=["019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"],
     ),
 ]
-InputName: TypeAlias = Annotated[
-    str, Meta(max_length=NAME_CHARS_MAX, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(?!\n)$")
-]
+InputName: TypeAlias = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=INPUT_NAME)]
 Inputs: TypeAlias = Annotated[
     dict[InputName, BundleId],
     Meta(
@@ -61,7 +67,7 @@ Inputs: TypeAlias = Annotated[
         description="Bundles that the job finds in the folder ROTA_INPUTS, each under its name.",
     ),
 ]
-Env: TypeAlias = dict[Annotated[str, Meta(min_length=1, pattern=r"^[^\x00=]+$")], EnvText]
+Env: TypeAlias = dict[Annotated[str, Meta(min_length=1, pattern=VARIABLE)], EnvText]
 Argument: TypeAlias = Annotated[list[EnvText], Meta(max_length=10_000)]
 
 PROGRAM = {"type": "string", "pattern": r"^[^\x00]+$"}
@@ -104,7 +110,7 @@ class HttpCall(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag
         Meta(
             min_length=1,
             max_length=URL_CHARS_MAX,
-            pattern=r"^[Hh][Tt][Tt][Pp][Ss]?://[^\x00-\x20\x7f]+(?!\n)$",
+            pattern=HTTP_URL,
             examples=["https://shop.example/hooks/paid"],
         ),
     ]
@@ -160,14 +166,14 @@ class Container(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", ta
         Meta(
             min_length=1,
             max_length=NAME_CHARS_MAX,
-            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/@-]*(?!\n)$",
+            pattern=IMAGE,
             examples=["docker.io/library/alpine:3.20"],
         ),
     ]
     argv: Argument = []
     env: dict[
-        Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$")],
-        Annotated[str, Meta(pattern=r"^[^\x00\r\n]*(?!\n)$")],
+        Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=CONTAINER_VARIABLE)],
+        Annotated[str, Meta(pattern=ONE_LINE)],
     ] = {}
     inputs: Inputs | UnsetType = UNSET
 

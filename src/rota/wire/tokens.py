@@ -7,8 +7,9 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from rota.wire.jobs import PLAIN, QueueName, Time
+from rota.wire.jobs import QueueName, Time
 from rota.wire.limits import NAME_CHARS_MAX
+from rota.wire.patterns import PLAIN
 from rota.wire.units import SomeTime
 
 RoleName: TypeAlias = Literal["admin", "operator", "submitter", "worker", "viewer"]

@@ -8,13 +8,14 @@ import msgspec
 from msgspec import Meta
 
 from rota.wire.events import EventSpec, Outcome
-from rota.wire.jobs import PLAIN, JobSpec, Name, Time
+from rota.wire.jobs import JobSpec, Name, Time
 from rota.wire.limits import (
     BATCH_EVENTS_MAX,
     DEPLOYED_TRIGGERS_MAX,
     EVENT_TYPE_CHARS_MAX,
     FILTER_CHARS_MAX,
 )
+from rota.wire.patterns import EVENT_TYPES, PLAIN
 from rota.wire.queues import RateLimitSpec, RateLimitView
 from rota.wire.schedules import OwnerName
 from rota.wire.units import Duration, SomeTime
@@ -24,7 +25,7 @@ Pattern: TypeAlias = Annotated[
     Meta(
         min_length=1,
         max_length=EVENT_TYPE_CHARS_MAX,
-        pattern=r"^(\*|[^\s*\x00-\x1f\x7f-\x9f]+|[^\s*\x00-\x1f\x7f-\x9f]+\.\*)(?!\n)$",
+        pattern=EVENT_TYPES,
         description="a type of event, `prefix.*` for all that begin so, or `*`",
         examples=["object.*"],
     ),

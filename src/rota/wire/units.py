@@ -176,8 +176,8 @@ def number(milli: int) -> int | float:
 
 
 def milli(amount: float) -> int:
-    """The nearest thousandth."""
-    return round(amount * 1000)
+    """The nearest thousandth; what is more than nothing is not rounded to nothing."""
+    return round(amount * 1000) or int(amount > 0)
 
 
 def dec_hook(kind: type, value: object) -> Any:

@@ -19,15 +19,14 @@ from rota.wire.limits import (
     QUEUES_PER_WORKER_MAX,
     WORKER_CAPABILITIES_MAX,
 )
+from rota.wire.patterns import WORKER_ID
 from rota.wire.queues import LimitsView
 from rota.wire.units import ByteSize, Duration, no_bytes
 
 LEADER_HEADER = "Rota-Leader"
 """In an answer to a worker: the leader's URL, where another server was asked."""
 
-WorkerIdText: TypeAlias = Annotated[
-    str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.:-]+(?!\n)$")
-]
+WorkerIdText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=WORKER_ID)]
 
 
 class ResourcesSpec(msgspec.Struct, forbid_unknown_fields=True):

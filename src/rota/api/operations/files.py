@@ -138,6 +138,7 @@ BUNDLES: Sequence[Operation] = (
         answer=BundleView,
         status=201,
         also={200: BundleView, 202: UploadView},
+        errors=(415,),
         description="A program, a script or an archive (zip, tar, tar.gz, tar.bz2, tar.xz), up to "
         "4 GiB of raw bytes. The same content again is the same bundle (200). With `sha256` it is "
         "checked. With `size` too it may come in pieces, each at its `offset` (202 until the "

@@ -1,0 +1,52 @@
+"""Says of a value that was refused what it may be, where the decoder says how it looked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import inspect
+
+from rota.wire.patterns import SAID
+
+_PATTERNS = {repr(pattern): said for pattern, said in SAID.items()}
+_NO_MATCH = "Expected `str` matching regex "
+_NO_CHOICE = "Invalid enum value "
+_TIMES = {
+    "Invalid RFC3339 encoded datetime": "not a time: write it like 2026-01-31T09:00:00Z",
+    "Invalid RFC3339 encoded date": "not a date: write it like 2026-01-31",
+    "Expected `datetime` with a timezone component": (
+        "a time needs its offset from UTC: write it like 2026-01-31T09:00:00Z or …T09:00:00+01:00"
+    ),
+}
+
+
+def in_words(text: str, kinds: Iterable[inspect.Type]) -> str:
+    """The decoder's sentence about a value that should have been one of `kinds`."""
+    if text.startswith(_NO_MATCH):
+        return _PATTERNS.get(text.removeprefix(_NO_MATCH), text)
+    if text.startswith(_NO_CHOICE) and (choices := list(_choices(kinds))):
+        return f"{text.removeprefix(_NO_CHOICE)} is none of {', '.join(map(str, choices))}"
+    return _TIMES.get(text, text)
+
+
+def alternatives(kind: inspect.Type) -> Iterator[inspect.Type]:
+    """What a value of this type may be, without what only describes it."""
+    if isinstance(kind, inspect.UnionType):
+        for one in kind.types:
+            yield from alternatives(one)
+    elif isinstance(kind, inspect.Metadata):
+        yield from alternatives(kind.type)
+    else:
+        yield kind
+
+
+def _choices(kinds: Iterable[inspect.Type]) -> Iterator[Any]:
+    for kind in kinds:
+        for one in alternatives(kind):
+            if isinstance(one, inspect.LiteralType):
+                yield from one.values
+            elif isinstance(one, inspect.EnumType):
+                yield from (member.value for member in one.cls)
+            elif isinstance(one, inspect.DictType):  # a key is refused under its object's name
+                yield from _choices([one.key_type])
