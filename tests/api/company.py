@@ -93,6 +93,13 @@ class Server:
         await self._serving
         await self._end()
 
+    def go_deaf(self) -> None:
+        """Nobody reaches it any more; the store does, and it knows of nothing."""
+        for door in self._server.servers:
+            door.close()
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+
     async def stop(self) -> None:
         """Ends in good order."""
         if self.died:

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from rota.api.limits import FORWARD_PATIENCE_MS
+from rota.sdk.calls import uuid7
 from tests.api.company import Cell, a_cell
 from tests.api.house import NOOP
 from tests.engine.rig import until
@@ -124,13 +125,86 @@ async def test_what_was_sent_without_a_key_and_not_answered_is_not_sent_again() 
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         leader.store.ledger.shut()
-        asking = asyncio.create_task(follower.http.post("/jobs", json={"name": "j", "task": NOOP}))
+        asking = asyncio.create_task(follower.http.post("/workers/register", json={"name": "box"}))
         await leader.store.ledger.reached()
         await leader.crash()
         answer = await asking
         assert answer.status_code == 503
         assert answer.headers["retry-after"] == "1"
         assert "may or may not have happened" in answer.json()["detail"]
+
+
+async def test_a_submission_that_the_leader_left_unanswered_is_accepted_and_happens_once() -> None:
+    async with a_cell() as cell:
+        leader, follower = await cell.pair()
+        leader.store.ledger.shut()
+        asking = asyncio.create_task(follower.submit())
+        await leader.store.ledger.reached()
+        job = await asking
+        assert job["reason"] == "leaderless"
+        # It was only slow: what it accepted after all is the same job, and runs once.
+        leader.store.ledger.let_go()
+        await until(lambda: not cell.store.ledger._inbox)
+        listed = (await leader.ask("GET", "/jobs"))["items"]
+        assert [one["job_id"] for one in listed] == [job["job_id"]]
+        assert listed[0]["status"] == "queued"
+
+
+async def test_a_submission_under_a_key_may_be_asked_of_two_servers_at_once() -> None:
+    """As our clients do when one server does not answer: their keys say when they were made."""
+    async with a_cell() as cell:
+        leader, follower = await cell.pair()
+        leader.store.ledger.shut()
+        key = {"Idempotency-Key": uuid7(leader.clock.now(), b"0123456789")}
+        body = {"name": "j", "task": NOOP}
+        asking = asyncio.create_task(leader.http.post("/jobs", json=body, headers=key))
+        await leader.store.ledger.reached()
+        other = await follower.http.post("/jobs", json=body, headers=key)
+        leader.store.ledger.let_go()
+        first = await asking
+        assert first.status_code == other.status_code == 201
+        assert first.json()["job_id"] == other.json()["job_id"]
+        await until(lambda: not cell.store.ledger._inbox)
+        (listed,) = (await leader.ask("GET", "/jobs"))["items"]
+        assert listed["status"] == "queued"
+
+
+async def test_while_a_leader_accepts_nothing_only_the_first_has_to_wait_for_it() -> None:
+    async with a_cell() as cell, a_silent_leader(cell) as heard:
+        follower = await cell.start("f")
+        await follower.submit()
+        await follower.submit()
+        assert sum(line.startswith(b"POST /jobs ") for line in heard) == 1
+
+
+async def test_a_rehearsal_is_not_taken_for_a_submission() -> None:
+    async with a_cell() as cell:
+        leader, follower = await cell.pair()
+        body = {"name": "j", "task": NOOP}
+        foreseen = await follower.http.post("/jobs", params={"dry_run": "true"}, json=body)
+        assert foreseen.status_code == 200
+        assert (await leader.ask("GET", "/jobs"))["items"] == []
+
+
+async def test_a_leader_that_no_other_server_reaches_lets_another_lead() -> None:
+    async with a_cell() as cell:
+        leader, follower = await cell.pair()
+        third = await cell.start("third")
+        for other in (follower, third):
+            await until(lambda other=other: other.company.reach.met == leader.engine.epoch)
+        leader.go_deaf()
+        await until(lambda: not leader.engine.ready)
+        await until(lambda: follower.engine.ready or third.engine.ready)
+
+
+async def test_a_leader_that_one_server_reaches_goes_on() -> None:
+    async with a_cell() as cell:
+        leader, follower = await cell.pair()
+        await cell.start("third")
+        await follower.company.presence.cannot_reach(leader.engine.epoch)
+        await leader.company.presence.heed()
+        await follower.submit()
+        assert leader.engine.ready
 
 
 async def test_a_server_that_stops_does_not_wait_for_a_leader_it_will_not_see() -> None:

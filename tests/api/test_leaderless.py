@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from rota.core.model import KeyRecord
 from rota.store.durability import DurabilityLevel
 from tests.api.company import Cell, Server, a_cell
 from tests.api.house import NOOP
@@ -150,6 +152,47 @@ async def test_a_key_that_a_leader_answered_before_is_not_taken_again() -> None:
         assert (again.status_code, again.json()["job_id"]) == (201, first)
         assert (await key_used(follower, "k", priority=7)).status_code == 409
         assert await cell.store.ledger.take_inbox(9) == []
+
+
+class LateCatalog:
+    """The catalog of a server that something overtakes between its two looks for a key."""
+
+    def __init__(self, server: Server, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        self._catalog = server.store.catalog
+        self._meanwhile = meanwhile
+        self._looks = 0
+
+    async def key(self, key: str) -> KeyRecord | None:
+        """What a leader answered to it."""
+        self._looks += 1
+        if self._looks == 2:
+            await self._meanwhile()
+        return await self._catalog.key(key)
+
+
+async def test_ids_that_were_promised_are_known_whatever_the_leader_accepted_at_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_cell() as cell:
+        leader, one = await cell.pair()
+        two = await cell.start("two")
+        leader.store.ledger.shut()
+        first = asyncio.create_task(key_used(leader, "k"))
+        await leader.store.ledger.reached()
+        promised: list[str] = []
+
+        async def another_server_answers_then_the_leader() -> None:
+            promised.append((await key_used(two, "k")).json()["job_id"])
+            leader.store.ledger.let_go()
+            await first
+
+        late = LateCatalog(one, another_server_answers_then_the_leader)
+        monkeypatch.setattr(one.parts.mailbox, "_catalog", late)
+        job_id = (await key_used(one, "k")).json()["job_id"]
+        assert job_id == first.result().json()["job_id"] != promised[0]
+        await until(lambda: not cell.store.ledger._inbox)
+        other = await one.ask("GET", f"/jobs/{promised[0]}", expect=200)
+        assert (other["status"], other["reason"]) == ("skipped", "duplicate")
 
 
 async def test_a_leader_that_cannot_be_reached_is_no_reason_to_refuse_a_job() -> None:

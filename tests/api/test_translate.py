@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.api.ids import IdMint
+from rota.api.ids import IdMint, KeyedMint, told_at
 from rota.api.translate import Batch, terms_of
+from rota.core.inputs import Key
 from rota.wire.jobs import BatchSpec
 from rota.wire.units import dec_hook
 
@@ -64,3 +65,34 @@ def test_ids_rise_and_are_uuids_of_their_time_and_cell() -> None:
         assert (text[:13], text[14], text[19] in "89ab") == ("0199abcd-ef01", "7", True)
         assert [len(part) for part in text.split("-")] == [8, 4, 4, 4, 12]
     assert ids[-1].startswith("0199abcd-ef02-7")
+
+
+def test_ids_of_one_key_and_time_are_the_same_wherever_they_are_made() -> None:
+    key, now = Key(key="k", fingerprint="f"), 0x0199_ABCD_EF01
+    ids, again = ([mint.mint(now + late) for late in range(600)] for mint in _mints(key, now))
+    assert ids == again == sorted(ids)
+    assert len(dict.fromkeys(ids)) == len(ids)
+    assert all(text.startswith("0199abcd-ef01-7") for text in ids)
+    for other in (Key(key="l", fingerprint="f"), Key(key="k", fingerprint="g")):
+        assert KeyedMint("blue", other, now).mint(now) not in ids
+
+
+def _mints(key: Key, at: int) -> tuple[KeyedMint, KeyedMint]:
+    return KeyedMint("blue", key, at), KeyedMint("blue", key, at)
+
+
+@pytest.mark.parametrize(
+    ("key", "at"),
+    [
+        ("0199abcd-ef01-7abc-8abc-0123456789ab", 0x0199_ABCD_EF01),
+        ("0199ABCD-EF01-7abc-8abc-0123456789ab", 0x0199_ABCD_EF01),
+        ("0199abcd-0001-7abc-8abc-0123456789ab", None),
+        ("0199abcd-ef01-4abc-8abc-0123456789ab", None),
+        ("0199abcd-ef0x-7abc-8abc-0123456789ab", None),
+        ("0199abcd-ef01-7abc-8abc-0123456789a-", None),
+        ("order-17", None),
+        ("", None),
+    ],
+)
+def test_a_key_of_just_now_says_when_it_was_made(key: str, at: int | None) -> None:
+    assert told_at(key, 0x0199_ABCD_EF01 + 1_000) == at

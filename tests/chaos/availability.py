@@ -4,78 +4,183 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota.sdk import Client, RotaError
-from tests.chaos.load import NOOP, Notes
+from tests.chaos.load import LIFE, Notes
+from tests.chaos.storm import Deed
+from tests.process.cell import shell
 
 SECOND = 1.0
+AFTERMATH_S = 6
+"""A second that is lost so soon after a fault was mended is still its doing."""
+NOBODY = "nobody's doing"
+TAKES_THE_DATABASE = (
+    "database restarted",
+    "database restarted at once",
+    "database killed",
+    "database frozen",
+    "journal locked",
+    "connections exhausted",
+)
+"""While one of these lasts nothing can be made durable, whatever servers do: there is one database,
+and it is away."""
+START = "start"
+"""Beside the submitters' names."""
+GOOD, LOST = ".", "x"
 
 
 @dataclass(slots=True)
 class Availability:
     """Of so many whole seconds, those in which something went as it should."""
 
+    began: float
+    """Seconds since 1970, by the clock of the deeds."""
     seconds: int
-    accepted: dict[int, None] = field(default_factory=dict)
-    """Seconds whose submission was accepted within a second."""
-    started: dict[int, None] = field(default_factory=dict)
-    """Seconds in which a job began to run."""
+    good: Mapping[str, Mapping[int, None]]
+    """By what went well (a submitter's name: accepted within a second; `start`): the seconds."""
+    deeds: Sequence[Deed] = ()
 
     def text(self) -> str:
-        """For people."""
-        return (
-            f"of {self.seconds} s, faults included: a submit was accepted in"
-            f" {self._share(self.accepted)}, a job started in {self._share(self.started)}"
+        """For people: the shares, what each kind of fault cost, and each fault by the second."""
+        return "\n".join((*self._shares(), *self._kinds(), *self._strips()))
+
+    def _shares(self) -> Iterator[str]:
+        away = [second for second in range(self.seconds) if self._is_away(second)]
+        yield f"of {self.seconds} s, {len(self.deeds)} faults included, it went well in"
+        for what, good in self.good.items():
+            others = self.seconds - len(away)
+            among = sum(second in good for second in range(self.seconds) if second not in away)
+            yield (
+                f"  {_share(len(good), self.seconds)} {_of(what)}"
+                f" ({_share(among, others)} of the {others} s in which the database was there)"
+            )
+
+    def _kinds(self) -> Iterator[str]:
+        """What a fault costs, by its kind."""
+        blamed = [self._blamed(second) for second in range(self.seconds)]
+        kinds = sorted({deed.kind for deed in self.deeds})
+        yield "seconds lost, and how many for each fault:"
+        yield "  " + " ".join(f"{what:>15}" for what in self.good) + "   faults"
+        for kind in (*kinds, NOBODY):
+            count = sum(deed.kind == kind for deed in self.deeds)
+            lost = [
+                sum(who is not None and who.kind == kind for who in self._of_lost(blamed, good))
+                if kind != NOBODY
+                else sum(who is None for who in self._of_lost(blamed, good))
+                for good in self.good.values()
+            ]
+            each = [f"{one:4} ({one / count:.1f} each)" if count else f"{one:4}" for one in lost]
+            yield "  " + " ".join(f"{one:>15}" for one in each) + f"   {count:2} {kind}"
+
+    def _of_lost(
+        self, blamed: Sequence[Deed | None], good: Mapping[int, None]
+    ) -> Iterator[Deed | None]:
+        return (blamed[second] for second in range(self.seconds) if second not in good)
+
+    def _strips(self) -> Iterator[str]:
+        """Each fault from its second on: what was lost, and when."""
+        yield f"second by second from each fault on ({LOST}: lost):"
+        starts = [max(0, int(deed.began / 1000 - self.began)) for deed in self.deeds]
+        ends = [*starts[1:], self.seconds][: len(starts)]
+        for deed, first, end in zip(self.deeds, starts, ends, strict=True):
+            last = min(end, int(deed.ended / 1000 - self.began) + AFTERMATH_S, self.seconds)
+            seconds = range(first, max(first, last))
+            strips = [
+                f"{what} {''.join(GOOD if one in good else LOST for one in seconds)}"
+                for what, good in self.good.items()
+            ]
+            yield f"  at {first:4} s {'  '.join(strips)}  {deed.kind}: {deed.effect}"
+
+    def _blamed(self, second: int) -> Deed | None:
+        """The last fault before the end of this second, if it was not long over."""
+        end = (self.began + second + 1) * 1000
+        before = [deed for deed in self.deeds if deed.began < end]
+        if not before or before[-1].ended + AFTERMATH_S * 1000 < end - 1000:
+            return None
+        return before[-1]
+
+    def _is_away(self, second: int) -> bool:
+        """Whether the database was hurt in this second."""
+        start = (self.began + second) * 1000
+        return any(
+            deed.began < start + 1000 and start < deed.ended
+            for deed in self.deeds
+            if deed.kind in TAKES_THE_DATABASE
         )
 
-    def _share(self, good: dict[int, None]) -> str:
-        return f"{100 * len(good) / max(1, self.seconds):.2f} %"
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / max(1, whole):.2f} %"
+
+
+def _of(what: str) -> str:
+    return "a job started" if what == START else f"a submit was accepted, {what}"
+
+
+@dataclass(slots=True)
+class Submitter:
+    """Submits one job every second, beside whatever else goes on."""
+
+    name: str
+    client: Client
+    notes: Notes
+    accepted: dict[int, None] = field(default_factory=dict)
+
+    def submit(self, second: int) -> None:
+        """One job. Its idempotency key is the client's own; this one is only a name for it."""
+        key = f"probe-{self.name.replace(' ', '-')}-{second}"
+        script = LIFE.format(key=key, witness=self.notes.witness, ticks='""', verdict="true")
+        job = shell(script, key, labels={"key": key})
+        self.notes.history.sent.append(key)
+        began = time.monotonic()
+        try:
+            job_id = self.client.submit(job).job_id
+        except RotaError:
+            return
+        self.notes.history.answered.append((key, job_id))
+        self.notes.ids[key] = job_id
+        if time.monotonic() - began <= SECOND:
+            self.accepted[second] = None
 
 
 class Probe:
-    """Submits one job every second, beside whatever else goes on."""
+    """Has each submitter submit once a second, and knows which seconds went well."""
 
-    def __init__(self, client: Client, notes: Notes) -> None:
-        self._client = client
-        self._notes = notes
-        self._began = time.clock_gettime(time.CLOCK_BOOTTIME)
-        self._accepted: dict[int, None] = {}
+    def __init__(self, *submitters: Submitter) -> None:
+        self._submitters = submitters
+        self._began = self._boot_began = 0.0
         self._seconds = 0
         self._threads: list[threading.Thread] = []
 
+    def warm_up(self) -> None:
+        """Until a first job has run: what counts begins when the workers are there."""
+        for one in self._submitters:
+            one.submit(-1)
+            one.client.wait_all(one.notes.ids.values())
+            one.accepted.clear()
+
     def go_on(self, calm: threading.Event) -> None:
         """Until it is calm. A submission that takes long does not keep the next one waiting."""
+        self._began = time.time()
+        self._boot_began = time.clock_gettime(time.CLOCK_BOOTTIME)
         while not calm.is_set():
-            thread = threading.Thread(target=self._submit, args=(self._seconds,))
-            thread.start()
-            self._threads = [one for one in self._threads if one.is_alive()] + [thread]
+            for one in self._submitters:
+                thread = threading.Thread(target=one.submit, args=(self._seconds,))
+                thread.start()
+                self._threads.append(thread)
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
             self._seconds += 1
-            calm.wait(max(0.0, self._began + self._seconds - _now()))
+            passed_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self._boot_began
+            calm.wait(max(0.0, self._seconds - passed_s))
         for thread in self._threads:
             thread.join()
 
-    def _submit(self, second: int) -> None:
-        began, key = _now(), f"probe-{second}"
-        job = {"name": NOOP, "task": {"kind": NOOP}, "labels": {"key": key}}
-        self._notes.history.sent.append(key)
-        try:
-            job_id = self._client.submit(job, idempotency_key=key).job_id
-        except RotaError:
-            return
-        self._notes.history.answered.append((key, job_id))
-        self._notes.ids[key] = job_id
-        if _now() - began <= SECOND:
-            self._accepted[second] = None
-
-    def availability(self, starts: Iterable[float]) -> Availability:
+    def availability(self, starts: Iterable[float], deeds: Sequence[Deed]) -> Availability:
         """`starts`: when jobs began, by the machine's boot clock."""
         seconds = self._seconds
-        started = (int(at - self._began) for at in starts)
-        inside = {second: None for second in started if 0 <= second < seconds}
-        return Availability(seconds, dict(self._accepted), inside)
-
-
-def _now() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+        began = (int(at - self._boot_began) for at in starts)
+        good: dict[str, Mapping[int, None]] = {one.name: one.accepted for one in self._submitters}
+        good[START] = {second: None for second in began if 0 <= second < seconds}
+        return Availability(self._began, seconds, good, deeds)

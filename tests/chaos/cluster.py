@@ -197,6 +197,14 @@ class Cluster(Cell):
         self._clients.append(client)
         return client
 
+    def knowing_client(self) -> Client:
+        """One that knows every server, and has the patience that clients have by themselves."""
+        first, *others = [f"http://127.0.0.1:{node.port}" for node in self.nodes]
+        endpoint = Endpoint(first, self.token, "the test", "the test", (), others=tuple(others))
+        client = Client(endpoint, patience=Patience(retry_for_s=READ_S))
+        self._clients.append(client)
+        return client
+
     # Who leads
 
     def seen_leader(self) -> tuple[Node, int] | None:

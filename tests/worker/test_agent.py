@@ -251,6 +251,14 @@ async def test_the_next_server_is_asked_when_one_is_away_or_does_not_lead(
     await follower.stop()
 
 
+async def test_in_the_first_moments_without_a_leader_servers_are_asked_again_soon(
+    start: Starter, cell: Cell
+) -> None:
+    cell.refuse = [(503, {"Retry-After": "30"})] * 3
+    start()
+    await until(lambda: bool(cell.calls))
+
+
 async def test_a_busy_server_is_left_alone_as_long_as_it_asks(start: Starter, cell: Cell) -> None:
     cell.refuse = [(429, {"Retry-After": "1"})]
     loop = asyncio.get_running_loop()

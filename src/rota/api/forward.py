@@ -1,7 +1,8 @@
 """Passes calls that only the leader can answer on to it, and its answers back as they come.
 
 Nothing is passed on twice: who gets a forwarded call and does not lead says so. When the leader
-goes away before it has answered, calls that may be repeated wait for the next one.
+goes away before it has answered, calls that may be repeated wait for the next one. Submissions do
+not: they are accepted here, under the ids that they would have got from the leader.
 """
 
 from __future__ import annotations
@@ -18,13 +19,25 @@ from yarl import URL
 
 from rota.api.auth import SECURITY_HEADERS, remote_of
 from rota.api.bodies import header
-from rota.api.forwarded import FORWARDED, LEADER, REFUSED, is_forwarded, sign
+from rota.api.forwarded import (
+    FORWARDED,
+    LEADER,
+    MINTED,
+    REFUSED,
+    is_forwarded,
+    note_minted,
+    sign,
+)
+from rota.api.ids import mint_key, told_at
 from rota.api.limits import (
     FORWARD_CONNECT_S,
     FORWARD_IDLE_S,
     FORWARD_LAST_S,
     FORWARD_LOOK_S,
     FORWARD_PATIENCE_MS,
+    FORWARD_SHUN_MS,
+    FORWARD_SILENT_BYTES_S,
+    FORWARD_SILENT_S,
     STREAM_SEND_S,
 )
 from rota.api.parcels import Parcel, pack
@@ -55,6 +68,7 @@ _NOT_PASSED_IN = (
     b"x-forwarded-for",
     b"x-forwarded-proto",
     FORWARDED,
+    MINTED,
 )
 """What is said between two neighbours, and what was checked here: the leader has other names."""
 _NOT_PASSED_OUT = (
@@ -130,6 +144,10 @@ class Forwarder:
         self._closing = closing
         self._http = http
         self._noted: tuple[str, type[Exception]] | None = None
+        self._accepts_at = 0
+        """When the leader last answered a submission."""
+        self._silent_until = 0
+        """Until then no submission is passed on: the leader did not answer one just now."""
         self._changed = asyncio.Event()
         self._watching = asyncio.create_task(self._watch(), name="rota-forward")
 
@@ -148,6 +166,8 @@ class Forwarder:
         if is_forwarded(scope):
             raise self._not_leading()
         parcel = await pack(scope, receive, streams_in=manners.streams_in)
+        if _submits(manners, scope):
+            return await self._carry_submission(scope, parcel, send)
         patient = (
             not manners.writes
             or manners.repeatable
@@ -157,7 +177,7 @@ class Forwarder:
         while not self._brain.ready:
             changed = self._changed
             try:
-                await self._pass_on(scope, parcel, send)
+                await self._pass_on(scope, parcel, send, submits=False)
                 return None
             except _UnsentError as error:
                 failure = _no_leader(str(error))
@@ -172,23 +192,48 @@ class Forwarder:
             await self._pause(changed, parcel)
         return parcel.receive
 
-    async def _pass_on(self, scope: Scope, parcel: Parcel, send: Send) -> None:
+    async def _carry_submission(self, scope: Scope, parcel: Parcel, send: Send) -> Receive | None:
+        """Asks the leader once. If it may have accepted it, that is under the same key and ids."""
+        self._promise(scope)
+        if self._brain.clock.steady() >= self._silent_until:
+            try:
+                await self._pass_on(scope, parcel, send, submits=True)
+            except (_UnsentError, _UnansweredError):
+                return parcel.receive
+            return None
+        return parcel.receive
+
+    def _promise(self, scope: Scope) -> None:
+        """Settles under which key and ids it is accepted, by the leader or, in the end, here."""
+        key, now = _text(scope, b"idempotency-key"), self._brain.clock.now()
+        if not key:
+            scope["headers"] = [*scope["headers"], (b"idempotency-key", mint_key().encode())]
+        note_minted(scope, told_at(key, now) or now)
+
+    async def _pass_on(self, scope: Scope, parcel: Parcel, send: Send, *, submits: bool) -> None:
         address = self._brain.standing().address
         if not address:
             raise _UnsentError("no server leads just now")
-        response = await self._ask(scope, parcel, address)
+        response = await self._ask(scope, parcel, address, submits=submits)
         async with response:
             if response.status == 503 and response.headers.get(FORWARDED.decode()) == REFUSED:
                 raise _UnsentError("the leader has just changed")
+            if submits and response.status == 503:
+                raise _UnansweredError(f"the leader at {address} could not accept it")
+            if submits:
+                self._accepts_at = self._brain.clock.steady()
             await first_of(self._give_back(response, address, send), parcel.sender_left())
 
-    async def _ask(self, scope: Scope, parcel: Parcel, address: str) -> aiohttp.ClientResponse:
+    async def _ask(
+        self, scope: Scope, parcel: Parcel, address: str, *, submits: bool
+    ) -> aiohttp.ClientResponse:
         """The answer's head; given up when the leader changes, or nobody waits for it any more."""
         asking = asyncio.ensure_future(self._request(scope, parcel, address))
         left = asyncio.ensure_future(parcel.sender_left())
         changed = asyncio.ensure_future(self._changed.wait())
         stopping = asyncio.ensure_future(self._stopping())
-        every = (asking, left, changed, stopping)
+        silent = asyncio.ensure_future(self._silence(parcel, submits=submits))
+        every = (asking, left, changed, stopping, silent)
         try:
             await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
@@ -197,11 +242,28 @@ class Forwarder:
                 raise GoneAwayError
             if stopping.done():
                 raise UnavailableError("the server is stopping")
+            if silent.done():
+                self._silent_until = self._brain.clock.steady() + FORWARD_SHUN_MS
+                raise _UnansweredError(f"the leader at {address} accepts nothing just now")
             raise _UnansweredError("another server leads now")
         finally:
             for task in every:
                 task.cancel()
             await asyncio.gather(*every, return_exceptions=True)
+
+    async def _silence(self, parcel: Parcel, *, submits: bool) -> None:
+        """Returns when the leader has accepted nothing at all for longer than it should take.
+
+        Not when this one takes long while others are answered: a leader that has too much to do
+        would have the more of it.
+        """
+        if not submits:
+            await asyncio.Event().wait()
+        patience_s = FORWARD_SILENT_S + parcel.size / FORWARD_SILENT_BYTES_S
+        until = self._brain.clock.steady() + int(patience_s * 1000)
+        while (left_ms := until - self._brain.clock.steady()) > 0:
+            await asyncio.sleep(left_ms / 1000)
+            until = max(until, self._accepts_at + int(patience_s * 1000))
 
     async def _request(self, scope: Scope, parcel: Parcel, address: str) -> aiohttp.ClientResponse:
         url = URL(address)
@@ -243,6 +305,8 @@ class Forwarder:
             host = leader.host or ""
             name = cookie_name(host if leader.is_default_port() else f"{host}:{leader.port}")
             kept.append(("Cookie", f"{name}={session}"))
+        if (minted := scope.get("rota.minted")) is not None:
+            kept.append((MINTED.decode(), str(minted)))
         kept.append((FORWARDED.decode(), sign(self._roster.secret, self._node, remote_of(scope))))
         return kept
 
@@ -277,6 +341,7 @@ class Forwarder:
             now = self._brain.standing()
             if (now.leads, now.address, now.epoch) != (seen.leads, seen.address, seen.epoch):
                 seen = now
+                self._silent_until = 0
                 self._changed.set()
                 self._changed = asyncio.Event()
 
@@ -299,6 +364,13 @@ class Forwarder:
         """Returns a moment after the server began to stop: most answers are there by then."""
         await self._closing.wait()
         await asyncio.sleep(FORWARD_LAST_S)
+
+
+def _submits(manners: Manners, scope: Scope) -> bool:
+    """Whether it can be accepted here if the leader does not answer."""
+    # A rehearsal changes nothing, and only the leader can play it.
+    is_rehearsal = b"dry_run" in scope["query_string"]
+    return manners.without_leader and manners.writes and not is_rehearsal
 
 
 def _passed_out(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

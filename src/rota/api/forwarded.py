@@ -13,10 +13,14 @@ from urllib.parse import quote, unquote
 from starlette.types import Scope
 
 from rota.api.bodies import header
+from rota.api.limits import INSTANT_MAX
+from rota.core.model import Instant
 
 FORWARDED = b"rota-forwarded"
 """In a request: a server of the cell sends it. In an answer: `refused`, for it does not lead."""
 REFUSED = "refused"
+MINTED = b"rota-minted"
+"""In a request of a server of the cell: of which time the ids are that it would give."""
 LEADER = b"rota-leader"
 """In an answer: where to ask next time, without the way round."""
 
@@ -37,6 +41,22 @@ def sign(secret: bytes, node: str, remote: str) -> str:
 def is_forwarded(scope: Scope) -> bool:
     """Whether it claims to be passed on, truly or not: it is not passed on again."""
     return header(scope, FORWARDED) is not None
+
+
+def note_minted(scope: Scope, at: Instant) -> None:
+    """From now on the ids of this request are of that time, here as at the leader."""
+    scope["rota.minted"] = at
+
+
+def minted_at(scope: Scope, secret: bytes) -> Instant | None:
+    """Of which time its ids are, by the word of a server of this cell or our own."""
+    noted: Instant | None = scope.get("rota.minted")
+    if noted is not None:
+        return noted
+    value = header(scope, MINTED)
+    if value is None or not value.isdigit() or read_forwarded(scope, secret) is None:
+        return None
+    return min(int(value), INSTANT_MAX)
 
 
 def read_forwarded(scope: Scope, secret: bytes) -> Forwarded | None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import secrets
 import string
+from collections.abc import Callable
+from hashlib import shake_256
+from typing import TypeAlias
 
+from rota.api.limits import KEY_TIME_MS
+from rota.core.inputs import Key
 from rota.core.model import Instant
 from rota.wire.cells import cell_tag
 
@@ -21,11 +26,16 @@ _TOKEN_DIGITS = 43
 _DIGITS = string.digits + string.ascii_letters
 
 
+Dice: TypeAlias = Callable[[int], bytes]
+"""So many bytes that nobody can guess."""
+
+
 class IdMint:
     """Makes ids that sort in the order they were made, so the newest job has the largest id."""
 
-    def __init__(self, cell: str = "") -> None:
+    def __init__(self, cell: str = "", dice: Dice | None = None) -> None:
         self._tag = cell_tag(cell)
+        self._dice = dice or secrets.token_bytes
         self._ms = 0
         self._tail = 0
         self._head = ""
@@ -45,15 +55,53 @@ class IdMint:
 
     def _begin(self, ms: Instant) -> None:
         # The top bit starts clear, so that steps within a millisecond have room to rise.
-        self._ms, self._tail = ms, secrets.randbits(_TAIL_BITS - 1)
+        self._ms, self._tail = ms, int.from_bytes(self._dice(8), "big") >> (65 - _TAIL_BITS)
         self._head = f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{self._tag}-"
 
     def _roll(self) -> list[int]:
         """Random steps, asked of the system for many ids at once."""
-        dice = secrets.token_bytes(_STEP_BYTES * _STEPS_AT_ONCE)
+        dice = self._dice(_STEP_BYTES * _STEPS_AT_ONCE)
         places = range(0, len(dice), _STEP_BYTES)
         self._steps = [int.from_bytes(dice[at : at + _STEP_BYTES], "big") for at in places]
         return self._steps
+
+
+class KeyedMint(IdMint):
+    """The ids of one request: whichever server makes them, of one key and time they are the same.
+
+    So a server that has no answer from the leader can accept what the leader may have accepted.
+    """
+
+    def __init__(self, cell: str, key: Key, at: Instant) -> None:
+        self._at = at
+        self._rolled = 0
+        self._seed = f"{len(key.key)} {key.key} {key.fingerprint}".encode()
+        super().__init__(cell, self._of_key)
+
+    def mint(self, now: Instant) -> str:
+        """The next one; whenever that is, it has the time of the request."""
+        return super().mint(max(self._at, self._ms))
+
+    def _of_key(self, count: int) -> bytes:
+        self._rolled += 1
+        return shake_256(self._seed + self._rolled.to_bytes(4, "big")).digest(count)
+
+
+def told_at(key: str, now: Instant) -> Instant | None:
+    """When a key was made, if it is a UUIDv7 of just now, as our own clients make them."""
+    digits = key.replace("-", "")
+    if len(key) != 36 or len(digits) != 32 or digits[12] != "7":
+        return None
+    try:
+        made = int(digits[:12], 16)
+    except ValueError:
+        return None
+    return made if abs(now - made) <= KEY_TIME_MS else None
+
+
+def mint_key() -> str:
+    """An idempotency key for a request that came without one."""
+    return f"rota-{secrets.token_hex(16)}"
 
 
 def mint_token() -> str:

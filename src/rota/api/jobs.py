@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from rota.api.bodies import header
 from rota.api.bundles import check_bundles
 from rota.api.deadlines import add_deadline, deadline_view
+from rota.api.forwarded import minted_at
+from rota.api.ids import IdMint, KeyedMint, told_at
 from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS, PAGE_LOOK, READ_AT_ONCE
 from rota.api.lookup import adopt, check_upstream, find_job
 from rota.api.members import failed_members, with_members, within
@@ -123,7 +125,7 @@ async def _submit(
     check_durability(call.parts.assurance)
     adopt(call, specs)
     await check_bundles(call, specs, "" if call.body is specs[0] else "jobs[{}].")
-    batch = Batch(specs, call.desk.ids, call.parts.brain.clock.now(), trace_in(call))
+    batch = Batch(specs, _mint_for(call), call.parts.brain.clock.now(), trace_in(call))
     jobs = batch.new_jobs()
 
     def build(recall: Recall | None) -> Submit:
@@ -149,6 +151,19 @@ async def _submit(
     except Invalid as refusal:
         raise batch.in_its_words(refusal) from None
     return expect(receipt, JobsAccepted)
+
+
+def _mint_for(call: Call[Any, Any]) -> IdMint:
+    """Where the ids of what is submitted come from: of the key, if it may be asked twice at once.
+
+    That is so when a server could not wait for the leader's answer, or a client for a server's.
+    """
+    if call.key is None:
+        return call.desk.ids
+    scope, now = call.request.scope, call.parts.brain.clock.now()
+    given = (header(scope, b"idempotency-key") or b"").decode("latin-1")
+    at = minted_at(scope, call.parts.access.roster.secret) or told_at(given, now)
+    return call.desk.ids if at is None else KeyedMint(call.parts.cell, call.key, at)
 
 
 def trace_in(call: Call[Any, Any]) -> str:

@@ -167,6 +167,22 @@ FORWARD_LOOK_S = 0.1
 """How often a server that forwards looks who leads."""
 FORWARD_PATIENCE_MS = 6_000
 """How long a call that may be repeated waits for a new leader: one is there within five seconds."""
+FORWARD_SILENT_S = 0.3
+"""A leader that answers no submission for so long is not waited for: the server that was asked
+accepts them itself."""
+FORWARD_SILENT_BYTES_S = 1_000_000
+"""A submission may take a second longer for so many bytes."""
+FORWARD_SHUN_MS = 1_000
+"""Then none is passed on for so long, so that only one in a while has to wait and see."""
+KEY_TIME_MS = 15_000
+"""How old a key may be for the ids of its request to be of its time: longer than an append that
+nobody waits for any more can be on its way."""
+REACH_EVERY_S = 0.3
+"""How often a follower asks the leader whether it is there."""
+REACH_ANSWER_S = 0.5
+"""How long that may take."""
+REACH_LOST_MS = 700
+"""A leader that answered before, and has not for so long, cannot be reached."""
 FORWARD_LAST_S = 1.0
 """How long a server that stops still waits for the leader's answers."""
 NODE_SILENT_MS = 5_000

@@ -42,8 +42,8 @@ class Mailbox:
             return first
         entry = await self._put(event, key.key)
         if first := await self._answered(key):
-            if decode_submission(entry.body).jobs[0].id == event.jobs[0].id:
-                await self._ledger.drop_inbox([entry.id])
+            # The entry stays: the same request may have come through another server meanwhile, and
+            # been answered with it. Whoever leads finds out what it is.
             return first
         return _promised(entry, key)
 

@@ -23,6 +23,11 @@ class Parcel:
         self._read_again = False
 
     @property
+    def size(self) -> int:
+        """Bytes, as far as they are here."""
+        return len(self._body)
+
+    @property
     def opened(self) -> bool:
         """Whether something of it is used up, so that it cannot be sent again."""
         return False

@@ -12,6 +12,7 @@ import click
 from rota import __version__
 from rota.api.mailbox import Mailbox
 from rota.api.parts import Parts
+from rota.api.reach import Reach
 from rota.cli.up import ServerOptions, UpOptions
 from rota.engine.assurance import Assurance
 from rota.engine.presence import Presence
@@ -31,9 +32,12 @@ class Company:
     assurance: Assurance
     forwarder: Forwarder | None = None
     presence: Presence | None = None
+    reach: Reach | None = None
 
     async def stop(self) -> None:
         """Says goodbye; the store must still be there."""
+        if self.reach is not None:
+            await self.reach.stop()
         if self.forwarder is not None:
             await self.forwarder.stop()
         if self.presence is not None:
@@ -69,7 +73,8 @@ async def join(
     forwarder = Forwarder(parts.brain, parts.access.roster, member.node, parts.closing, http)
     mailbox = Mailbox(store, parts.brain.clock)
     joined = replace(parts, forwarder=forwarder, mailbox=mailbox, presence=presence)
-    return joined, Company(parts.assurance, forwarder, presence)
+    reach = Reach(parts.brain, presence, http)
+    return joined, Company(parts.assurance, forwarder, presence, reach)
 
 
 async def trust_of(options: UpOptions | ServerOptions) -> ssl.SSLContext | None:

@@ -8,14 +8,20 @@ CLOCK_JUMP_MS = 500
 """The wall clock may drift this much against the steady one before it is taken for a jump."""
 RETRY_DELAY_S_MIN = 0.1
 """The first pause after the store failed."""
-RETRY_DELAY_S_MAX = 2.0
+RETRY_DELAY_S_MAX = 0.5
 """The longest pause between two tries to reach the store again."""
 TRUST_MARGIN = 0.1
 """The part of the TTL for which a leader stops before others may begin: clocks run unevenly."""
-RENEWALS_PER_TTL = 3
+RENEWALS_PER_TTL = 4
 """How often a leader says that it lives while others wait for it to be silent once."""
-LOOKS_PER_TTL = 12
+LOOKS_PER_TTL = 20
 """How often the others look at the leader and the journal in that time."""
+UNREACHED_PER_TTL = 3
+"""A leader that does not answer the other servers either is gone when it has been silent in the
+store for this part of the TTL: longer than it pauses between two renewals."""
+ABSENT_PER_TTL = 10
+"""A leader whose connection to the store has ended, and that has made no other in this part of the
+TTL, is gone. A live one makes another within a few round trips."""
 ABSENCE_MS = 1_000
 """An append that took longer than this kept workers waiting, and is made up to them."""
 PULSE_S = 1.0
@@ -26,7 +32,7 @@ DURABLE_INBOX_ENTRIES = 1_000
 """Submissions left in the store that the leader picks up at once."""
 DURABLE_INBOX_LOOK_S_MIN = 0.1
 """How soon it looks for more after there were some."""
-DURABLE_INBOX_LOOK_S_MAX = 1.0
+DURABLE_INBOX_LOOK_S_MAX = 0.5
 """How long it pauses at most while there are none: an idle database is left alone."""
 REFILL_PATIENCE_S = 0.2
 """How long a refill that nobody waits for lets the fold take its time: one that is hurried folds
@@ -41,6 +47,10 @@ DURABILITY_LOOK_S = 2.0
 """How often the database is asked what its commits are worth: a lost standby shows soon."""
 ANNOUNCE_S = 1.0
 """How often a server tells the others that it is there."""
+PLEAS_LOOK_S = 0.5
+"""How often a leader looks whether the others still reach it."""
+PLEAS_FROM_MS = 3_000
+"""Whoever has said nothing for so long is not asked for its opinion."""
 LAG_SAMPLES = 3_600
 """Ends of the journal that a follower remembers to say for how long it is behind: an hour's."""
 RETENTION_EVERY_S = 600.0

@@ -83,10 +83,7 @@ class Engine(Outlooks):
         self._task = asyncio.create_task(self._run(), name="rota-engine")
 
     async def stop(self) -> None:
-        """Ends after the turn under way; whoever still waits is told to ask again.
-
-        The seat is given up, so that another server leads at once.
-        """
+        """Ends after the turn under way; gives the seat up, so that another leads at once."""
         self._stopping = True
         self._trouble = "stopping"
         self._rouse()
@@ -115,7 +112,6 @@ class Engine(Outlooks):
         await self._lookers.let_look()
 
     async def _pause(self, seconds: float) -> None:
-        """Until then, or until the server stops."""
         if not self._stopping and seconds > 0:
             await self._woken_within(seconds)
 
@@ -200,6 +196,15 @@ class Engine(Outlooks):
         await self._end_reign()
         await self._lookers.let_look()
 
+    def doubt(self, epoch: int) -> None:
+        """The leader of that epoch does not answer this server any more; 0: it does."""
+        self._seat.doubted = epoch
+
+    def step_aside(self, epoch: int) -> None:
+        """Lets another lead, if this server still does in that epoch: no other reaches it."""
+        self._seat.called_off = epoch
+        self._rouse()
+
     # Asking
 
     @property
@@ -228,9 +233,8 @@ class Engine(Outlooks):
 
     def standing(self) -> Standing:
         """This server's part in the cell."""
-        leads = self.ready
-        leader = None if leads else self._seat.leader
-        if leader is not None and leader.epoch == self._seat.epoch:
+        leads, leader = self.ready, self._seat.leader
+        if leads or (leader is not None and leader.epoch == self._seat.epoch):
             leader = None  # that was us
         return Standing(
             leads=leads,
@@ -311,6 +315,9 @@ class Engine(Outlooks):
 
     async def _may_decide(self) -> bool:
         """Waits while the seat cannot be renewed; FencedError: somebody else has it."""
+        if self._seat.called_off == self._seat.epoch:
+            await self._seat.step_aside()
+            raise FencedError("no other server reaches this one: another is to lead")
         if not self._seat.is_held:
             raise FencedError(f"another server leads: epoch {self._seat.epoch} is over")
         if self._seat.trusted:

@@ -107,6 +107,14 @@ class Brain(Protocol):
     clock: Clock
     timing: Timing
 
+    def doubt(self, epoch: int) -> None:
+        """The leader of that epoch does not answer this server any more; 0: it does."""
+        ...
+
+    def step_aside(self, epoch: int) -> None:
+        """Lets another lead, if this server still does in that epoch: no other reaches it."""
+        ...
+
     async def post(self, event: AnyInput) -> AnyReceipt:
         """Steps one input; raises the Refusal, UnavailableError or BusyError it met."""
         ...

@@ -1,4 +1,7 @@
-"""Tells the other servers of a cell that this one is there, and knows how far behind it is."""
+"""Tells the other servers of a cell that this one is there, and knows how far behind it is.
+
+A leader also hears whether the others reach it: one that none of them does lets another lead.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import structlog
 from msgspec.structs import replace
 
 from rota.core.model import Millis
-from rota.engine.limits import ANNOUNCE_S, LAG_SAMPLES
+from rota.engine.limits import ANNOUNCE_S, LAG_SAMPLES, PLEAS_FROM_MS, PLEAS_LOOK_S
 from rota.engine.ports import Brain
 from rota.store.nodes import Node, SeenNode
 from rota.store.protocol import Store, StoreError
@@ -45,6 +48,7 @@ class Presence:
         self._brain = brain
         self._meter = LagMeter()
         self._telling: asyncio.Task[None] | None = None
+        self._heeding: asyncio.Task[None] | None = None
         self._away = False
 
     async def start(self) -> None:
@@ -52,12 +56,14 @@ class Presence:
         with suppress(StoreError):  # then the next time
             await self.tell()
         self._telling = asyncio.create_task(self._go_on(), name="rota-presence")
+        self._heeding = asyncio.create_task(self._go_on_heeding(), name="rota-pleas")
 
     async def stop(self) -> None:
         """Says goodbye, if the store still listens."""
-        if self._telling is not None:
+        if self._telling is not None and self._heeding is not None:
             self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
+            self._heeding.cancel()
+            await asyncio.gather(self._telling, self._heeding, return_exceptions=True)
             with suppress(StoreError):
                 await self._store.nodes.leave(self.me.node)
 
@@ -77,12 +83,38 @@ class Presence:
         )
         await self._store.nodes.announce(self.me)
 
+    async def cannot_reach(self, epoch: int) -> None:
+        """The leader of that epoch does not answer here; 0: it does, or nobody leads."""
+        if epoch != self.me.unreached:
+            self.me = replace(self.me, unreached=epoch)
+            with suppress(StoreError):  # it is said again within a second
+                await self._store.nodes.announce(self.me)
+
     async def everyone(self) -> Sequence[SeenNode]:
         """All servers of the cell, this one as it is now."""
         others = [
             one for one in await self._store.nodes.everyone() if one.told.node != self.me.node
         ]
         return sorted((*others, SeenNode(self.me, 0)), key=lambda one: one.told.node)
+
+    async def heed(self) -> None:
+        """While this server leads: lets another, if none of the others reaches it any more."""
+        standing = self._brain.standing()
+        if not standing.leads:
+            return
+        others = [
+            one.told
+            for one in await self._store.nodes.everyone()
+            if one.told.node != self.me.node and one.silent_ms < PLEAS_FROM_MS
+        ]
+        if others and all(one.unreached == standing.epoch for one in others):
+            self._brain.step_aside(standing.epoch)
+
+    async def _go_on_heeding(self) -> None:
+        while True:
+            await asyncio.sleep(PLEAS_LOOK_S)
+            with suppress(StoreError):  # then nobody can be heard, and nobody could lead
+                await self.heed()
 
     async def _go_on(self) -> None:
         while True:

@@ -9,7 +9,12 @@ from __future__ import annotations
 import msgspec
 
 from rota.core.model import Millis
-from rota.engine.limits import LOOKS_PER_TTL, TRUST_MARGIN
+from rota.engine.limits import (
+    ABSENT_PER_TTL,
+    LOOKS_PER_TTL,
+    TRUST_MARGIN,
+    UNREACHED_PER_TTL,
+)
 from rota.engine.ports import Clock
 from rota.store.protocol import Epoch, FencedError, LeaderRow, Leadership
 
@@ -38,6 +43,14 @@ class Seat:
         self._ledger = ledger
         self._clock = clock
         self._seen_at: Millis | None = None
+        self._met = Epoch(0)
+        """The last reign whose holder has been seen with a connection to the store."""
+        self._absent_from: Millis | None = None
+        self.doubted = 0
+        """The reign whose holder does not answer this server, though it did before."""
+        self.called_off = 0
+        """The reign of ours that another server is to end, because none of them reaches us."""
+        self._aside_until: Millis | None = None
         self._trusted_until: Millis | None = None
         self._renewed_at: Millis | None = None
         self._lapsed_ms = 0
@@ -48,17 +61,20 @@ class Seat:
     async def look(self) -> None:
         """Reads the row; how long it stays the same is counted from the moment it was read."""
         row = await self._ledger.observe() or NOBODY_YET
-        if self._seen_at is None or row != self.row:
-            self.row, self._seen_at = row, self._clock.steady()
+        now = self._clock.steady()
+        if self._seen_at is None or (row.epoch, row.nonce) != (self.row.epoch, self.row.nonce):
+            self._seen_at = now
+        self._note_presence(row, now)
+        self.row = row
         if row.epoch != self.epoch:
             self._held = False
 
     @property
     def is_free(self) -> bool:
         """Whether to try: nobody holds it, its holder is gone, or it is still our own."""
-        if self._seen_at is None:
+        if self._seen_at is None or self._stands_aside:
             return False
-        return not self.row.holder or self.is_ours or self._silent_ms() >= self._ttl_ms
+        return not self.row.holder or self.is_ours or self._was_ours or self._is_gone
 
     @property
     def is_ours(self) -> bool:
@@ -66,9 +82,15 @@ class Seat:
         return self.epoch != 0 and self.row.epoch == self.epoch and bool(self.row.holder)
 
     @property
+    def _was_ours(self) -> bool:
+        """Whether the holder has our name, and we have only just started: it was the process before
+        this one, which has ended."""
+        return self.epoch == 0 and self.row.holder == self.member.node
+
+    @property
     def leader(self) -> LeaderRow | None:
         """Who leads, as far as can be known here; None: nobody, or somebody who is gone."""
-        if self._seen_at is None or not self.row.holder or self._silent_ms() >= self._ttl_ms:
+        if self._seen_at is None or not self.row.holder or self._is_gone:
             return None
         return self.row
 
@@ -76,6 +98,33 @@ class Seat:
     def look_every_s(self) -> float:
         """The pause between two looks."""
         return self._ttl_ms / LOOKS_PER_TTL / 1000
+
+    @property
+    def _is_gone(self) -> bool:
+        """Whether the holder has said nothing for the TTL, or its process has ended.
+
+        Neither is certain, and a holder that lives after all does no harm: it can append nothing,
+        and whoever leads next waits for leases that it may still have renewed meanwhile.
+        """
+        silent_ms = self._silent_ms()
+        if self.doubted and self.doubted == self.row.epoch:
+            silent_ms *= UNREACHED_PER_TTL
+        absent_ms = 0 if self._absent_from is None else self._clock.steady() - self._absent_from
+        return silent_ms >= self._ttl_ms or absent_ms * ABSENT_PER_TTL > self._ttl_ms
+
+    @property
+    def _stands_aside(self) -> bool:
+        """Whether another is to have the seat that we gave up; for a TTL at most."""
+        return self._aside_until is not None and self._clock.steady() < self._aside_until
+
+    def _note_presence(self, row: LeaderRow, now: Millis) -> None:
+        """Only who was there can be missed: an older program never shows that it is."""
+        if row.present:
+            self._met = row.epoch
+        if row.present is not False or self._met != row.epoch:
+            self._absent_from = None
+        elif self._absent_from is None:
+            self._absent_from = now
 
     def _silent_ms(self) -> Millis:
         return 0 if self._seen_at is None else self._clock.steady() - self._seen_at
@@ -131,6 +180,11 @@ class Seat:
         if self._held:
             self._held = False
             await self._ledger.resign(self.epoch)
+
+    async def step_aside(self) -> None:
+        """The same for a server that goes on: another is to be first."""
+        self._aside_until = self._clock.steady() + self._ttl_ms
+        await self.resign()
 
     def _trust(self, sent: Millis) -> None:
         """Counted from before the row was written: others count from after it."""

@@ -39,6 +39,6 @@ class Patience:
         """How long to wait now: not at all after the first failure, unless the disk is full."""
         pause_s = self._next_s
         if isinstance(error, StoreFullError):
-            pause_s = max(pause_s, RETRY_DELAY_S_MAX / 8)
+            pause_s = max(pause_s, RETRY_DELAY_S_MAX / 2)
         self._next_s = min(max(RETRY_DELAY_S_MIN, pause_s * 2), RETRY_DELAY_S_MAX)
         return pause_s * self._spread

@@ -67,6 +67,8 @@ class Call(Generic[T]):
     """Carries an idempotency key, because a repeat would otherwise act twice."""
     held: bool = False
     """The server may well take its time: it waits for something to tell."""
+    anywhere: bool = False
+    """Any server can do it, also while another stands still: none is waited for for long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +121,13 @@ def _path(*segments: str) -> str:
 
 def submit(job: JobLike) -> Call[JobView]:
     """Submits one job."""
-    return Call("POST", "/jobs", JobView, body=encode(job), keyed=True)
+    return Call("POST", "/jobs", JobView, body=encode(job), keyed=True, anywhere=True)
 
 
 def submit_batch(jobs: Sequence[JobLike]) -> Call[BatchAnswer]:
     """Submits jobs together, all or none; they may name each other by `ref:`."""
     body = encode({"jobs": jobs})
-    return Call("POST", "/jobs/batch", BatchAnswer, body=body, keyed=True)
+    return Call("POST", "/jobs/batch", BatchAnswer, body=body, keyed=True, anywhere=True)
 
 
 def get_job(job_id: str) -> Call[JobView]:

@@ -21,6 +21,11 @@ from rota.sdk.tracing import current_traceparent
 
 T = TypeVar("T")
 
+FIRST_SWITCH_S = 0.4
+"""How long the first round of several servers is waited for, each, where any of them would do. It
+doubles with every round: servers that are all slow are not asked ever faster."""
+SWITCH_BYTES_S = 1_000_000
+"""What is large takes longer everywhere: a second for so many bytes."""
 EXPECTED_MAX = 10_000
 """Jobs of transactions that are remembered; nobody waits for all the others."""
 
@@ -31,6 +36,8 @@ class Send:
 
     call: Call[Any]
     headers: dict[str, str]
+    tried: int = 0
+    """How often it has been sent before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +110,16 @@ class Terms:
         if len(self.expected) > EXPECTED_MAX:
             self.expected.pop(next(iter(self.expected)), None)
 
-    def read_s(self, call: Call[Any]) -> float:
-        """How long to wait for an answer."""
+    def read_s(self, call: Call[Any], tried: int = 0) -> float:
+        """How long to wait for an answer, when it was asked for so often before."""
         if call.held or self.servers.choices == 1:
             return self.patience.read_s
-        return min(self.patience.read_s, self.patience.switch_s)
+        most_s = min(self.patience.read_s, self.patience.switch_s)
+        if not call.anywhere:
+            return most_s
+        rounds = min(tried // self.servers.choices, 20)
+        grown_s = FIRST_SWITCH_S * 2.0**rounds + len(call.body or b"") / SWITCH_BYTES_S
+        return min(most_s, grown_s)
 
     def patience_s(self) -> float:
         """How long it is worth to go on asking."""
@@ -159,7 +171,7 @@ def ask(terms: Terms, call: Call[Any], key: str | None = None) -> Flow[Answer]:
     retrying = Retrying(terms, seed)
     while True:
         try:
-            answer: Answer = yield Send(call, headers)
+            answer: Answer = yield Send(call, headers, retrying.tried)
             return answer
         except (UnreachableError, ApiError) as error:
             yield from retrying.after(error)
@@ -177,20 +189,21 @@ class Retrying:
     def __init__(self, terms: Terms, seed: str) -> None:
         self._terms = terms
         self._seed = seed
-        self._tried = 0
+        self.tried = 0
+        """Failures in a row."""
         self._failing_since_s = 0.0
 
     def after(self, error: UnreachableError | ApiError) -> Flow[None]:
         """Waits, if another try may help and there is time for one; raises the error if not."""
         if isinstance(error, ApiError) and not is_passing(error):
             raise error
-        if self._tried == 0:
+        if self.tried == 0:
             self._failing_since_s = self._terms.clock.elapsed_s()
-        self._tried += 1
+        self.tried += 1
         wait_s = self._wait_s(error)
         spent_s = self._terms.clock.elapsed_s() - self._failing_since_s
         # However little patience there is, each server is asked once.
-        if self._tried >= self._terms.servers.choices and (
+        if self.tried >= self._terms.servers.choices and (
             spent_s + wait_s > self._terms.patience_s()
         ):
             raise error
@@ -200,12 +213,12 @@ class Retrying:
         """Little before another server is asked, longer after each round of all of them."""
         asked_s = error.retry_after_s if isinstance(error, ApiError) else None
         if isinstance(error, LimitError):
-            return pause_s(self._tried, self._seed, asked_s)
-        rounds, within = divmod(self._tried - 1, self._terms.servers.choices)
+            return pause_s(self.tried, self._seed, asked_s)
+        rounds, within = divmod(self.tried - 1, self._terms.servers.choices)
         if within == self._terms.servers.choices - 1:
             return pause_s(rounds + 1, self._seed, asked_s)
         return 0.0 if isinstance(error, UnreachableError) else pause_s(1, f"{self._seed}:{within}")
 
     def progressed(self) -> None:
         """Something came: the next failure is a first one again."""
-        self._tried = 0
+        self.tried = 0

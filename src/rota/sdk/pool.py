@@ -98,10 +98,10 @@ class Talk:
         """What comes of a step; raises UnreachableError, ApiError."""
         try:
             match step:
-                case Send(call, headers):
+                case Send(call, headers, tried):
                     self._server = self._terms.servers.current
                     request = _request(self._server, call, headers)
-                    timeout = _timeout(self._terms.read_s(call), self._terms)
+                    timeout = _timeout(self._terms.read_s(call, tried), self._terms)
                     response = self._http.request(timeout=timeout, **request)
                     self._terms.reached = True
                     return _whole(response)
@@ -172,10 +172,10 @@ class AsyncTalk:
         """What comes of a step; raises UnreachableError, ApiError."""
         try:
             match step:
-                case Send(call, headers):
+                case Send(call, headers, tried):
                     self._server = self._terms.servers.current
                     request = _request(self._server, call, headers)
-                    timeout = _timeout(self._terms.read_s(call), self._terms)
+                    timeout = _timeout(self._terms.read_s(call, tried), self._terms)
                     response = await self._http.request(timeout=timeout, **request)
                     self._terms.reached = True
                     return _whole(response)

@@ -70,6 +70,7 @@ class Cluster:
         machine.set_by_ms = dice.randint(-SKEW_MS, SKEW_MS)
         site = ServerSite(machine, self.network, self.database, number)
         site.ttl_ms = round(options.leader_ttl_s * 1000)
+        site.older = number < options.older
         site.timing = Timing(lease_ttl_ms=round(options.lease_s * 1000), handover_ms=site.ttl_ms)
         return site
 

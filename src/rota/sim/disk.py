@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
+
+import msgspec
 
 from rota.sim.clock import Machine, VirtualLoop
 from rota.sim.dice import Dice
@@ -63,6 +65,9 @@ class Database:
     mood: Mood = field(default_factory=Mood)
     away_from: dict[str, int] = field(default_factory=dict)
     """Machines that cannot reach it -> by how many faults."""
+    holder: tuple[Machine, int] | None = None
+    """Whose connection claimed last, and in which of its lives; None: of one that does not show
+    it."""
     newer: dict[int, float] = field(default_factory=dict)
     """Journal records that only newer programs understand -> when they were written."""
 
@@ -76,9 +81,23 @@ class Database:
         if not self.away_from[machine]:
             del self.away_from[machine]
 
-    def seen_by(self, machine: Machine, *, newer: bool = False) -> Store:
+    def seen_by(self, machine: Machine, *, newer: bool = False, older: bool = False) -> Store:
         """The store as one server has it."""
-        return cast(Store, _View(self, machine, newer=newer))
+        return cast(Store, _View(self, machine, _Version(newer, older)))
+
+    def is_present(self) -> bool:
+        """Whether the leader's connection is there, as the database sees it.
+
+        That of a process that has ended is not. That of a live one may be gone, too: one that is
+        cut off, or that has just broken.
+        """
+        if self.holder is None:
+            return False
+        machine, boots = self.holder
+        if not machine.alive or machine.boots != boots:
+            return False
+        broken = 0.5 if machine.name in self.away_from else self.mood.failing
+        return not self.dice.chance(broken)
 
     def unreadable_after(self, seq: int) -> bool:
         """Whether an older program that has read up to there cannot go on."""
@@ -86,15 +105,22 @@ class Database:
         return any(place > seq and at > fresh for place, at in self.newer.items())
 
 
+class _Version(NamedTuple):
+    """Of which version a server is, beside the one that most are of."""
+
+    newer: bool
+    older: bool
+
+
 class _View:
     """The store behind trips."""
 
     has_schedules = True
 
-    def __init__(self, database: Database, machine: Machine, *, newer: bool) -> None:
+    def __init__(self, database: Database, machine: Machine, version: _Version) -> None:
         store = database.store
-        self.ledger = cast(Ledger, _Side(database, machine, store.ledger, newer=newer))
-        self.catalog = cast(Catalog, _Side(database, machine, store.catalog, newer=newer))
+        self.ledger = cast(Ledger, _Side(database, machine, store.ledger, version))
+        self.catalog = cast(Catalog, _Side(database, machine, store.catalog, version))
         self.access = store.access
         self.hooks = store.hooks
         self.notes = store.notes
@@ -107,11 +133,11 @@ class _View:
 class _Side:
     """One side of the store: every call on it is a trip."""
 
-    def __init__(self, database: Database, machine: Machine, real: Any, *, newer: bool) -> None:
+    def __init__(self, database: Database, machine: Machine, real: Any, version: _Version) -> None:
         self._database = database
         self._machine = machine
         self._real = real
-        self._newer = newer
+        self._newer, self._older = version
 
     @property
     def folded(self) -> Seq:
@@ -125,12 +151,21 @@ class _Side:
             def work() -> Any:
                 if not self._newer:
                     self._refuse_newer(name, args)
-                return _at_once(method(*args, **named))
+                return self._seen(name, _at_once(method(*args, **named)))
 
             return await _Trip(self._database, self._machine, name).go(self._noting(name, work))
 
         setattr(self, name, trip)
         return trip
+
+    def _seen(self, name: str, answer: Any) -> Any:
+        """The leader's row comes with what the database knows of the leader's connection."""
+        if name == "claim":
+            shown = (self._machine, self._machine.boots)
+            self._database.holder = None if self._older else shown
+        if name == "observe" and answer is not None and not self._older:
+            return msgspec.structs.replace(answer, present=self._database.is_present())
+        return answer
 
     def _noting(self, name: str, work: Callable[[], Any]) -> Callable[[], Any]:
         """A newer program's records are not for everybody."""

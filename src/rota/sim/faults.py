@@ -106,7 +106,7 @@ class Nemesis:
     def _upgrade(self, dice: Dice, for_s: float) -> Mend:
         """One server comes back as a newer program."""
         site = self._server(dice)
-        site.newer = True
+        site.newer, site.older = True, False
         self._cluster.restart_server(site, for_s)
         return _nothing
 

@@ -23,6 +23,10 @@ CONNECT_S = 3.0
 """After this a connection that nobody accepts is given up."""
 NEWER = b'{"of_a_newer_version":{"all":["this"]},'
 """What a newer server might add to its answers: older programs must not mind."""
+NEWER_HEADER = ("rota-of-a-newer-version", "all of this")
+"""What it might add to a request that it passes on."""
+SINCE_LAST = ("rota-minted",)
+"""Headers that servers of the last version neither send nor look at."""
 
 
 class UnsentError(Exception):
@@ -73,6 +77,7 @@ class Door:
     app: ASGIApp | None
     """None: nobody, just now."""
     newer: bool = False
+    older: bool = False
 
 
 @dataclass(slots=True)
@@ -207,7 +212,7 @@ class _Exchange:
             return {"type": "http.disconnect"}
 
         try:
-            await app(self._scope(), receive, sent.take)
+            await app(self._scope(door), receive, sent.take)
         except Exception as error:  # noqa: BLE001  (the top of a request: a bug to be told of)
             self._net.complain(f"{door.machine.name} broke on {self._request.path}: {error!r}")
         if door.machine.alive and sent.status:
@@ -240,10 +245,12 @@ class _Exchange:
 
         self._net.loop.after(delay_s, self._source, fail)
 
-    def _scope(self) -> Scope:
+    def _scope(self, door: Door) -> Scope:
         bare, _, query = self._request.path.partition("?")
         host = self._address.partition("//")[2]
-        named = (("host", host), *self._request.headers)
+        named = [("host", host), *self._request.headers]
+        if door.older:
+            named = [(name, value) for name, value in named if name.lower() not in SINCE_LAST]
         return {
             "type": "http",
             "method": self._request.method,

@@ -13,16 +13,27 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from rota.sim.clock import Machine
-from rota.sim.network import BrokenError, Network, Request, Response, UnsentError
+from rota.sim.network import (
+    NEWER_HEADER,
+    SINCE_LAST,
+    BrokenError,
+    Door,
+    Network,
+    Request,
+    Response,
+    UnsentError,
+)
 from rota.worker.link import Ask, AwayError, Reply
 
 
 class PeerSession:
     """In the place of aiohttp's session, as far as a server that forwards uses one."""
 
-    def __init__(self, network: Network, machine: Machine) -> None:
+    def __init__(self, network: Network, machine: Machine, door: Door) -> None:
+        """`door`: its own, which says of which version it is."""
         self._network = network
         self._machine = machine
+        self._door = door
 
     async def request(
         self,
@@ -35,7 +46,7 @@ class PeerSession:
     ) -> PeerResponse:
         """Sends it on; the errors are those of aiohttp."""
         body = data if isinstance(data, bytes) else b"".join([one async for one in data or _none()])
-        asked = Request(method, url.raw_path_qs, tuple(headers), body)
+        asked = Request(method, url.raw_path_qs, self._said(headers), body)
         try:
             answer = await self._network.ask(self._machine, str(url.origin()), asked, None)
         except UnsentError as error:
@@ -43,6 +54,12 @@ class PeerSession:
         except BrokenError as error:
             raise aiohttp.ServerDisconnectedError(str(error)) from error
         return PeerResponse(answer)
+
+    def _said(self, headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        """As a server of its version says it."""
+        if self._door.older:
+            return tuple(one for one in headers if one[0].lower() not in SINCE_LAST)
+        return (*headers, NEWER_HEADER) if self._door.newer else tuple(headers)
 
     async def close(self) -> None:
         """There is nothing to close."""

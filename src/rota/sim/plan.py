@@ -147,6 +147,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Whether something is due every few seconds."""
     spare: int
     """Orders that a worker holds ahead."""
+    older: int
+    """Servers that begin as a program of the last version."""
     kinds: tuple[str, ...]
 
 
@@ -249,6 +251,7 @@ def draw(seed: int, *, profile: str = "all", storm_s: float | None = None) -> Pl
         clocks_apart=dice.chance(0.2),
         schedule=dice.chance(0.7),
         spare=dice_for(seed, "spare").choice((0, 0, 4, 16)),
+        older=dice_for(seed, "older").choice((0, 0, 0, 1, 2)),
         kinds=kinds,
     )
     options = msgspec.structs.replace(options, **FIXED.get(profile, {}))

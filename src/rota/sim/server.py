@@ -19,6 +19,7 @@ from rota.api.auth import Access
 from rota.api.files import Files
 from rota.api.forward import Forwarder
 from rota.api.mailbox import Mailbox
+from rota.api.reach import Reach
 from rota.api.roster import Roster
 from rota.api.submitted import SubmittedSpecs
 from rota.api.throttle import Throttle
@@ -30,12 +31,14 @@ from rota.engine.assurance import Assurance
 from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
+from rota.engine.presence import Presence
 from rota.engine.seat import Member
 from rota.sim.clock import NOWHERE, Machine, MachineClock
 from rota.sim.disk import Database
 from rota.sim.network import Door, Network
 from rota.sim.peer import PeerSession
 from rota.store.memory_objects import MemoryBlobs
+from rota.store.nodes import Node
 from rota.store.outputs import Outputs
 from rota.store.protocol import Store, StoreError
 from rota.store.spool import Spool
@@ -73,6 +76,8 @@ class ServerSite:
         self.address = f"http://127.0.0.1:{7000 + number}"
         self.newer = False
         """Whether the program there is of the next version."""
+        self.older = False
+        """Whether it is of the last one, and knows nothing of marks, pleas and promised ids."""
         self.engine: Engine | None = None
         self.ttl_ms: Millis = 3_000
         self.timing = Timing()
@@ -122,7 +127,7 @@ class ServerSite:
 
     async def _live(self) -> None:
         clock = MachineClock(self.machine, self._network.loop)
-        store = self._database.seen_by(self.machine, newer=self.newer)
+        store = self._database.seen_by(self.machine, newer=self.newer, older=self.older)
         member = Member(node=self.machine.name, address=self.address, ttl_ms=self.ttl_ms)
         figures = Figures(self)
         self.engine = engine = Engine(store, clock, self.timing, figures, member)
@@ -137,12 +142,17 @@ class ServerSite:
         roster = Roster(store.access, clock)
         await roster.refresh()
         parts = self._parts(engine, store, figures, roster)
-        http = cast(aiohttp.ClientSession, PeerSession(self._network, self.machine))
+        door = self._network.doors[self.address]
+        door.newer, door.older = self.newer, self.older
+        http = cast(aiohttp.ClientSession, PeerSession(self._network, self.machine, door))
         forwarder = Forwarder(engine, roster, member.node, self._closing, http)
+        if not self.older:
+            presence = Presence(store, engine, Node(node=member.node, address=self.address))
+            await presence.start()
+            Reach(engine, presence, http)  # its task ends with the machine
         mailbox = Mailbox(store, clock)
         app = create_app(replace(parts, forwarder=forwarder, mailbox=mailbox))
-        door = self._network.doors[self.address]
-        door.app, door.newer = app, self.newer
+        door.app = app
         while True:
             await asyncio.sleep(PULSE_S)
             engine.pulse()

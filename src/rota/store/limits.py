@@ -90,6 +90,8 @@ wait before it stops trusting itself, so that it never ends an append that could
 LEADER_DEADLINE_S = 1.5
 """The same for the leader's row: half a lease, so that a renewal on a dead connection leaves time
 for another one on a fresh connection. Servers set it by their own `--leader-ttl`."""
+MARK_RETRY_S = 0.1
+"""Between two tries of a leader to show that it is still there, after it lost its connection."""
 READ_DEADLINE_S = 30.0
 """A read that takes longer is given up: somebody asked for more than a page."""
 SIDE_DEADLINE_S = 10.0
@@ -102,6 +104,11 @@ FOLD_STATEMENT_S = 30.0
 """One statement of it: a database that vanished without a word is noticed by then."""
 CLOSE_S = 2.0
 """How long a goodbye to the database may take when a server stops."""
+FOLD_STALLED_LOOK_S = 0.3
+"""A fold that takes longer looks, as often as this, whether it waits for somebody frozen."""
+FOLD_STALLED_S = 1.5
+"""A server that has said nothing to the database for so long, in the middle of a transaction that
+others wait for, stands still: its transaction is ended."""
 FOLD_CLOSE_S = 10.0
 """How long a server that stops goes on folding; the next one folds the rest."""
 MIGRATE_WAIT_MS = 300_000

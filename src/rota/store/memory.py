@@ -226,7 +226,7 @@ class MemoryLedger(MemoryInbox):
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
         """Opens a new epoch."""
         row = self._leader
-        if seen is not None and seen != row:
+        if seen is not None and (seen.epoch, seen.nonce) != (row.epoch, row.nonce):
             raise FencedError(f"{row.holder} claimed first")
         self._leader = LeaderRow(holder, Epoch(row.epoch + 1), row.nonce + 1, address)
         return self._leader.epoch

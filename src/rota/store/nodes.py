@@ -26,6 +26,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     behind_records: int = 0
     behind_ms: Millis = 0
     started_at: Instant = 0
+    unreached: int = 0
+    """The epoch whose leader it has reached before and cannot reach now; 0: there is none."""
 
 
 class SeenNode(msgspec.Struct, frozen=True):

@@ -176,6 +176,8 @@ class Line:
         self._warnings: list[str] = []
         self._turn = asyncio.Lock()
         self._closed = False
+        self.when_lost: Callable[[], None] | None = None
+        """Called when a connection has ended, from whichever side."""
 
     async def write(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Runs what commits. Raises UnknownFateError wherever it may have happened after all."""
@@ -247,6 +249,7 @@ class Line:
             )
             self._timeline = now.timeline
             self._connection.add_log_listener(self._note)
+            self._connection.add_termination_listener(self._ended)
             if self._closed:  # meanwhile
                 self._connection.terminate()
                 raise StoreError("the store is closed")
@@ -287,6 +290,10 @@ class Line:
         if spoils(error):
             connection.terminate()
         return told(error, self.address.shown)
+
+    def _ended(self, _connection: object) -> None:
+        if self.when_lost is not None and not self._closed:
+            self.when_lost()
 
     def _note(self, _connection: object, message: asyncpg.PostgresLogMessage) -> None:
         if message.severity_en == "WARNING":

@@ -38,6 +38,7 @@ from rota.store.postgres_load import read_snapshot
 from rota.store.postgres_migrate import Schema
 from rota.store.postgres_objects import doom_outputs
 from rota.store.postgres_partitions import drop_old, drop_old_journal, make_partitions
+from rota.store.postgres_stalled import Turn
 from rota.store.postgres_window import Window, read_window, take_turn, window_of
 from rota.store.protocol import JournalRecord, Seq, Snapshot, StoreError, StoreFullError
 from rota.store.unfolded import Unfolded
@@ -68,6 +69,7 @@ class PostgresFolder:
             {"synchronous_commit": "off"},
             statement_s=FOLD_STATEMENT_S,
         )
+        self._waits = Turn(address)
         self._loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -127,7 +129,8 @@ class PostgresFolder:
         await asyncio.wait({folding}, timeout=FOLD_CLOSE_S)
         # Where the database is away: the journal has the rest, and the next server folds it.
         folding.cancel()
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._line.close(), self._loop))
+        for each in (self._line.close(), self._waits.close()):
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(each, self._loop))
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
 
@@ -232,7 +235,7 @@ class PostgresFolder:
         # A long report may keep us from the tables' structure; the fold needs none of it yet.
         with suppress(StoreError):
             await self._upkeep(window)
-        leaves_behind = await self._line.write(lambda c: self._apply(c, window))
+        leaves_behind = await self._waits.until(self._line.write(lambda c: self._apply(c, window)))
         if leaves_behind is None:
             self._unfolded.clear()
             await self._look()
@@ -249,6 +252,7 @@ class PostgresFolder:
 
     async def _apply(self, connection: Connection, window: Window) -> bool | None:
         """None: another server folded meanwhile, or the journal is not what it was."""
+        self._waits.taken_by(connection)
         async with connection.transaction():
             before = await take_turn(connection, window, self._schema)
             if not before.fits(window):

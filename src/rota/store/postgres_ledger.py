@@ -18,6 +18,7 @@ from rota.store.postgres_durability import read_durability
 from rota.store.postgres_folder import PostgresFolder
 from rota.store.postgres_inbox import InboxLines, PostgresInbox
 from rota.store.postgres_load import read_shelves
+from rota.store.postgres_mark import SeatMark
 from rota.store.postgres_migrate import Schema
 from rota.store.postgres_pool import ReaderPool
 from rota.store.protocol import (
@@ -80,6 +81,7 @@ class PostgresLedger(PostgresInbox):
         lines = InboxLines(self._appends, self._follows)
         super().__init__(lines, readers, has_keys=schema.has("followers"))
         self._leader = Line(address, "leader", leader_deadline_s, _DURABLY)
+        self._mark = SeatMark(self._leader)
 
     @property
     def folded(self) -> Seq:
@@ -105,9 +107,7 @@ class PostgresLedger(PostgresInbox):
 
     async def observe(self) -> LeaderRow | None:
         """The row as it is; None if nobody ever claimed."""
-        found = await self._leader.read(
-            lambda c: c.fetchrow("SELECT holder, epoch, nonce, address FROM rota.leader")
-        )
+        found = await self._leader.read(lambda c: c.fetchrow(self._mark.query))
         return LeaderRow(*found) if found and found["epoch"] else None
 
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
@@ -122,6 +122,7 @@ class PostgresLedger(PostgresInbox):
                 raise self._left_behind(shut_out)
             raise FencedError("another server claimed first")
         self._folder.leads = True
+        await self._mark.hold(Epoch(epoch))
         return Epoch(epoch)
 
     def _left_behind(self, found: int) -> SchemaError:
@@ -142,10 +143,15 @@ class PostgresLedger(PostgresInbox):
             )
         )
         self._folder.leads = bool(renewed)
+        if renewed:
+            await self._mark.hold(epoch)
+        else:
+            self._mark.drop()
         return bool(renewed)
 
     async def resign(self, epoch: Epoch) -> None:
         """Lets the next one lead at once."""
+        self._mark.drop()
         await self._leader.write(
             lambda c: c.execute(
                 "UPDATE rota.leader SET nonce = nonce + 1, holder = '', address = ''"
@@ -210,6 +216,7 @@ class PostgresLedger(PostgresInbox):
 
     async def close(self) -> None:
         """Lets go of the connections."""
+        self._mark.drop()
         await self._follows.close()
         await self._appends.close()
         await self._leader.close()

@@ -118,6 +118,8 @@ class LeaderRow(msgspec.Struct, frozen=True):
     """Another one after every claim, renewal and resignation."""
     address: str = ""
     """Where the others reach the holder."""
+    present: bool | None = None
+    """Whether the holder's own connection to the store is there; None: nobody can tell."""
 
 
 class JournalRecord(msgspec.Struct, frozen=True):

@@ -23,6 +23,10 @@ GOODBYE_S = 2.0
 """For a word that nothing depends on."""
 RETRY_CAP_S = 5.0
 """Between two tries, whatever the absence: the worker is back soon after the server is."""
+FAILOVER_S = 3.0
+"""So long after the first failure another server may lead any moment: no pause is long."""
+FAILOVER_CAP_S = 0.4
+"""Between two rounds of all servers in that time; later the pauses grow to what is above."""
 SILENCE_S = 3.0
 """A server that has said nothing for so long past what it may wait is passed over for another. With
 a lease of 15 s, two in a row may be silent and a third still renews it."""
@@ -285,6 +289,9 @@ class Conversation:
             return
         if rounds == 0:
             self._diary.warning("the server is away; goes on trying", why=away.detail)
+        if away.status != TOO_MANY and now < self._alone_since + FAILOVER_S:
+            self._not_before = now + delay_s(self._seed, rounds, FAILOVER_CAP_S)
+            return
         cap_s = max(0.2, min(RETRY_CAP_S, self._session.lease_ttl / 5))
         # What it holds must not be lost because a server asks for more time than a lease has.
         asked_s = min(away.retry_after_s, cap_s) if self._session.held else away.retry_after_s
