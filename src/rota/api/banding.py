@@ -92,15 +92,15 @@ def _gang_view(band: Gang, tally: Tally) -> GangView:
     )
 
 
-def place_view(company: Company | None) -> PlaceView | None:
+def place_view(company: Company) -> PlaceView | None:
     """What an array's member is told."""
-    if company is None or company.in_gang:
+    if company.in_gang:
         return None
     return PlaceView(company.band_id, company.index, company.size)
 
 
-def rank_view(company: Company | None) -> RankView | None:
+def rank_view(company: Company) -> RankView | None:
     """What a gang's member is told."""
-    if company is None or not company.in_gang:
+    if not company.in_gang:
         return None
     return RankView(company.band_id, company.index, company.size, list(company.hosts))

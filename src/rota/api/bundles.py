@@ -181,9 +181,8 @@ async def check_bundles(call: Call[Any, Any], specs: Sequence[JobSpec], field: s
     """
     wanted: dict[str, list[tuple[JobSpec, str]]] = {}
     for number, spec in enumerate(specs):
-        place = field.format(number)
         for name, bundle_id in bundles_of(spec.task).items():
-            wanted.setdefault(bundle_id, []).append((spec, place + name))
+            wanted.setdefault(bundle_id, []).append((spec, field.format(number) + name))
     if not wanted:
         return
     book = book_of(call)

@@ -10,8 +10,9 @@ from rota.api.lookup import find_execution, find_executions
 from rota.api.paging import Cursor, Limit, any_of, read_id_cursor
 from rota.api.problems import invalid, not_found
 from rota.api.recall import expect
+from rota.api.reported import clean_message, completion_of
 from rota.api.routes import Call, NoQuery
-from rota.api.translate import UUID, clean_message, completion_of
+from rota.api.translate import UUID
 from rota.api.views import execution_view
 from rota.core.errors import NotFound, StaleFence
 from rota.core.inputs import Complete, Progress, Running

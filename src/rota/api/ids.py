@@ -50,7 +50,7 @@ class IdMint:
             self._tail += 1 + (self._steps or self._roll()).pop()
             if self._tail >> _TAIL_BITS:
                 self._begin(self._ms + 1)
-        text = f"{_VARIANT | self._tail:x}"
+        text = "%x" % (_VARIANT | self._tail)
         return f"{self._head}{text[:4]}-{text[4:]}"
 
     def _begin(self, ms: Instant) -> None:

@@ -7,9 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-import msgspec
 from msgspec import UnsetType
 from msgspec.structs import replace
 
@@ -18,16 +17,13 @@ from rota.api.bodies import check_depth, read_json
 from rota.api.deadlines import finish_by_of
 from rota.api.ids import IdMint
 from rota.api.limits import FUNCTIONS_REMEMBERED_MAX, INSTANT_MAX
-from rota.api.placing import used_of
 from rota.api.problems import ProblemError, invalid
 from rota.core.errors import DependencyCycle, Invalid, UnknownDependency
-from rota.core.inputs import Completion, NewJob, Running
+from rota.core.inputs import NewJob
 from rota.core.model import (
     Backoff,
     Concurrency,
     Dependency,
-    ExecutionId,
-    ExecutionState,
     Instant,
     JobId,
     Millis,
@@ -39,17 +35,23 @@ from rota.core.model import (
     Terms,
     When,
 )
-from rota.wire.executions import CompletedReport, CompletionSpec
-from rota.wire.jobs import BatchJobSpec, DependencySpec, JobSpec, Requirements, RetrySpec
+from rota.wire.jobs import (
+    EMPTY_PAYLOAD,
+    PLAIN_REQUIREMENTS,
+    PLAIN_RETRY,
+    BatchJobSpec,
+    DependencySpec,
+    JobSpec,
+    Requirements,
+    RetrySpec,
+)
 from rota.wire.limits import (
-    MESSAGE_CHARS_MAX,
     PAYLOAD_BYTES_MAX,
-    RESULT_BYTES_MAX,
     TASK_BYTES_MAX,
 )
 from rota.wire.tasks import FUNCTION_CAPABILITY, HttpCall, PythonCall, implied_capabilities
 from rota.wire.units import ByteSize, Duration, encode, milli, to_instant
-from rota.wire.workers import ResourcesSpec, RunningReport
+from rota.wire.workers import ResourcesSpec
 
 T = TypeVar("T")
 
@@ -62,8 +64,13 @@ _asked_of = attrgetter(
     *("semantics", "timeout", "expected_runtime", "preemptible"),
 )
 """All that a job's terms are made of."""
-_PLAIN_REQUIREMENTS = Requirements()
-_PLAIN_RETRY = RetrySpec()
+
+
+class Alike(NamedTuple):
+    """What jobs that ask for the same have in common."""
+
+    terms: Terms
+    task: bytes
 
 
 def spec_of(
@@ -71,24 +78,32 @@ def spec_of(
     created_at: Instant,
     dependencies: tuple[Dependency, ...],
     where: str = "",
-    terms: Terms | None = None,
+    alike: Alike | None = None,
 ) -> Spec:
     """What was asked, as the core keeps it. `where` is the job's place in a batch."""
     concurrency = job.concurrency
     labels = job.labels
+    terms, task = alike or alike_of(job, where)
     return Spec(
-        terms=terms or terms_of(job),
-        task=_task(job, where),
+        terms=terms,
+        task=task,
         created_at=created_at,
-        payload=_payload(job, where),
+        payload=_EMPTY_PAYLOAD if job.payload is EMPTY_PAYLOAD else _payload(job, where),
         dependencies=dependencies,
-        run_at=_instant(job.run_at, where, "run_at"),
-        expires_at=_instant(job.expires_at, where, "expires_at"),
+        run_at=None if job.run_at is None else _instant(job.run_at, where, "run_at"),
+        expires_at=None
+        if job.expires_at is None
+        else _instant(job.expires_at, where, "expires_at"),
         concurrency=Concurrency(concurrency.key, concurrency.limit) if concurrency else None,
         labels=tuple(sorted(labels.items())) if labels else (),
         band=band_of(job),
         finish_by=finish_by_of(job.finish_by, created_at, where + "finish_by"),
     )
+
+
+def alike_of(job: JobSpec, where: str = "") -> Alike:
+    """What it may have in common with others, and what it runs."""
+    return Alike(terms_of(job), _task(job, where))
 
 
 def terms_of(job: JobSpec) -> Terms:
@@ -129,7 +144,7 @@ def needs_of(job: JobSpec) -> Needs:
 
 
 def _needs(asked: Requirements, implied: tuple[str, ...]) -> Needs:
-    if asked == _PLAIN_REQUIREMENTS:
+    if asked is PLAIN_REQUIREMENTS or asked == PLAIN_REQUIREMENTS:
         return _plain_needs(implied) if implied else _PLAIN_NEEDS
     amounts = (asked.cpu, asked.memory, asked.storage, asked.gpu)
     capabilities = tuple(sorted({*asked.capabilities, *implied}))
@@ -161,7 +176,7 @@ def _resources(
 
 
 def _retry(asked: RetrySpec) -> RetryPolicy:
-    if asked == _PLAIN_RETRY:
+    if asked is PLAIN_RETRY or asked == PLAIN_RETRY:
         return _PLAIN_POLICY
     return RetryPolicy(
         max_attempts=asked.max_attempts,
@@ -205,10 +220,11 @@ def _payload(job: JobSpec, where: str) -> bytes:
             'object with its named ones, or {"args": […], "kwargs": {…}}'
         )
         raise invalid(where + "payload", message)
-    return _free_json(payload, where + "payload", PAYLOAD_BYTES_MAX)
+    return free_json(payload, where + "payload", PAYLOAD_BYTES_MAX)
 
 
-def _free_json(raw: bytes, field: str, limit: int) -> bytes:
+def free_json(raw: bytes, field: str, limit: int) -> bytes:
+    """A value that is carried as it is, once it is known to be one."""
     if len(raw) > limit:
         message = f"larger than {limit} bytes: keep it elsewhere and name it here"
         raise invalid(field, message)
@@ -234,8 +250,9 @@ class Batch:
         self._now = now
         self._trace = trace
         self._specs = specs
-        self._terms: tuple[object, Terms] | None = None
-        self.job_ids = [JobId(ids.mint(now)) for _ in specs]
+        self._alike: tuple[object, Alike] | None = None
+        mint = ids.mint
+        self.job_ids = [JobId(mint(now)) for _ in specs]
         self._refs: dict[str, JobId] = {}
         for number, (spec, job_id) in enumerate(zip(specs, self.job_ids, strict=True)):
             ref = spec.ref if isinstance(spec, BatchJobSpec) else None
@@ -251,22 +268,31 @@ class Batch:
         """All of them, ready to submit; fills `outside`."""
         single = len(self._specs) == 1 and not isinstance(self._specs[0], BatchJobSpec)
         jobs = []
-        for number, spec in enumerate(self._specs):
-            where = "" if single else f"jobs[{number}]."
-            needed = self._dependencies(spec, where) if spec.dependencies else ()
-            core = spec_of(spec, self._now, needed, where, self._terms_of(spec))
-            if self._trace:
-                core = replace(core, trace=self._trace)
+        for number, (job_id, spec) in enumerate(zip(self.job_ids, self._specs, strict=True)):
+            # What it depends on is looked for later, and may be refused then.
+            where = f"jobs[{number}]." if spec.dependencies and not single else ""
+            try:
+                core = self._spec_of(spec, where)
+            except ProblemError:
+                if single or where:
+                    raise
+                # Where it is in the batch is spelled out for one that is refused, and no other.
+                core = self._spec_of(spec, f"jobs[{number}].")
             ref = spec.ref or "" if isinstance(spec, BatchJobSpec) else ""
-            jobs.append(NewJob(id=self.job_ids[number], spec=core, ref=ref))
+            jobs.append(NewJob(id=job_id, spec=core, ref=ref))
         return tuple(jobs)
 
-    def _terms_of(self, spec: JobSpec) -> Terms:
+    def _spec_of(self, spec: JobSpec, where: str) -> Spec:
+        needed = self._dependencies(spec, where) if spec.dependencies else ()
+        core = spec_of(spec, self._now, needed, where, self._alike_of(spec, where))
+        return replace(core, trace=self._trace) if self._trace else core
+
+    def _alike_of(self, spec: JobSpec, where: str) -> Alike:
         """Jobs of a batch are mostly alike: one that asks for the same as the last shares its."""
         asked = _asked_of(spec)
-        if self._terms is None or self._terms[0] != asked:
-            self._terms = (asked, terms_of(spec))
-        return self._terms[1]
+        if self._alike is None or self._alike[0] != asked:
+            self._alike = (asked, alike_of(spec, where))
+        return self._alike[1]
 
     def _dependencies(self, spec: JobSpec, where: str) -> tuple[Dependency, ...]:
         found: dict[JobId, When] = {}
@@ -331,67 +357,6 @@ def job_id_of(text: str, field: str) -> JobId:
         message = f"there is no job {text[:100]!r}: an id is a UUID (`ref:NAME` works in batches)"
         raise invalid(field, message)
     return JobId(job_id)
-
-
-_X = ExecutionState
-_ENDED = {state.value: state for state in (_X.SUCCEEDED, _X.FAILED, _X.TIMED_OUT, _X.CANCELLED)}
-_ENDED["returned"] = _X.PREEMPTED
-
-
-def completion_of(execution_id: str, report: CompletionSpec, where: str = "") -> Completion:
-    """How an execution ended."""
-    usage = encode(report.usage) if report.usage is not None else None
-    if usage is not None and len(usage) > TASK_BYTES_MAX:
-        raise invalid(where + "usage", f"larger than {TASK_BYTES_MAX} bytes as JSON")
-    return Completion(
-        execution_id=ExecutionId(execution_id),
-        fence=report.fence,
-        state=_ENDED[report.status],
-        result=_told(report.result, where + "result"),
-        error=_told(report.error, where + "error"),
-        exit_code=report.exit_code,
-        usage=usage,
-        retryable=report.retryable,
-        delay_ms=_ms(report.retry_after),
-        used=used_of(report),
-    )
-
-
-def completions_of(reports: Sequence[CompletedReport]) -> tuple[Completion, ...]:
-    """Those carried by a lease call."""
-    return tuple(
-        completion_of(report.execution_id, report, f"completed[{number}].")
-        for number, report in enumerate(reports)
-    )
-
-
-def _told(raw: msgspec.Raw, field: str) -> bytes | None:
-    data = bytes(raw)
-    return None if data == _NULL else _free_json(data, field, RESULT_BYTES_MAX)
-
-
-def running_of(reports: Sequence[str | RunningReport] | None) -> tuple[Running, ...] | None:
-    """What a worker says it has."""
-    if reports is None:
-        return None
-    return tuple(
-        Running(execution_id=ExecutionId(one))
-        if isinstance(one, str)
-        else Running(
-            execution_id=ExecutionId(one.execution_id),
-            fence=one.fence,
-            progress=one.progress,
-            message=clean_message(one.message),
-        )
-        for one in reports
-    )
-
-
-def clean_message(message: str | None) -> str | None:
-    """On one line and without control characters: it is shown on terminals and pages."""
-    if message is None:
-        return None
-    return "".join(c if c.isprintable() else " " for c in message)[:MESSAGE_CHARS_MAX]
 
 
 def given(value: T | UnsetType | None) -> T | None:

@@ -161,26 +161,40 @@ def execution_view(execution: Execution, artifacts: Sequence[Output] = ()) -> Ex
     )
 
 
-def order_view(order: Order, timing: Timing, naming: Naming) -> OrderView:
+def order_views(orders: Sequence[Order], timing: Timing, naming: Naming) -> list[OrderView]:
     """What a worker is told to run."""
+    # Alike jobs share their needs, and those are the same in all their orders.
+    shared: dict[int, RequirementsView] = {}
+    views = []
+    for order in orders:
+        needs = order.spec.terms.needs
+        asked = shared.get(id(needs))
+        if asked is None:
+            asked = shared[id(needs)] = requirements_view(needs)
+        views.append(_order_view(order, asked, timing, naming))
+    return views
+
+
+def _order_view(order: Order, asked: RequirementsView, timing: Timing, naming: Naming) -> OrderView:
     execution, spec = order.execution, order.spec
+    terms, company = spec.terms, order.company
     return OrderView(
         execution_id=execution.id,
         job_id=execution.job_id,
         attempt=execution.attempt,
         fence=execution.fence,
-        name=spec.terms.name,
-        queue=spec.terms.queue,
+        name=terms.name,
+        queue=terms.queue,
         task=msgspec.Raw(spec.task),
         payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY,
-        requirements=requirements_view(spec.terms.needs),
-        timeout=_seconds(spec.terms.timeout_ms),
+        requirements=asked,
+        timeout=_seconds(terms.timeout_ms),
         lease_expires_in=timing.lease_ttl_ms / 1000,
         scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
         traceparent=naming.for_run(execution.job_id, execution.fence, spec.trace),
         limits=None if order.limits is None else limits_view(order.limits),
-        array=place_view(order.company),
-        gang=rank_view(order.company),
+        array=None if company is None else place_view(company),
+        gang=None if company is None else rank_view(company),
         behind=execution.behind if order.is_ahead else None,
     )
 

@@ -12,9 +12,10 @@ from rota.api.metrics import worker_status
 from rota.api.paging import Cursor, Limit, any_of, cut, read_cursor
 from rota.api.problems import GoneAwayError, invalid, not_found
 from rota.api.recall import expect, post
+from rota.api.reported import completions_of, running_of
 from rota.api.routes import Call, NoQuery
-from rota.api.translate import completions_of, resources_of, running_of
-from rota.api.views import order_view, worker_view
+from rota.api.translate import resources_of
+from rota.api.views import order_views, worker_view
 from rota.api.waiting import first_of, gone
 from rota.core.glance import WorkerGlance
 from rota.core.inputs import AnyInput, Drain, Heartbeat, Leave, Poll, Recall, Register
@@ -107,7 +108,7 @@ async def lease_work(call: Call[LeaseSpec, NoQuery]) -> LeaseAnswer:
     answer = await _wait(call, poll)
     call.desk.usage.note(worker_id, spec.usage)
     return LeaseAnswer(
-        executions=[order_view(order, brain.timing, naming) for order in answer.orders],
+        executions=order_views(answer.orders, brain.timing, naming),
         held_for=(brain.clock.steady() - arrived) / 1000,
         cancel=list(answer.cancel),
         lost=list(answer.lost),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -55,9 +56,14 @@ def triggered_id(arrival: ArrivalId, now: Instant) -> JobId:
 def _uuid7(parent: str, whose: str, now: Instant) -> str:
     """A UUIDv7 of the time, the parent's own cell and a hash of whose it is."""
     dice = blake2b(whose.encode(), digest_size=8).hexdigest()
+    return f"{_front(now, parent[15:18])}{_VARIANT[dice[0]]}{dice[1:4]}-{dice[4:]}"
+
+
+@lru_cache(maxsize=16)
+def _front(now: Instant, cell: str) -> str:
+    """What all ids of one turn begin with."""
     time = "%012x" % (now & 0xFFFF_FFFF_FFFF)
-    cell = parent[15:18].rjust(3, "0")
-    return f"{time[:8]}-{time[8:]}-7{cell}-{_VARIANT[dice[0]]}{dice[1:4]}-{dice[4:]}"
+    return f"{time[:8]}-{time[8:]}-7{cell:0>3}-"
 
 
 def line_number(alike: tuple[str, Needs, int, str, int]) -> int:

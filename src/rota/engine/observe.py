@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from rota.core.model import RunCause
-from rota.core.outcome import Outcome
+from rota.core.outcome import Ended, Outcome
 from rota.store.protocol import Totals
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -69,13 +70,10 @@ class Counts:
     def turned(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
         """A turn is durable and its effects are leaving."""
         self._submitted += outcome.submitted
-        for wait_ms in outcome.waits:
-            self._waits.note(wait_ms / 1000)
-        for end in outcome.ends:
-            key = (end.queue, end.state.value)
-            self._finished[key] = self._finished.get(key, 0) + 1
-            if end.ran_ms is not None:
-                self._runs.note(end.ran_ms / 1000)
+        # Jobs that came together waited alike and ran alike.
+        for wait_ms, times in Counter(outcome.waits).items():
+            self._waits.note(wait_ms / 1000, times)
+        self._ended(outcome.ends)
         for one in outcome.occurrences:
             word = (one.decision.value, one.why.value)
             self._decided[word] = self._decided.get(word, 0) + 1
@@ -91,6 +89,14 @@ class Counts:
         if outcome.writes:
             self._appends.note(append_s)
             self._append_jobs.note(outcome.submitted + len(outcome.waits) + len(outcome.ends))
+
+    def _ended(self, ends: Sequence[Ended]) -> None:
+        for (queue, state), times in Counter((end.queue, end.state) for end in ends).items():
+            key = (queue, state.value)
+            self._finished[key] = self._finished.get(key, 0) + times
+        for ran_ms, times in Counter(end.ran_ms for end in ends).items():
+            if ran_ms is not None:
+                self._runs.note(ran_ms / 1000, times)
 
     def submitted(self) -> int:
         """Jobs accepted since the beginning."""

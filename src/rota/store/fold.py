@@ -120,15 +120,14 @@ class Folded(msgspec.Struct):
 
 def jobs_touched(records: Iterable[Sequence[AnyWrite]]) -> list[JobId]:
     """Whose standings `fold` has to be told."""
-    seen: dict[JobId, None] = {}
-    for writes in records:
-        for write in writes:
-            if isinstance(write, _OF_JOBS):
-                seen[write.id] = None
-    return list(seen)
+    return list(
+        dict.fromkeys(
+            write.id for writes in records for write in writes if isinstance(write, _OF_JOBS)
+        )
+    )
 
 
-def shelf_of(life: Life) -> int:
+def shelf_of(life: Life | Standing) -> int:
     """The line on whose shelf a job with this life is; 0: it is in memory, or has ended."""
     return life.line if life.state is JobState.QUEUED else 0
 
@@ -138,25 +137,33 @@ def fold(records: Iterable[Sequence[AnyWrite]], standings: Standings) -> Folded:
     window = _Window(standings)
     for writes in records:
         for write in writes:
-            window.take(write)
+            # A short life is five of these, and nothing else.
+            if isinstance(write, MoveJob):
+                window.move(write)
+            elif isinstance(write, PutExecution):
+                window.put_execution(write.execution)
+            else:
+                window.take(write)
     return window.folded
 
 
 class _Window:
+    """Makes nothing for a write that the outcome does not need: this is done for every one."""
+
     def __init__(self, standings: Standings) -> None:
         self.folded = Folded()
         self._standings: dict[JobId, Standing] = dict(standings)
-        self._executions_of: dict[JobId, list[ExecutionId]] = {}
+        """From before the window; whoever was written in it stands as `folded.lives` says."""
+        self._executions_of: dict[JobId, list[ExecutionId]] | None = None
+        """Known from the first job on that is dropped: mostly there is none."""
 
     def take(self, write: AnyWrite) -> None:
         folded = self.folded
         match write:
             case MoveJob():
-                self._move(write)
+                self.move(write)
             case PutExecution():
-                execution = write.execution
-                folded.executions[execution.id] = execution
-                self._executions_of.setdefault(execution.job_id, []).append(execution.id)
+                self.put_execution(write.execution)
             case PutJob():
                 self._put(write)
             case DropJob():
@@ -221,51 +228,74 @@ class _Window:
                 folded.runtimes[(runtime.tenant, runtime.name)] = runtime
 
     def _put(self, write: PutJob) -> None:
-        folded, spec = self.folded, write.spec
-        if write.id not in self._standings:
+        folded, job_id, spec, life = self.folded, write.id, write.spec, write.life
+        before = folded.lives.get(job_id) or self._standings.get(job_id)
+        if before is None:
             folded.submitted += 1
-        self._stand(write.id, write.life, spec.terms.queue)
-        folded.specs[write.id] = spec
-        folded.lives[write.id] = write.life
+        if life.state in JOB_FINAL:
+            self._count_end(before, life, spec.terms.queue)
+        if life.line or (before is not None and before.line):
+            self._count_shelves(before, life)
+        folded.specs[job_id] = spec
+        folded.lives[job_id] = life
         if spec.order >= folded.order_next:
             folded.order_next = spec.order + 1
 
-    def _move(self, write: MoveJob) -> None:
-        before = self._standings.get(write.id)
+    def put_execution(self, execution: Execution) -> None:
+        self.folded.executions[execution.id] = execution
+        if self._executions_of is not None:
+            self._executions_of.setdefault(execution.job_id, []).append(execution.id)
+
+    def move(self, write: MoveJob) -> None:
+        folded, job_id, life = self.folded, write.id, write.life
+        before = folded.lives.get(job_id) or self._standings.get(job_id)
         if before is None:
             return
-        # Whatever moves is on the shelf no longer: only a job as a whole can be put there.
-        life = msgspec.structs.replace(write.life, line=0) if write.life.line else write.life
-        self._stand(write.id, life, before.queue)
-        self.folded.lives[write.id] = life
+        if life.line:
+            # Whatever moves is on the shelf no longer: only a job as a whole can be put there.
+            life = msgspec.structs.replace(life, line=0)
+        if life.state in JOB_FINAL:
+            spec = folded.specs.get(job_id)
+            queue = self._standings[job_id].queue if spec is None else spec.terms.queue
+            self._count_end(before, life, queue)
+        if before.line:
+            self._count_shelves(before, life)
+        folded.lives[job_id] = life
 
     def _drop(self, write: DropJob) -> None:
-        folded = self.folded
-        folded.dropped[write.id] = None
-        folded.specs.pop(write.id, None)
-        folded.lives.pop(write.id, None)
-        before = self._standings.pop(write.id, None)
-        if before is not None and before.line:
-            self._count_shelf(before.line, -1)
-        for execution_id in self._executions_of.pop(write.id, ()):
+        folded, job_id = self.folded, write.id
+        folded.dropped[job_id] = None
+        folded.specs.pop(job_id, None)
+        standing = self._standings.pop(job_id, None)
+        before = folded.lives.pop(job_id, None) or standing
+        if before is not None:
+            self._count_shelves(before, None)
+        for execution_id in self._index_executions().pop(job_id, ()):
             execution = folded.executions.get(execution_id)
-            if execution is not None and execution.job_id == write.id:
+            if execution is not None and execution.job_id == job_id:
                 del folded.executions[execution_id]
                 folded.leftovers.append(execution_id)
 
-    def _stand(self, job_id: JobId, life: Life, queue: str) -> None:
-        """Counts an ending: once a life, even if the job is written again after it."""
-        before, line = self._standings.get(job_id), shelf_of(life)
-        if life.state in JOB_FINAL and (
-            before is None or before.state not in JOB_FINAL or life.lives > before.lives
-        ):
-            ended = (queue, life.state.value)
+    def _index_executions(self) -> dict[JobId, list[ExecutionId]]:
+        """Those put in the window so far, by their jobs."""
+        if self._executions_of is None:
+            self._executions_of = {}
+            for execution in self.folded.executions.values():
+                self._executions_of.setdefault(execution.job_id, []).append(execution.id)
+        return self._executions_of
+
+    def _count_end(self, before: Standing | Life | None, life: Life, queue: str) -> None:
+        """Once a life, even if the job is written again after it."""
+        if before is None or before.state not in JOB_FINAL or life.lives > before.lives:
+            ended = (queue, life.state)
             self.folded.finished[ended] = self.folded.finished.get(ended, 0) + 1
-        if before is not None and before.line:
-            self._count_shelf(before.line, -1)
-        if line:
+
+    def _count_shelves(self, before: Standing | Life | None, life: Life | None) -> None:
+        """It leaves one, or comes to one, or both."""
+        if before is not None and (line := shelf_of(before)):
+            self._count_shelf(line, -1)
+        if life is not None and (line := shelf_of(life)):
             self._count_shelf(line, 1)
-        self._standings[job_id] = Standing(life.state, life.lives, queue, line)
 
     def _count_shelf(self, line: int, step: int) -> None:
         self.folded.lines[line] = self.folded.lines.get(line, 0) + step

@@ -77,6 +77,9 @@ jobs have ended within it. A job that has not is written two or three times, int
 FOLD_LAG_S = 0.5
 """With no reader waiting, how long PostgreSQL's fold lets many writes gather. What a reader then
 waits for is the folding of what came in this time."""
+FOLD_JOBS_KNOWN = 100_000
+"""Live jobs that PostgreSQL's fold remembers having written: a hundred bytes each beside what the
+scheduler keeps of them anyway."""
 FOLD_FEW_WRITES = 1_000
 """Fewer than these are folded after FOLD_IDLE_S: there is little to gain, and a follower that is
 read from sees the tables change sooner."""

@@ -12,6 +12,7 @@ from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import Execution, ExecutionId, JobId, Life
 from rota.store import rows
 from rota.store.fold import Folded, Standing, fold, jobs_touched, shelf_of
+from rota.store.known import KnownJobs
 from rota.store.postgres_connect import Connection
 from rota.store.postgres_events import write_events
 from rota.store.postgres_migrate import Schema
@@ -29,9 +30,9 @@ _JOB_COLUMNS = {
     "name": "text",
     "priority": "int8",
     "created_at": "int8",
-    "finished_at": "int8",
     "life": "bytea",
     "spec": "bytea",
+    "finished_at": "int8",
 }
 _SHELF_COLUMNS = {
     **{name: _JOB_COLUMNS[name] for name in _JOB_COLUMNS if name not in ("state", "finished_at")},
@@ -68,32 +69,44 @@ INSERT INTO rota.{{other}} (id, state, lives, queue, tenant, name, priority, cre
 """
 
 
+class Way(msgspec.Struct, frozen=True):
+    """What the database can be asked to do."""
+
+    copies: bool
+    schema: Schema
+
+
 class Places(msgspec.Struct):
     """Where the jobs of a window stood before it."""
 
     standings: dict[JobId, Standing]
     tables: dict[JobId, str]
+    """Of those that were looked up; the others are known, and among the live ones."""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """A window that is in the tables, once the transaction is."""
+
+    folded: Folded
+    leaves_behind: bool
+    """Whether deleted jobs left logs and files."""
 
 
 class WindowFold:
     """One window on its way into the tables, inside the caller's transaction."""
 
-    def __init__(
-        self, connection: Connection, window: Window, *, copies: bool, schema: Schema
-    ) -> None:
+    def __init__(self, connection: Connection, window: Window, known: KnownJobs, way: Way) -> None:
         self._connection = connection
         self._window = window
-        self._copies = copies
-        self._schema = schema
+        self._known = known
+        self._copies = way.copies
+        self._schema = way.schema
         self._newest: Mapping[str, str | None] = {}
         self._tables: tuple[str, ...] = ()
         """Those that have jobs: mostly there are none on the shelf, and nobody looks for them."""
 
-    async def run(self, newest: Mapping[str, str | None]) -> bool:
-        """Answers whether deleted jobs left logs and files behind.
-
-        `newest` is the greatest id of each table before the window.
-        """
+    async def run(self, newest: Mapping[str, str | None]) -> Done:
+        """Writes it all; `newest` is the greatest id of each table before the window."""
         self._newest = newest
         shelf = ("jobs_shelved",) if await self._shelf_in_use() else ()
         self._tables = ("jobs_live", *shelf, "jobs_done")
@@ -112,7 +125,7 @@ class WindowFold:
         await write_events(self._connection, folded.events)
         await self._write_figures(folded)
         await self._count_lines(folded)
-        return leaves_behind
+        return Done(folded, leaves_behind)
 
     async def _shelf_in_use(self) -> bool:
         if not self._schema.has("lines"):
@@ -120,7 +133,8 @@ class WindowFold:
         return bool(await self._connection.fetchval("SELECT EXISTS (SELECT FROM rota.lines)"))
 
     async def _places(self, job_ids: Sequence[JobId]) -> Places:
-        places = Places({}, {})
+        places = Places(self._known.standings(job_ids), {})
+        job_ids = [job_id for job_id in job_ids if job_id not in places.standings]
         for table in self._tables:
             where = "'queued', j.lives, j.queue, j.line"
             if table != "jobs_shelved":
@@ -172,14 +186,17 @@ class WindowFold:
         live: list[Row] = []
         done: list[Row] = []
         shelved: list[Row] = []
-        for job_id, spec in folded.specs.items():
+        moved = self._known.specs(id_ for id_ in folded.lives if id_ not in folded.specs)
+        # Written anew, not updated: that would write all indexes, too, and find each row by itself.
+        await self._delete_ids("jobs_live", list(moved))
+        for job_id, spec in chain(folded.specs.items(), moved.items()):
             life = folded.lives[job_id]
             row = rows.job_row(job_id, spec, life)
-            if line := shelf_of(life):
+            if life.line and (line := shelf_of(life)):
                 shelved.append((row[0], *row[2:], line, spec.order))
                 continue
             kept = done if life.state in JOB_FINAL else live
-            kept.append((*row[:8], life.finished_at, *row[8:]))
+            kept.append((*row, life.finished_at))
         await self._insert("jobs_live", _JOB_COLUMNS, live)
         await self._insert("jobs_done", _JOB_COLUMNS, done)
         if shelved:
@@ -196,6 +213,8 @@ class WindowFold:
     async def _move_jobs(self, folded: Folded, places: Places) -> None:
         ways: dict[tuple[str, str], list[Row]] = {}
         for job_id, life in folded.moves:
+            if job_id not in places.tables:
+                continue
             way = (places.tables[job_id], "jobs_done" if life.state in JOB_FINAL else "jobs_live")
             ways.setdefault(way, []).append(_move_row(job_id, life))
         for (table, other), moved in ways.items():

@@ -16,12 +16,14 @@ from typing import Any, TypeVar
 
 from rota.core.model import Instant
 from rota.store.dropping import Dropped
+from rota.store.known import KnownJobs
 from rota.store.limits import (
     FOLD_BACKLOG_WRITES,
     FOLD_CLOSE_S,
     FOLD_DEADLINE_S,
     FOLD_FEW_WRITES,
     FOLD_IDLE_S,
+    FOLD_JOBS_KNOWN,
     FOLD_LAG_S,
     FOLD_RETRY_S,
     FOLD_STATEMENT_S,
@@ -33,7 +35,7 @@ from rota.store.limits import (
     UPKEEP_EVERY_MS,
 )
 from rota.store.postgres_connect import Address, Connection, Line
-from rota.store.postgres_fold import WindowFold
+from rota.store.postgres_fold import Done, Way, WindowFold
 from rota.store.postgres_load import read_snapshot
 from rota.store.postgres_migrate import Schema
 from rota.store.postgres_objects import doom_outputs
@@ -55,6 +57,7 @@ class PostgresFolder:
         self.watermark = Watermark(Seq(0), Seq(0))
         self.leads = False
         self._unfolded = Unfolded()
+        self._known = KnownJobs(FOLD_JOBS_KNOWN)
         self._unfolded_writes = 0
         self._lags_since = 0.0
         """By the clock of the thread's loop: the first of those writes came, or were left over."""
@@ -70,7 +73,7 @@ class PostgresFolder:
             statement_s=FOLD_STATEMENT_S,
         )
         self._waits = Turn(address)
-        self._loop = asyncio.new_event_loop()
+        self._loop = type(asyncio.get_running_loop())()  # of the kind that the server has chosen
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
         self._closing = False
@@ -235,12 +238,18 @@ class PostgresFolder:
         # A long report may keep us from the tables' structure; the fold needs none of it yet.
         with suppress(StoreError):
             await self._upkeep(window)
-        leaves_behind = await self._waits.until(self._line.write(lambda c: self._apply(c, window)))
-        if leaves_behind is None:
+        try:
+            done = await self._waits.until(self._line.write(lambda c: self._apply(c, window)))
+        except BaseException:
+            self._known.clear()  # it may have happened after all
+            raise
+        if done is None:
             self._unfolded.clear()
+            self._known.clear()
             await self._look()
             return True
-        self._to_sweep |= leaves_behind
+        self._known.learn(done.folded)
+        self._to_sweep |= done.leaves_behind
         self._count_folded(window.writes)
         self.watermark.set_folded(window.last_seq)
         return True
@@ -250,16 +259,15 @@ class PostgresFolder:
             self._unfolded_writes = max(0, self._unfolded_writes - writes)
             self._lags_since = self._loop.time()
 
-    async def _apply(self, connection: Connection, window: Window) -> bool | None:
+    async def _apply(self, connection: Connection, window: Window) -> Done | None:
         """None: another server folded meanwhile, or the journal is not what it was."""
         self._waits.taken_by(connection)
         async with connection.transaction():
             before = await take_turn(connection, window, self._schema)
             if not before.fits(window):
                 return None
-            copies = not self._address.pgbouncer
-            fold = WindowFold(connection, window, copies=copies, schema=self._schema)
-            return await fold.run(before.newest)
+            way = Way(copies=not self._address.pgbouncer, schema=self._schema)
+            return await WindowFold(connection, window, self._known, way).run(before.newest)
 
     async def _upkeep(self, window: Window) -> None:
         due = abs(window.last_at - self._upkeep_due) >= UPKEEP_EVERY_MS
@@ -286,6 +294,7 @@ class PostgresFolder:
     async def _load(self, kept: int) -> Snapshot:
         # After an append of unknown fate only the database knows where the journal ends.
         self._unfolded.clear()
+        self._known.clear()
         await self._prepare()
         while await self._fold_next():
             pass

@@ -28,6 +28,8 @@ from rota.store.fold import Standing
 from rota.store.protocol import Edge, Outline
 
 Row: TypeAlias = tuple[Any, ...]
+"""A state in it is the member itself, which is text: asking for its value would take longer than
+the rest of a row."""
 
 JOB_COLUMNS = ("id", "state", "lives", "queue", "tenant", "name", "priority", "created_at")
 """Those with a meaning of their own; `life` and `spec` follow, as msgpack."""
@@ -55,7 +57,7 @@ def job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
     terms = spec.terms
     return (
         job_id,
-        life.state.value,
+        life.state,
         life.lives,
         terms.queue,
         terms.tenant,
@@ -69,7 +71,7 @@ def job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
 
 def move_row(job_id: JobId, life: Life) -> Row:
     """Id, state, lives, life."""
-    return (job_id, life.state.value, life.lives, _encode(life))
+    return (job_id, life.state, life.lives, _encode(life))
 
 
 def job(row: Row) -> JobRecord:
@@ -158,7 +160,7 @@ def spec(data: bytes) -> Spec:
 
 def execution_row(record: Execution) -> Row:
     """Id, job id, worker id, state, body."""
-    return (record.id, record.job_id, record.worker_id, record.state.value, _encode(record))
+    return (record.id, record.job_id, record.worker_id, record.state, _encode(record))
 
 
 def execution(row: Row) -> Execution:

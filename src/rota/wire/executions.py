@@ -11,6 +11,9 @@ from rota.wire.jobs import Time
 from rota.wire.limits import MESSAGE_CHARS_MAX
 from rota.wire.units import Duration
 
+NOTHING = msgspec.Raw(b"null")
+"""What an execution leaves that says nothing: one object, which is known by itself."""
+
 
 class CompletionSpec(msgspec.Struct, forbid_unknown_fields=True):
     """How an execution ended."""
@@ -18,8 +21,8 @@ class CompletionSpec(msgspec.Struct, forbid_unknown_fields=True):
     status: Literal["succeeded", "failed", "timed_out", "cancelled", "returned"]
     """`returned`: it has not begun, and will not on this worker; the try does not count."""
     fence: Annotated[int, Meta(ge=0, le=2**63 - 1)]
-    result: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
-    error: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
+    result: msgspec.Raw = msgspec.field(default_factory=lambda: NOTHING)
+    error: msgspec.Raw = msgspec.field(default_factory=lambda: NOTHING)
     exit_code: Annotated[int, Meta(ge=-(2**31), le=2**31)] | None = None
     usage: dict[str, Any] | None = None
     retryable: bool = True

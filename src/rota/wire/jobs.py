@@ -60,7 +60,7 @@ Priority: TypeAlias = Annotated[int, Meta(ge=-PRIORITY_MAX, le=PRIORITY_MAX)]
 When: TypeAlias = Literal["succeeded", "finished", "failed"]
 
 
-class Requirements(msgspec.Struct, forbid_unknown_fields=True):
+class Requirements(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a job needs of its worker."""
 
     cpu: Amount = 1.0
@@ -83,7 +83,7 @@ _FIVE_MINUTES = Duration(300_000)
 """One object for all who do not say: two that are the same are known to be equal at once."""
 
 
-class RetrySpec(msgspec.Struct, forbid_unknown_fields=True):
+class RetrySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How often and how soon to try again.
 
     After a try that ran out of memory the next asks for `memory_factor` times as much, but for no
@@ -107,6 +107,12 @@ class ConcurrencySpec(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
 
 
+PLAIN_REQUIREMENTS = Requirements()
+PLAIN_RETRY = RetrySpec()
+EMPTY_PAYLOAD = msgspec.Raw(b"{}")
+"""What a job has that says nothing of it: one object for all of them, which is known by itself."""
+
+
 class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
     """A job to submit. Only `name` is required, and `task` unless the job runs a function.
 
@@ -121,7 +127,7 @@ class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
     queue: QueueName = "default"
     tenant: QueueName = "default"
     priority: Priority = 0
-    requirements: Requirements = msgspec.field(default_factory=Requirements)
+    requirements: Requirements = msgspec.field(default_factory=lambda: PLAIN_REQUIREMENTS)
     dependencies: Annotated[
         list[Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX + 4)] | DependencySpec],
         Meta(max_length=DEPENDENCIES_MAX),
@@ -130,7 +136,7 @@ class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
     expires_at: Moment | None = None
     timeout: SomeTime | None = None
     expected_runtime: Duration | None = None
-    retry: RetrySpec = msgspec.field(default_factory=RetrySpec)
+    retry: RetrySpec = msgspec.field(default_factory=lambda: PLAIN_RETRY)
     semantics: Literal["at_least_once", "at_most_once"] = "at_least_once"
     concurrency: ConcurrencySpec | None = None
     preemptible: bool = False
@@ -138,7 +144,7 @@ class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
         dict[Name, Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=PLAIN)]],
         Meta(max_length=LABELS_MAX),
     ] = {}
-    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: EMPTY_PAYLOAD)
     finish_by: Deadline | None = None
     affinity: AffinitySpec | None = None
     count: Count | None = None

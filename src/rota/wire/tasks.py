@@ -183,11 +183,13 @@ class Noop(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="no
 
 
 Task: TypeAlias = Command | PythonCall | HttpCall | BundleRun | Container | Noop
+_WITHOUT_BUNDLES = (PythonCall, HttpCall, Noop)
+"""Made once: `|` would make a new type for every job."""
 
 
 def bundles_of(task: Task | None) -> dict[str, str]:
     """The bundles that a task needs, by the field that names each; ids in small letters."""
-    if task is None or isinstance(task, PythonCall | HttpCall | Noop):
+    if task is None or isinstance(task, _WITHOUT_BUNDLES):
         return {}
     named = {"task.bundle_id": task.bundle_id.lower()} if isinstance(task, BundleRun) else {}
     if not isinstance(task.inputs, UnsetType):
