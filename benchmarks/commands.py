@@ -19,6 +19,9 @@ from benchmarks.traffic import finished, folded, lanes, pour, run, staffed
 ARGV = ["true"]
 JOB = {"name": "true", "task": {"kind": "command", "argv": ARGV}}
 AT_ONCE = 2
+LOOK_S = 0.05
+"""Programs take their time: to ask for their end as often as for that of no-op jobs would be a good
+part of the server's work."""
 
 
 def measure(scale: Scale) -> Iterator[Row]:
@@ -43,7 +46,7 @@ async def _in_turns(cell: Cell, total: int, repeats: int) -> tuple[list[float], 
             began = time.perf_counter()
             await pour(opened, JOB, count, min(count, 1_000))
             done += count
-            await finished(lane, done)
+            await finished(lane, done, look_s=LOOK_S)
             await folded(lane)
             if turn:
                 ours.append(count / (time.perf_counter() - began))

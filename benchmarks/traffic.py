@@ -131,7 +131,9 @@ async def pour_once(opened: Sequence[Lane], job: dict[str, Any], keys: Sequence[
     return time.perf_counter() - began
 
 
-async def finished(lane: Lane, total: int, patience_s: float = SETTLE_S_MAX) -> None:
+async def finished(
+    lane: Lane, total: int, patience_s: float = SETTLE_S_MAX, look_s: float = LOOK_S
+) -> None:
     """Returns when `total` jobs have been submitted in all, and all of them have succeeded."""
 
     async def none_live() -> bool:
@@ -143,7 +145,7 @@ async def finished(lane: Lane, total: int, patience_s: float = SETTLE_S_MAX) -> 
     async def all_counted() -> bool:
         return await _succeeded(lane) >= total
 
-    await until(none_live, patience_s)
+    await until(none_live, patience_s, look_s)
     # The counters move when the last append is durable; memory is ahead of it by a moment.
     await until(all_counted)
 
@@ -162,13 +164,15 @@ async def staffed(lane: Lane, workers: int = 1) -> None:
     await until(there)
 
 
-async def until(true: Callable[[], Awaitable[bool]], patience_s: float = SETTLE_S_MAX) -> None:
+async def until(
+    true: Callable[[], Awaitable[bool]], patience_s: float = SETTLE_S_MAX, look_s: float = LOOK_S
+) -> None:
     """Looks again and again."""
     deadline = time.perf_counter() + patience_s
     while not await true():
         if time.perf_counter() > deadline:
             raise TimeoutError(f"not done after {patience_s:g} s")
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(look_s)
 
 
 async def _succeeded(lane: Lane) -> float:

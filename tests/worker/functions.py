@@ -149,8 +149,8 @@ def spin():
 def wait_long(mark, ignore=False):
     if ignore:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    Path(mark).write_text(str(os.getpid()))
     try:
+        Path(mark).write_text(str(os.getpid()))
         time.sleep(60)
     finally:
         Path(mark + ".cleaned").touch()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from rota.wire.workers import OrderView
 from rota.worker.ahead import AHEAD_S
 from rota.worker.instructions import Call, Instruction, Start
+from rota.worker.pace import GATHER_S
 from rota.worker.reports import report_noop
 from rota.worker.session import LEASE_MARGIN, Session
 from tests.worker.orders import TTL, answer, order, registration
@@ -152,3 +155,38 @@ def test_an_heir_that_runs_is_renewed_as_others_are(session: Session) -> None:
     session.answered(beside, answer(), 5)
     session.failed(full)
     assert session.deadline("b") == pytest.approx(4.5 + TTL * (1 - LEASE_MARGIN))
+
+
+def test_while_enough_is_in_hand_ends_are_gathered_for_a_moment(session: Session) -> None:
+    names = "abcdefgh"
+    chain = [order(name, behind=before) for before, name in pairwise(names)]
+    given(session, order("a"), *chain, at=10)
+    ended(session, "a", at=10.001)
+    assert not session.wants_call(10.001), "six more are at hand"
+    assert session.rests_until() == 10 + GATHER_S
+    assert session.wants_call(10 + GATHER_S), "whoever waits for the end need not wait longer"
+    for name in "bc":
+        ended(session, name, at=10.002)
+    assert session.wants_call(10.002), "half of eight are left: there had better be more"
+    call = session.call(10.002)
+    assert call.carried == ("a", "b", "c")
+    ended(session, "d", at=10.003)
+    assert not session.wants_call(10.003), "a call is on its way, and there is still work"
+    for name in "efg":
+        ended(session, name, at=10.004)
+    assert session.wants_call(10.004), "there is nothing more to begin"
+
+
+def test_a_worker_that_has_nothing_ahead_reports_at_once(session: Session) -> None:
+    given(session, order("a"), at=10)
+    session.call(10)
+    ended(session, "a", at=10.001)
+    assert session.wants_call(10.001)
+
+
+def test_a_worker_that_leaves_does_not_rest(session: Session) -> None:
+    names = "abcdefgh"
+    chain = [order(name, behind=before) for before, name in pairwise(names)]
+    given(session, order("a"), *chain, at=10)
+    session.drain()
+    assert session.wants_call(10)

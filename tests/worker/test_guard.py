@@ -22,7 +22,7 @@ from rota.wire.tasks import Command, Task
 from rota.worker.clock import BootClock
 from rota.worker.guard import client
 from rota.worker.guard.client import Guard, Isolation, Launch
-from rota.worker.runners.folder import Shelf
+from rota.worker.runners.folder import LONG_AGO_NS, Shelf
 from rota.worker.runners.process import ProcessRun
 from tests.worker.orders import order, python, shell
 from tests.worker.site import Sink, alive, guard_here, marked, site, until
@@ -336,7 +336,11 @@ async def test_a_clean_folder_serves_the_next_job_and_a_used_one_does_not(
     report = await ran('cat "$ROTA_PAYLOAD"', b"[1]")
     assert bytes(sink.log) == b"[1]", "the log of the second alone"
     assert msgspec.json.decode(report.result) is None
-    for tamper in ("touch x", 'chmod 755 "$TMPDIR"', 'rm "$ROTA_PAYLOAD"', "touch ../x"):
+    await ran('touch x "$TMPDIR/y" "$ROTA_ARTIFACTS/z"; rm x "$TMPDIR/y" "$ROTA_ARTIFACTS/z"')
+    assert os.listdir(tmp_path) == [kept], "it is as it was, though not untouched"
+    dated_back = f"touch x; touch -d @{LONG_AGO_NS / 10**9:.9f} ."
+    tampers = ("touch x", 'chmod 755 "$TMPDIR"', 'rm "$ROTA_PAYLOAD"', "touch ../x", dated_back)
+    for tamper in tampers:
         await ran(tamper)
         assert kept not in os.listdir(tmp_path)
         await ran("true")

@@ -1,4 +1,4 @@
-"""The event loop of processes that stay: uvloop's where there is one, else the standard one."""
+"""The event loop of processes that stay, and their collector: what goes on beside all they do."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-YOUNG_OBJECTS_MAX = 50_000
-"""New objects between two looks of the garbage collector. A batch of a thousand jobs is some ten
-thousand of them, gone when it is answered: a collector that comes every 700, as usual, looks at
-each of them in vain, several times."""
+YOUNG_MAX = 50_000
+"""Objects that come and do not go before the collector looks for cycles among them. A batch of a
+thousand jobs makes some ten thousand that are gone when it is answered; to look after every 700, as
+is usual, finds none."""
+SETTLED_S = 5.0
+"""By then all that a process keeps for life is there. The collector need not look at it again: that
+takes tens of milliseconds, in which nobody is answered."""
 
 
 def run_on_quick_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Like `asyncio.run`."""
-    gc.set_threshold(YOUNG_OBJECTS_MAX, *gc.get_threshold()[1:])
+    """Like `asyncio.run`, with a collector that seldom interrupts."""
+    gc.set_threshold(YOUNG_MAX)
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with contextlib.suppress(ImportError):
         import uvloop
 
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
+        runner.get_loop().call_later(SETTLED_S, gc.freeze)
         return runner.run(work)

@@ -81,8 +81,14 @@ FOLD_JOBS_KNOWN = 100_000
 """Live jobs that PostgreSQL's fold remembers having written: a hundred bytes each beside what the
 scheduler keeps of them anyway."""
 FOLD_FEW_WRITES = 1_000
-"""Fewer than these are folded after FOLD_IDLE_S: there is little to gain, and a follower that is
-read from sees the tables change sooner."""
+"""Fewer than these are folded after POSTGRES_FOLD_IDLE_S without another: there is little to gain,
+and a follower that is read from sees the tables change sooner."""
+POSTGRES_FOLD_IDLE_S = 0.1
+"""The same as FOLD_IDLE_S where a fold is half a dozen round trips: a short job's start and end
+are in one of them, and it does not begin while the job is on its way."""
+POSTGRES_FOLD_ROUSE_S = 0.02
+"""After an append, before the folding thread is told of it: it would take the interpreter's lock
+just when what was appended is to be answered."""
 POSTGRES_READERS = 4
 """Connections of one server for its readers; a cell's servers share the database's few hundred."""
 CONNECT_S = 5.0

@@ -22,7 +22,6 @@ from rota.store.limits import (
     FOLD_CLOSE_S,
     FOLD_DEADLINE_S,
     FOLD_FEW_WRITES,
-    FOLD_IDLE_S,
     FOLD_JOBS_KNOWN,
     FOLD_LAG_S,
     FOLD_RETRY_S,
@@ -30,6 +29,8 @@ from rota.store.limits import (
     FOLLOWER_LOOK_S,
     FOLLOWER_PATIENCE_S,
     JOURNAL_PARTITION_RECORDS,
+    POSTGRES_FOLD_IDLE_S,
+    POSTGRES_FOLD_ROUSE_S,
     POSTGRES_FOLD_WINDOW_WRITES,
     SWEEP_EXECUTIONS,
     UPKEEP_EVERY_MS,
@@ -61,6 +62,9 @@ class PostgresFolder:
         self._unfolded_writes = 0
         self._lags_since = 0.0
         """By the clock of the thread's loop: the first of those writes came, or were left over."""
+        self._appended_at = 0.0
+        """By the same clock."""
+        self._rousing: asyncio.TimerHandle | None = None
         self._counting = threading.Lock()
         self._address = address
         # Not waiting for the disk is safe: the journal can replay what a crash takes back, and
@@ -94,10 +98,15 @@ class PostgresFolder:
         self._unfolded.add(record)
         self.watermark.set_appended(record.seq)
         with self._counting:
+            self._appended_at = self._loop.time()
             if not self._unfolded_writes:
-                self._lags_since = self._loop.time()
+                self._lags_since = self._appended_at
             self._unfolded_writes += len(record.writes)
-        self._rouse()
+        if self._unfolded_writes >= POSTGRES_FOLD_WINDOW_WRITES:
+            self._rouse()
+        elif self._rousing is None:
+            loop = asyncio.get_running_loop()
+            self._rousing = loop.call_later(POSTGRES_FOLD_ROUSE_S, self._rouse)
 
     async def room(self) -> None:
         """Returns when the tables are near enough behind the journal for another append."""
@@ -151,6 +160,9 @@ class PostgresFolder:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def _rouse(self) -> None:
+        if self._rousing is not None:
+            self._rousing.cancel()
+            self._rousing = None
         self._loop.call_soon_threadsafe(self._wake.set)
 
     async def _run(self) -> None:
@@ -159,8 +171,8 @@ class PostgresFolder:
                 if self._failed:
                     # Whatever wakes it meanwhile: whoever asks all the time must not put it off.
                     await asyncio.sleep(FOLD_RETRY_S)
-                elif await self._woken_within(self._patience()):
-                    continue
+                elif await self._woken_within(self._patience()) or self._patience() != 0:
+                    continue  # more has come since, of which it was not told
                 await self._work_once()
             while self.leads and self.watermark.lags and not self._failed:
                 await self._work_once()
@@ -185,9 +197,11 @@ class PostgresFolder:
             return None
         if awaited or self._unfolded_writes >= POSTGRES_FOLD_WINDOW_WRITES:
             return 0
+        left_s = max(0.0, self._lags_since + FOLD_LAG_S - self._loop.time())
         if self._unfolded_writes < FOLD_FEW_WRITES:
-            return FOLD_IDLE_S
-        return max(0.0, self._lags_since + FOLD_LAG_S - self._loop.time())
+            last = max(self._appended_at, self._lags_since)
+            return max(0.0, min(last + POSTGRES_FOLD_IDLE_S - self._loop.time(), left_s))
+        return left_s
 
     async def _work_once(self) -> None:
         try:
@@ -246,6 +260,7 @@ class PostgresFolder:
         if done is None:
             self._unfolded.clear()
             self._known.clear()
+            self._count_folded(0)
             await self._look()
             return True
         self._known.learn(done.folded)

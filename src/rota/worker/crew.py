@@ -83,7 +83,9 @@ class Workshop:
             case Command() | BundleRun() | Container():
                 return ProcessRun(order, task, self.site)
             case PythonCall() | None:
-                return PythonRun(order, task, self.site, self.pool)
+                call = PythonRun(order, task, self.site, self.pool)
+                call.start_now()
+                return call
             case HttpCall():
                 return HttpRun(order, task, self.sessions)
             case _:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 
 import msgspec
@@ -183,32 +182,34 @@ class Conversation:
         call = self._session.call(now)
         call.spec.usage = {**self._usage.news(now)}
         self._last_sent, self._newest = now, call.number
-        task = asyncio.create_task(self._ask(call))
-        task.add_done_callback(self._answered)
-        self._open[task] = call
-
-    def _answered(self, _: asyncio.Task[LeaseAnswer]) -> None:
-        self._stir.set()
+        self._open[asyncio.create_task(self._ask(call))] = call
 
     async def _ask(self, call: Call) -> LeaseAnswer:
         timeout_s = call.spec.wait.seconds + self._silence_s()
-        return _lease_answer.decode(
-            await self._link.ask(post(self._path("lease"), call.spec, timeout_s))
-        )
+        try:
+            return _lease_answer.decode(
+                await self._link.ask(post(self._path("lease"), call.spec, timeout_s))
+            )
+        finally:
+            # Whoever waits looks in the loop's next round, when this task is done. To be told when
+            # it is would be a round later, and orders may have come.
+            self._stir.set()
 
     async def _something(self) -> None:
         """Waits for an answer, a stir, or the end of a pause."""
-        pause = self._not_before - self._clock.now()
+        pause = max(self._not_before, self._session.rests_until() or 0.0) - self._clock.now()
         await self._pause(pause if pause > 0 or not self._open else None)
 
     async def _pause(self, delay: float | None) -> None:
         """So long at most; None: until something stirs."""
-        if delay is None:
+        timer = None
+        if delay is not None:
+            timer = asyncio.get_running_loop().call_later(max(0.0, delay), self._stir.set)
+        try:
             await self._stir.wait()
-        else:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, delay)):
-                    await self._stir.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
         self._stir.clear()
 
     def _settle(self, call: Call, task: asyncio.Task[LeaseAnswer], crew: Crew) -> bool:

@@ -7,7 +7,8 @@ call carries it and the server ends the first one; both answers are read, since 
 orders. A call is *full* when no other was open at its sending: only then does it name what is held,
 because only then has every order that was answered also been received. A call that overlaps another
 leaves the list out, which renews what was named before and denies nothing. Overlapping calls end
-within a third of the lease after the last full one, so that a full one is never far.
+within a third of the lease after the last full one, so that a full one is never far. While enough
+short work is in hand, calls rest a moment in between (pace.py), and what has ended goes together.
 
 An order given ahead waits behind another (ahead.py) and begins when that has ended, whether the
 server has heard of it or not. While it waits it is named, which renews it; but only a full call
@@ -38,6 +39,7 @@ from rota.worker.ahead import Ahead
 from rota.worker.held import UNBEGUN, Held, Phase
 from rota.worker.instructions import Abandon, Beat, Call, Instruction, Start, Stop, StopReason
 from rota.worker.owed import Owed
+from rota.worker.pace import Pace
 from rota.worker.reports import report_returned, report_stopped
 
 LAPSED = "its lease ran out before it could be renewed"
@@ -57,8 +59,7 @@ class Session:
         """Orders to hold ahead, as far as the server gives any."""
         self._ahead = Ahead()
         self._token: str | None = None
-        self._lease_ttl = 15.0
-        self._wait_max = 5.0
+        self._pace = Pace()
         self._held: dict[str, Held] = {}
         self._running = 0
         self._owed = Owed()
@@ -66,7 +67,6 @@ class Session:
         self._over: OrderedDict[str, None] = OrderedDict()
         self._open: dict[int, Call] = {}
         self._calls = 0
-        self._full_at = float("-inf")
         self._unheard = False
         """The newest call that is over failed: it is not known whether any server hears."""
         self._draining = False
@@ -76,7 +76,7 @@ class Session:
     @property
     def lease_ttl(self) -> float:
         """Seconds a lease lasts, as the server said."""
-        return self._lease_ttl
+        return self._pace.lease_ttl
 
     @property
     def draining(self) -> bool:
@@ -101,10 +101,8 @@ class Session:
     def registered(self, answer: RegisterAnswer) -> None:
         """The server knows this worker, under a new name."""
         self._token = answer.session
-        self._lease_ttl = answer.lease_ttl
-        self._wait_max = min(answer.poll_wait_max, answer.lease_ttl / 3)
+        self._pace.registered(answer.lease_ttl, answer.poll_wait_max)
         self._spare = min(self._wanted, answer.spare_max)
-        self._full_at = float("-inf")
 
     def forgotten(self, why: str) -> list[Instruction]:
         """The server no longer knows this worker: what it held is not its own any more."""
@@ -116,16 +114,24 @@ class Session:
 
     def wants_call(self, now: float) -> bool:
         """Whether a `lease` call should be sent now, beside those that are open."""
+        rests_until = self.rests_until()
+        if rests_until is not None and now < rests_until:
+            return False
         if not self._open:
             return True
         urgent = self._owed.unsent > 0 or not self._drain_told
-        return urgent and len(self._open) == 1 and now < self._full_at + self._lease_ttl / 3
+        return urgent and len(self._open) == 1 and self._pace.may_overlap(now)
+
+    def rests_until(self) -> float | None:
+        """Before then no call is wanted, for want of nothing; None: there is no such time."""
+        if self._draining:
+            return None
+        return self._pace.rests_until(len(self._ahead), self._spare, is_open=bool(self._open))
 
     def call(self, now: float) -> Call:
         """The next `lease` call; it counts as sent at `now`."""
         full = not self._open
-        if full:
-            self._full_at = now
+        self._pace.sent(now, full=full)
         self._calls += 1
         self._drain_told = True
         reports = self._owed.carry()
@@ -156,18 +162,9 @@ class Session:
         return max(0, self._limit - held - self._owed.unsent)
 
     def _wait_s(self, now: float) -> float:
-        """Short while something is held: a frozen server must be noticed well within a lease.
-
-        After a failure none at all: the next server's answer comes at once and renews what is held,
-        and if none comes there is time to ask another.
-        """
-        if self._held and self._unheard:
-            return 0.0
-        if not self._held:
-            wait = 0.0 if self._draining else self._wait_max
-        else:
-            wait = min(self._wait_max, self._lease_ttl / 5)
-        return max(0.0, min(wait, self._full_at + self._lease_ttl / 3 - now))
+        return self._pace.wait_s(
+            now, held=bool(self._held), unheard=self._unheard, draining=self._draining
+        )
 
     def _running_report(self, key: str) -> RunningReport:
         held = self._held[key]
@@ -203,6 +200,7 @@ class Session:
         """The server has heard a call; orders may come with the answer."""
         if self._open.pop(call.number, None) is None:
             return []
+        self._pace.answered(now)
         self._unheard = False
         self._owed.heard_again()
         for key in call.carried:
@@ -256,7 +254,7 @@ class Session:
                 self._ahead.wait(key, before, now)
 
     def _renew(self, named: Iterable[str], sent_at: float) -> None:
-        deadline = sent_at + self._lease_ttl * (1 - LEASE_MARGIN)
+        deadline = sent_at + self._pace.lease_ttl * (1 - LEASE_MARGIN)
         for key in named:
             held = self._held.get(key)
             if held is not None and held.phase is not Phase.ABANDONED:

@@ -58,16 +58,17 @@ class Solo:
             self._tidy()
 
     def _tidy(self) -> None:
-        """What a call may have moved is where the next one expects it."""
+        """What a call may have moved is where the next one expects it; all that can be done before
+        that comes is done now."""
         signal.signal(signal.SIGTERM, self._told_to_stop)
         with contextlib.suppress(OSError):
             os.chdir(self._home)
-
-    def _call(self, begin: Begin) -> Done:
         for name in NAMES:
             os.environ.pop(name, None)  # of the call before
-        os.environ.update(_marks(begin))
         self._meter.start()
+
+    def _call(self, begin: Begin) -> Done:
+        os.environ.update(_marks(begin))
         self._context = None
         asynchronous = False
         try:

@@ -13,10 +13,12 @@ from collections import deque
 from collections.abc import Sequence
 
 HEAD = struct.Struct("!I")
-READ_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
+"""Read at once. More would be mapped and unmapped by the allocator for every message."""
 FDS_MAX = 16
 """Descriptors beside one message."""
 _FD_BYTES = array.array("i").itemsize
+_BESIDE_BYTES = socket.CMSG_SPACE(FDS_MAX * _FD_BYTES)
 
 
 class Channel:
@@ -33,7 +35,7 @@ class Channel:
         """The messages that one read completes; None once the other side is gone."""
         try:
             data, beside, _, _ = self.sock.recvmsg(
-                READ_BYTES, socket.CMSG_SPACE(FDS_MAX * _FD_BYTES), socket.MSG_CMSG_CLOEXEC
+                READ_BYTES, _BESIDE_BYTES, socket.MSG_CMSG_CLOEXEC
             )
         except BlockingIOError:
             return []

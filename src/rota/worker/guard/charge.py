@@ -118,6 +118,7 @@ def _farewell(said: dict[str, Any]) -> dict[str, Any] | None:
         "env": said["env"],
         "cwd": "/",
         "fds": [],
+        "carried": 0,
         "limits": {"may_gain": said["limits"].get("may_gain")},
         "timeout": AFTER_S,
         "grace": 0.0,

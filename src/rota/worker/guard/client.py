@@ -172,6 +172,7 @@ class Guard:
         text that no program can be given.
         """
         self._keys += 1
+        carried = list(dict.fromkeys(launch.fds.values()))  # one that has two numbers goes once
         body = msgspec.json.encode(
             {
                 "do": "spawn",
@@ -179,7 +180,8 @@ class Guard:
                 "argv": launch.argv,
                 "env": launch.env,
                 "cwd": launch.cwd,
-                "fds": list(launch.fds),
+                "fds": [[number, carried.index(fd)] for number, fd in launch.fds.items()],
+                "carried": len(carried),
                 "limits": {**launch.limits, "may_gain": int(launch.may_gain)},
                 "after": launch.after,
                 "timeout": launch.timeout_s,
@@ -188,7 +190,7 @@ class Guard:
             }
         )
         ward = self._wards[self._keys] = Ward(self, self._keys)
-        self._send(body, [os.dup(fd) for fd in launch.fds.values()])
+        self._send(body, [os.dup(fd) for fd in carried])
         return ward
 
     def tell(self, message: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 
 CGROUPS = "/sys/fs/cgroup"
 PREFIX = "rota-"
@@ -51,11 +50,11 @@ class Group:
     def killed_for_memory(self) -> bool:
         """Whether the kernel ended a process because the memory was used up."""
         name = "memory.oom_control" if self._version == 1 else "memory.events"
-        return self._event("memory", name, "oom_kill") > 0
+        return _count(_read(self._folders.get("memory"), name), "oom_kill") > 0
 
     def forks_refused(self) -> int:
         """How often a process could not be started because there were too many."""
-        return self._event("pids", "pids.events", "max")
+        return _count(_read(self._folders.get("pids"), "pids.events"), "max")
 
     def peak(self) -> int | None:
         """The most memory that was ever held, in bytes."""
@@ -68,11 +67,6 @@ class Group:
         for folder in dict.fromkeys(self._folders.values()):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
-
-    def _event(self, controller: str, name: str, word: str) -> int:
-        text = _read(self._folders.get(controller), name)
-        match = re.search(rf"^{word} (\d+)$", text, re.MULTILINE)
-        return int(match.group(1)) if match else 0
 
 
 class Groups:
@@ -181,6 +175,15 @@ def _remove_below(place: str) -> None:
         os.rmdir(place)
 
 
+def _count(events: str, word: str) -> int:
+    """What a file of lines such as `max 3` says of one word."""
+    for line in events.splitlines():
+        name, _, number = line.partition(" ")
+        if name == word and number.isdigit():
+            return int(number)
+    return 0
+
+
 def _write(folder: str, name: str, value: int | str) -> None:
     with open(os.path.join(folder, name), "w") as file:
         file.write(str(value))
@@ -195,7 +198,8 @@ def _read(folder: str | None, name: str) -> str:
     if folder is None:
         return ""
     try:
-        with open(os.path.join(folder, name)) as file:
-            return file.read()
+        # After every job one of these is read, and what makes text of it takes longer than that.
+        with open(os.path.join(folder, name), "rb", buffering=0) as file:
+            return file.readall().decode()
     except OSError:
         return ""

@@ -74,9 +74,7 @@ class Keeper:
             return
         shim.key = said["key"]
         charge = self._charges[shim.key] = Charge(said, shim, now)
-        try:
-            shim.channel.send(body, fds)
-        except TimeoutError:  # somebody has stopped it
+        if not shim.channel.send(body, fds):  # somebody has stopped it
             tree.tell(shim.pid, signal.SIGKILL)
         if self._needs_watch(charge):
             self._watch_at = now + WATCH_S if not self._watched else self._watch_at
@@ -211,10 +209,7 @@ class Keeper:
 
     def heard(self, shim: Shim, now: float) -> None:
         """A shim said something, or is gone."""
-        try:
-            messages = shim.channel.receive()
-        except TimeoutError:
-            return
+        messages = shim.channel.receive()
         if messages is None:
             self.dismiss(shim)
             return

@@ -88,7 +88,7 @@ class Guard:
         keeper, now = self._keeper, self._clock.now()
         match said["do"]:
             case "spawn":
-                keeper.spawn(said, body, self._agent.take_fds(len(said["fds"])), now)
+                keeper.spawn(said, body, self._agent.take_fds(said["carried"]), now)
             case "stop":
                 keeper.stop(said["key"], now)
             case "kill":

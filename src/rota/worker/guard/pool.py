@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import socket
+import struct
 
 from rota.worker.guard import kernel, tree
 from rota.worker.guard.channel import Channel
@@ -16,8 +17,10 @@ from rota.worker.guard.shim import Bounds, Nest, fork_shim
 
 IDLE_MAX = 32
 """Shims kept for later; each has a megabyte or two of its own."""
-SEND_S = 2.0
+SEND_S = 2
 """A shim that takes nothing for so long has been stopped by somebody."""
+_PATIENCE = struct.pack("ll", SEND_S, 0)
+"""As the kernel wants it. A timeout of Python's would ask before every send whether it may."""
 
 
 class Shim:
@@ -136,7 +139,8 @@ class Pool:
             if group is not None:
                 group.remove()
             raise
-        sock.settimeout(SEND_S)
+        for way in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            sock.setsockopt(socket.SOL_SOCKET, way, _PATIENCE)
         shim = Shim(pid, sock, bounds)
         shim.group = group
         self.living[pid] = shim

@@ -162,9 +162,8 @@ def _serve(channel: Channel) -> None:
 
 
 def _run(job: dict[str, Any], channel: Channel) -> None:
-    clear_of = max(job["fds"], default=2) + 1
-    fds = [_moved(fd, clear_of) for fd in channel.take_fds(len(job["fds"]))]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    clear_of = max((number for number, _ in job["fds"]), default=2) + 1
+    fds = [_moved(fd, clear_of) for fd in channel.take_fds(job["carried"])]
     try:
         os.chdir(job["cwd"])
     except OSError as error:
@@ -173,7 +172,7 @@ def _run(job: dict[str, Any], channel: Channel) -> None:
         _say(channel, {"problem": ["cwd", error.errno, ""], "gone": True})
         return
     try:
-        main = _start(job, dict(zip(job["fds"], fds, strict=True)))
+        main = _start(job, {number: fds[which] for number, which in job["fds"]})
     except (OSError, ValueError) as error:
         problem = ["program", getattr(error, "errno", None), str(error)]
         _say(channel, {"problem": problem, "gone": True})
@@ -182,32 +181,34 @@ def _run(job: dict[str, Any], channel: Channel) -> None:
         for fd in fds:
             os.close(fd)
         os.chdir("/")
-    _attend(main, channel, before)
+    _attend(main, channel)
 
 
 def _moved(fd: int, clear_of: int) -> int:
     """Out of the way of the numbers that a job knows its descriptors by."""
+    if fd >= clear_of:
+        return fd
     moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, clear_of)
     os.close(fd)
     return moved
 
 
-def _attend(main: int, channel: Channel, before: resource.struct_rusage) -> None:
+def _attend(main: int, channel: Channel) -> None:
     """Waits for all that dies below; the program's own end is told at once if others are left."""
     word: dict[str, Any] = {}
+    spent = 0.0
     told = False
     while True:
         try:
             pid, status, usage = os.wait4(-1, os.WNOHANG if word and not told else 0)
         except ChildProcessError:
             break
+        spent += usage.ru_utime + usage.ru_stime
         if pid == main:
             word = {"status": status, "peak": usage.ru_maxrss * 1024}
         elif pid == 0:
             _say(channel, word)
             told = True
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     _say(channel, {**word, "cpu": spent, "gone": True})
 
 
@@ -225,7 +226,6 @@ def _start(job: dict[str, Any], fds: dict[int, int]) -> int:
     refused: OSError | None = None
     for path in _places(argv[0], env.get("PATH", os.defpath)):
         try:
-            os.stat(path)  # a try that finds nothing there costs a process, a look does not
             return os.posix_spawn(
                 path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=RESET
             )
@@ -239,4 +239,7 @@ def _start(job: dict[str, Any], fds: dict[int, int]) -> int:
 def _places(program: str, path: str) -> list[str]:
     if "/" in program:
         return [program]
-    return [os.path.join(folder or ".", program) for folder in path.split(os.pathsep)]
+    places = [os.path.join(folder or ".", program) for folder in path.split(os.pathsep)]
+    # A try that finds nothing there costs a process, a look does not. Where none can be seen all
+    # are tried, and it is the system that says why not.
+    return [place for place in places if os.access(place, os.F_OK)] or places

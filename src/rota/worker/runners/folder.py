@@ -11,6 +11,7 @@ import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -20,6 +21,8 @@ from rota.worker.marks import member_marks
 PASSED_ON = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
 """Of the agent's environment; and whatever begins with LC_."""
 LOCK_NAME = "lock"
+LONG_AGO_NS = 1_000_000_007_123_456_789
+"""What a new folder is dated: whatever is put there, or taken away, dates it anew."""
 JSON = msgspec.json.Decoder()
 
 
@@ -90,11 +93,16 @@ class Folder:
         """Made for those jobs that have some."""
         for folder in (self.cwd, self.tmp, self.artifacts):
             folder.mkdir(mode=0o700)
+        dated = _date(self.path)
         self.payload = self.path / "payload.json"
         self.payload.touch(mode=0o600)
         self.result = self.path / "result.json"
         self.progress = self.path / "progress"
         os.mkfifo(self.progress, 0o600)
+        self._dates: dict[Path, _Date] = {}
+        """As it was left for a job. Empty where the file system does not keep such dates."""
+        if _date_of(self.path) != dated:
+            self._date_anew()
 
     def fill(self, order: OrderView) -> None:
         """Puts there what the job is given."""
@@ -111,18 +119,40 @@ class Folder:
     def is_as_new(self) -> bool:
         """Whether a job that has ended left it, its result aside, just as it was made."""
         try:
-            self.result.unlink(missing_ok=True)
-            found = sorted(os.listdir(self.path))
-            folders = (self.path, self.cwd, self.tmp, self.artifacts)
             return (
-                found == ["artifacts", "payload.json", "progress", "tmp", "work"]
-                and all(_is(path, stat.S_IFDIR | 0o700) for path in folders)
-                and not any(os.listdir(path) for path in folders[1:])
+                (self._is_untouched(*self._folders) or self._looks_new())
                 and _is(self.payload, stat.S_IFREG | 0o600)
                 and _is(self.progress, stat.S_IFIFO | 0o600)
             )
         except OSError:
             return False
+
+    @property
+    def _folders(self) -> tuple[Path, ...]:
+        return self.path, self.cwd, self.tmp, self.artifacts
+
+    def _is_untouched(self, *folders: Path) -> bool:
+        """Whether nothing came there or went since it was left for a job. To list them takes much
+        longer, and most jobs leave nothing."""
+        try:
+            return all(_date_of(folder) == self._dates.get(folder) for folder in folders)
+        except OSError:
+            return False
+
+    def _looks_new(self) -> bool:
+        self.result.unlink(missing_ok=True)
+        found = sorted(os.listdir(self.path))
+        is_new = (
+            found == ["artifacts", "payload.json", "progress", "tmp", "work"]
+            and all(_is(path, stat.S_IFDIR | 0o700) for path in self._folders)
+            and not any(os.listdir(path) for path in self._folders[1:])
+        )
+        if is_new and self._dates:
+            self._date_anew()
+        return is_new
+
+    def _date_anew(self) -> None:
+        self._dates = {folder: _date(folder) for folder in self._folders}
 
     def remove(self) -> None:
         """Takes everything away, also what the job made unreadable for itself."""
@@ -130,6 +160,8 @@ class Folder:
 
     def read_result(self, limit: int) -> msgspec.Raw | None:
         """What the job left as its result; None if nothing. Raises UnusableError."""
+        if self._is_untouched(self.path):
+            return None
         try:
             # Without waiting: the job may have left a pipe there, or a link to anywhere.
             handle = os.open(self.result, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -157,6 +189,8 @@ class Folder:
         """Output files by name, and what lies there that is hidden or not a plain file."""
         files: list[Path] = []
         others: list[Path] = []
+        if self._is_untouched(self.artifacts):
+            return files, others
         for entry in sorted(self.artifacts.iterdir()):
             plain = entry.is_file() and not entry.is_symlink() and entry.name[0] != "."
             (files if plain else others).append(entry)
@@ -201,8 +235,23 @@ def sha256_of(file: Path) -> str:
 
 def _is(path: Path, mode: int) -> bool:
     """Of this kind and with these rights; and no other name leads to it."""
-    found = path.lstat()
+    found = os.lstat(path)
     return found.st_mode == mode and (stat.S_ISDIR(mode) or found.st_nlink == 1)
+
+
+_Date: TypeAlias = tuple[int, int, int, int]
+
+
+def _date(folder: Path) -> _Date:
+    """Gives it a date that it keeps until something changes in it."""
+    os.utime(folder, ns=(LONG_AGO_NS, LONG_AGO_NS))
+    return _date_of(folder)
+
+
+def _date_of(folder: Path) -> _Date:
+    """By the second time even what sets the first one back is seen."""
+    found = os.lstat(folder)
+    return found.st_ino, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _write_all(handle: int, data: bytes) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias, assert_never
 
+from msgspec import UnsetType
+
 from rota.wire.queues import LimitsView
 from rota.wire.tasks import BundleRun, Command, Container
 from rota.wire.workers import OrderView
@@ -48,7 +50,7 @@ def program_of(order: OrderView, task: ProgramTask, around: Surroundings) -> Pro
     """Raises StartError where it cannot be run here."""
     folder = around.folder
     env = environment(order, {**around.plain, **task.env}, folder, around.worker)
-    if folder.inputs.exists():
+    if not isinstance(task.inputs, UnsetType):
         env["ROTA_INPUTS"] = str(folder.inputs)
     argv: Sequence[str]
     match task:

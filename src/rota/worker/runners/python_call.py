@@ -112,13 +112,15 @@ class PythonRun:
     async def run(self) -> CompletedReport:
         """Returns when nothing of the call is left and its log is on its way."""
         order = self._order
-        try:
-            child = self._child = await self._take()
-        except AppError as error:
-            return report_failed(order.execution_id, order.fence, str(error))
-        finally:
-            if self._child is None:
-                self._site.devices.give_back(order.execution_id)
+        if self._child is None:
+            try:
+                self._start_in(await self._take())
+            except AppError as error:
+                return report_failed(order.execution_id, order.fence, str(error))
+            finally:
+                if self._child is None:
+                    self._site.devices.give_back(order.execution_id)
+        child = self._child
         if child is None:
             reason: StopReason = "cancelled" if self._turn.result() == "cancelled" else "shutdown"
             return report_stopped(order.execution_id, order.fence, reason)
@@ -130,6 +132,18 @@ class PythonRun:
             self._aside.close()
         return report
 
+    def start_now(self) -> None:
+        """Puts the call into the pipe of a child that waits for one, if any does: before the agent
+        turns to anything else, above all to its next question to the server."""
+        if not self._order.requirements.gpu:
+            lane = self._pool.lane_of(self._function)
+            self._start_in(self._pool.take_now(lane, limits_of(self._order)))
+
+    def _start_in(self, child: WarmChild | None) -> None:
+        self._child = child
+        if child is not None:
+            child.begin(self._begin(), self, self._site.deadline(self._order.execution_id))
+
     async def _take(self) -> WarmChild | None:
         """Where it will run; None if it was told to stop before there was one."""
         if self._turn.done():
@@ -139,8 +153,6 @@ class PythonRun:
         if gpus:
             return await self._taken(pool.take_own(limits, gpus))
         lane = pool.lane_of(self._function)
-        # A child that waits is taken without a pause: the call is in its pipe before the agent
-        # turns to anything else, above all to its next question to the server.
         return pool.take_now(lane, limits) or await self._taken(pool.take(lane, limits))
 
     async def _taken(self, take: Coroutine[Any, Any, WarmChild]) -> WarmChild | None:
@@ -167,7 +179,6 @@ class PythonRun:
 
     async def _call(self, child: WarmChild) -> CompletedReport:
         order = self._order
-        child.begin(self._begin(), self, self._site.deadline(order.execution_id))
         timer = None
         if order.timeout is not None:
             loop = asyncio.get_running_loop()

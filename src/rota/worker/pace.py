@@ -1,0 +1,62 @@
+"""When a worker's next call is due, and how long the server may hold it; pure."""
+
+from __future__ import annotations
+
+GATHER_S = 0.02
+"""While enough is in hand to go on with, calls are this far apart: each carries the ends of many
+short jobs. Whoever waits for such an end waits this much longer at most."""
+
+
+class Pace:
+    """The times of one worker's calls."""
+
+    def __init__(self) -> None:
+        self.lease_ttl = 15.0
+        self._wait_max = 5.0
+        self._full_at = float("-inf")
+        self._last = float("-inf")
+        """When a call was last sent or answered."""
+
+    def registered(self, lease_ttl: float, poll_wait_max: float) -> None:
+        """What the server says of leases and polls."""
+        self.lease_ttl = lease_ttl
+        self._wait_max = min(poll_wait_max, lease_ttl / 3)
+        self._full_at = self._last = float("-inf")
+
+    def sent(self, now: float, *, full: bool) -> None:
+        """A call goes out."""
+        self._last = now
+        if full:
+            self._full_at = now
+
+    def answered(self, now: float) -> None:
+        """One came back."""
+        self._last = now
+
+    def may_overlap(self, now: float) -> bool:
+        """Whether a second call may go beside an open one: a full one must never be far."""
+        return now < self._full_at + self.lease_ttl / 3
+
+    def rests_until(self, in_hand: int, spare: int, *, is_open: bool) -> float | None:
+        """No call is worth its while before then; None: one may go at once.
+
+        Half of what may be given ahead lasts while a call brings more. While one is on its way for
+        that, the last of it has to do.
+        """
+        if in_hand <= (0 if is_open else spare // 2):
+            return None
+        return self._last + GATHER_S
+
+    def wait_s(self, now: float, *, held: bool, unheard: bool, draining: bool) -> float:
+        """Short while something is held: a frozen server must be noticed well within a lease.
+
+        After a failure none at all: the next server's answer comes at once and renews what is held,
+        and if none comes there is time to ask another.
+        """
+        if held and unheard:
+            return 0.0
+        if not held:
+            wait = 0.0 if draining else self._wait_max
+        else:
+            wait = min(self._wait_max, self.lease_ttl / 5)
+        return max(0.0, min(wait, self._full_at + self.lease_ttl / 3 - now))
