@@ -42,6 +42,14 @@ SCHEDULES: Sequence[Mapping[str, Any]] = (
 )
 
 
+TENANTS = {"shop": 3, "research": 1, "internal": 1}
+RENDER = (
+    r"""[ "$ROTA_ATTEMPT" = 1 ] && { echo "printer: paper jam" >&2; exit 9; }; """
+    r"""echo '{"pages": 3, "total": "129.90"}' > "$ROTA_RESULT"; """
+    r"""echo "%PDF-1.7" > "$ROTA_ARTIFACTS/invoice.pdf"; echo rendered 3 pages"""
+)
+
+
 class Demo:
     """A server to fill; the dice are the same each time."""
 
@@ -62,10 +70,12 @@ class Demo:
     def seed(self, scale: int = 1) -> None:
         """Everything that a page can show."""
         self._queues()
+        self._tenants()
         self._failing()
         self._quick(40 * scale)
         self._pipeline()
         self._running()
+        self._rich()
         self._waiting()
         self._schedules()
         self._triggers()
@@ -74,7 +84,7 @@ class Demo:
         """Work that comes in for a while, so that charts have lines."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self.stopping.wait(1):
-            self._quick(self._dice.randint(4, 14))
+            self._quick(self._dice.randint(2, 9))
             if self._dice.random() < 0.25:
                 self._fail(*self._dice.choice(FAILURES)[:3], count=1)
 
@@ -92,6 +102,10 @@ class Demo:
         }.items():
             self.ask("PUT", f"/queues/{name}", settings)
 
+    def _tenants(self) -> None:
+        for name, weight in TENANTS.items():
+            self.ask("PUT", f"/tenants/{name}", {"weight": weight, "quota": {"queued": 100_000}})
+
     def _failing(self) -> None:
         for name, script, queue, count in FAILURES:
             self._fail(name, script, queue, count=count)
@@ -108,7 +122,8 @@ class Demo:
             labels = {"team": self._dice.choice(teams), "env": "prod"}
             queue = {"send-mail": "mail", "resize-image": "media"}.get(name, "default")
             script = f"echo {name} done in {pause}; sleep {pause}"
-            jobs.append(_shell(name, script, queue=queue, labels=labels, requirements=_cpu(0.2)))
+            more = {"queue": queue, "labels": labels, "tenant": self._dice.choice([*TENANTS])}
+            jobs.append(_shell(name, script, requirements=_cpu(0.2), **more))
         self._submit(jobs)
 
     def _pipeline(self) -> None:
@@ -137,6 +152,26 @@ class Demo:
             _shell("export-customers", _noise("export-customers", 60, 2), queue="etl"),
         ]
         self._submit([{**job, "requirements": _cpu(1)} for job in jobs])
+
+    def _rich(self) -> None:
+        """One with all that a job's page shows, many as one, and one for which a place is kept."""
+        retry = {"max_attempts": 3, "delay": "1s"}
+        payload = {"customer": 42, "month": "2026-01", "lines": [3, 5, 8]}
+        render = _shell("render-invoice", RENDER, payload=payload, retry=retry, timeout="5m")
+        array = _shell(
+            "score-segment", "sleep 12", labels={"team": "growth"}, count=48, max_parallel=12
+        )
+        long = {"queue": "ml", "expected_runtime": "4m"}
+        fine_tune = _shell("fine-tune", _noise("fine-tune", 120, 2), **long)
+        self._submit(
+            [
+                {**render, "requirements": {"cpu": 0.5, "memory": "64MiB", "storage": "10MiB"}},
+                {**array, "requirements": _cpu(0.2)},
+                {**fine_tune, "requirements": {"cpu": 1, "memory": "1GiB", "gpu": 2}},
+            ]
+        )
+        needs = {"cpu": 6, "memory": "32GiB", "gpu": 2}
+        self._submit([_shell("evaluate-model", "sleep 5", requirements=needs, **long)])
 
     def _waiting(self) -> None:
         big = {"cpu": 64, "memory": "512GiB", "gpu": 8}

@@ -36,11 +36,20 @@ PAGES = {
     "simulate": "/ui/simulate",
     "settings": "/ui/settings",
 }
-SHOWN = ("overview-light", "overview-dark", "job-dark", "graph-light")
+SHOWN = (
+    "overview-light",
+    "overview-dark",
+    "job-dark",
+    "graph-light",
+    "timeline-light",
+    "simulate-dark",
+)
 """Those that documents show; the rest is for looking at."""
 WORKERS = (("edge-1", "4", "8GiB", "0"), ("edge-2", "4", "8GiB", "0"), ("gpu-1", "8", "64GiB", "2"))
-BUSY_S = 60
+BUSY_S = 120
 """Work goes on while the pictures are taken: about as long as that takes."""
+SIMULATED_MS = 40_000
+"""As long as a server gives a simulation, and some more."""
 SIZE = {"width": 1360, "height": 860}
 PHONE = {"width": 390, "height": 844}
 
@@ -80,14 +89,20 @@ def take_all(browser: Browser, url: str, token: str, demo: Demo, target: Path) -
     """Every page, light and dark, and some as a phone shows them."""
     running = demo.ask("GET", "/jobs?name=rebuild-index")["items"][0]["job_id"]
     member = demo.ask("GET", "/jobs?name=load-warehouse")["items"][0]["job_id"]
-    waiting = demo.ask("GET", "/jobs?name=simulate-climate")["items"][0]["job_id"]
+    waiting = demo.ask("GET", "/jobs?name=evaluate-model")["items"][0]["job_id"]
+    tried = demo.ask("GET", "/jobs?name=render-invoice")["items"][0]["job_id"]
+    array = demo.ask("GET", "/jobs?name=score-segment")["items"][-1]["job_id"]
+    worker = demo.ask("GET", "/workers")["items"][0]["worker_id"]
     schedule = demo.ask("GET", "/schedules?name=invoices")["items"][0]["schedule_id"]
     pages = {
         **PAGES,
         "job": f"/ui/jobs/{running}",
         "graph": f"/ui/jobs/{member}?tab=graph",
         "why": f"/ui/jobs/{waiting}",
-        "details": f"/ui/jobs/{waiting}?tab=details",
+        "details": f"/ui/jobs/{tried}?tab=details",
+        "tries": f"/ui/jobs/{tried}?tab=tries",
+        "array": f"/ui/jobs/{array}",
+        "worker": f"/ui/workers/{worker}",
         "schedule": f"/ui/schedules/{schedule}",
     }
     for theme in ("light", "dark"):
@@ -96,13 +111,16 @@ def take_all(browser: Browser, url: str, token: str, demo: Demo, target: Path) -
             _shoot(page, path, target / f"{name}-{theme}.png")
         page.context.close()
     phone = open_page(browser, url, token, "light", PHONE)
-    for name in ("overview", "jobs", "job", "queues"):
-        _shoot(phone, pages[name], target / f"phone-{name}.png")
+    for name, path in pages.items():
+        _shoot(phone, path, target / f"phone-{name}.png")
 
 
 def _shoot(page: Page, path: str, target: Path) -> None:
     page.goto(path, wait_until="load")
     page.wait_for_selector("main h1, main .page-head")
+    if path == PAGES["simulate"]:
+        page.get_by_role("button", name="Simulate", exact=True).click()
+        expect(page.get_by_role("table", name="Policies")).to_be_visible(timeout=SIMULATED_MS)
     expect(page.locator(".loading")).to_have_count(0)
     # Charts and canvases draw in the frames after their data has come.
     page.wait_for_timeout(900)

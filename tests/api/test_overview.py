@@ -58,6 +58,18 @@ async def test_the_history_tells_what_happened_between_two_looks(house: House) -
     assert recorder.fine()[-1].wait_p50 is None
 
 
+async def test_a_queues_rate_is_told_after_two_looks(house: House) -> None:
+    recorder = Recorder(house.engine, house.parts.figures)
+    worker = await house.register("box")
+    await recorder.note()
+    assert recorder.rate("default") is None
+    for _ in range(3):
+        await house.finish(await house.start(worker))
+    await recorder.note()
+    assert (recorder.rate("default") or 0) > 0
+    assert recorder.rate("idle") == 0
+
+
 async def test_a_queue_that_grows_by_much_is_noticed_and_one_that_is_long_is_not(
     house: House,
 ) -> None:

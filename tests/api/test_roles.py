@@ -127,6 +127,7 @@ EXPECTED = {
     "GET /autoscale": READERS,
     "GET /reports/waste": READERS,
     "POST /simulations": OPERATORS,
+    "POST /simulations/trace": OPERATORS,
     "GET /healthz": EVERYBODY,
     "GET /readyz": EVERYBODY,
     "GET /stats": READERS,

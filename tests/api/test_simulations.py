@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from typing import Any
 
+import msgspec
 import pytest
 
+from rota.api.limits import SIMULATION_JOBS_MAX
 from rota.api.parts import SimulatorError
+from rota.api.simulations import Study, TraceFile
 from rota.cli.own_process import OwnProcess
+from rota.cli.problems import Failure
+from rota.cli.scenes import scene_of
+from rota.cli.study import studied
+from rota.wire.limits import TRACE_BYTES_MAX
+from rota.wire.simulations import TraceQuery
+from rota.wire.units import encode
 from tests.api.house import House, open_house
 
 LONG_AGO = "2020-01-01T00:00:00Z"
@@ -135,3 +145,105 @@ async def test_a_process_that_takes_too_long_is_ended() -> None:
 async def test_a_process_that_fails_is_told_by_its_status_only() -> None:
     with pytest.raises(SimulatorError, match="ended with status 1"):
         await OwnProcess().run(b'{"no": "study"}')
+
+
+def swf_line(number: int, submit: int, run: int, cpus: int, wait: int = -1) -> str:
+    """A job in Standard Workload Format."""
+    return f"{number} {submit} {wait} {run} {cpus} -1 -1 {cpus} {run} {'-1 ' * 9}\n"
+
+
+SWF = "; MaxProcs: 4\n" + "".join(swf_line(n, 10 * n, 60, 3, wait=50 * n) for n in range(4))
+EXPORTED = (
+    '{"rota_history": 1, "workers": [{"resources": {"cpu": 2}}]}\n'
+    '{"job_id": "a", "name": "a", "submitted_at": "2026-01-01T00:00:00Z",'
+    ' "started_at": "2026-01-01T00:00:05Z", "finished_at": "2026-01-01T00:01:00Z"}\n'
+)
+WORKFLOW = (
+    '{"name": "w", "workflow": {"specification": {"tasks": [{"id": "x"},'
+    ' {"id": "y", "parents": ["x"]}]}, "execution": {"tasks":'
+    ' [{"id": "x", "runtimeInSeconds": 5}, {"id": "y", "runtimeInSeconds": 7}]}}}'
+)
+
+
+class Here:
+    """A simulator in this process: for what does not need one of its own."""
+
+    async def run(self, study: bytes) -> bytes:
+        try:
+            return encode(studied(msgspec.json.decode(study, type=Study)))
+        except Failure as error:
+            raise SimulatorError(str(error)) from error
+
+
+async def traced(house: House, body: str | bytes, asked: str = "", expect: int = 200) -> Any:
+    """What a server makes of a trace."""
+    content = body.encode() if isinstance(body, str) else body
+    answer = await house.http.post(f"/simulations/trace?{asked}", content=content)
+    assert answer.status_code == expect, answer.text
+    return answer.json()
+
+
+async def test_a_log_is_run_on_the_machine_it_names_or_on_another_beside_what_happened() -> None:
+    async with open_house(simulator=OwnProcess()) as house:
+        packed = gzip.compress(SWF.encode())
+        own = await traced(house, packed, "policies=recorded&policies=fcfs")
+    async with open_house(simulator=Here()) as house:
+        larger = await traced(house, SWF, "cpus=64&policies=fcfs")
+        many = await traced(house, SWF, "workers=3&cpu=3&policies=fcfs")
+    assert (own["jobs"], own["workers"], own["cpus"], own["from"]) == (4, 1, 4, None)
+    assert [one["policy"] for one in own["policies"]] == ["recorded", "fcfs"]
+    assert (own["policies"][0]["max_wait"], own["policies"][1]["max_wait"]) == (150, 150)
+    assert (larger["cpus"], larger["policies"][0]["max_wait"]) == (64, 0)
+    assert (many["workers"], many["cpus"], many["policies"][0]["max_wait"]) == (3, 9, 30)
+
+
+async def test_an_export_brings_its_workers_and_a_workflow_runs_on_those_of_now() -> None:
+    async with open_house(simulator=Here()) as house:
+        exported = await traced(house, EXPORTED, "policies=recorded&policies=current&workers=5")
+        problem = await traced(house, WORKFLOW, "policies=easy", expect=422)
+        assert "names no machine, and no worker is here" in problem["detail"]
+        await house.register(cpu=8)
+        workflow = await traced(house, WORKFLOW, "policies=easy")
+    assert (exported["from"], exported["workers"]) == ("2026-01-01T00:00:00.000Z", 5)
+    assert exported["policies"][0]["avg_wait"] == 5
+    assert (workflow["jobs"], workflow["cpus"]) == (2, 8)
+    assert workflow["policies"][0]["makespan"] == 12
+
+
+@pytest.mark.parametrize(
+    ("body", "asked", "said"),
+    [
+        ("", "", "the body is empty"),
+        ("a b c\n", "name=jobs.csv", "jobs.csv, line 1: 3 fields, a job has 18. What can be run"),
+        ('{"hello": 1}', "", "no workflow of WfCommons"),
+        (b"\x1f\x8b\x08\x00broken", "", "trace: "),
+        (SWF, "cpus=2&policies=fcfs", "no job in it that ever ran and fits"),
+        (SWF, "cpus=2&workers=2", "cpus: is one pool"),
+        (SWF, "cpu=2", "cpu: is of one worker"),
+        (SWF, "memory=1GiB", "memory: is of machines that are described"),
+        (SWF, "policies=best", "policies"),
+        (swf_line(1, 0, 5, 1), "cpus=4&policies=recorded", "leave out `recorded`"),
+    ],
+)
+async def test_a_trace_that_cannot_be_run_is_refused_in_words(
+    body: str | bytes, asked: str, said: str
+) -> None:
+    async with open_house(simulator=Here()) as house:
+        problem = await traced(house, body, asked, expect=422)
+    assert said in problem["detail"]
+
+
+async def test_a_trace_that_is_too_large_is_not_read() -> None:
+    async with open_house(simulator=Here()) as house:
+        headers = {"Content-Length": str(TRACE_BYTES_MAX + 1)}
+        answer = await house.http.post("/simulations/trace", content=b"x", headers=headers)
+    assert answer.status_code == 413
+
+
+def test_of_a_long_trace_the_first_jobs_are_run() -> None:
+    body = "".join(swf_line(n, n, 1, 1) for n in range(SIMULATION_JOBS_MAX + 5))
+    trace = TraceFile(body.encode(), TraceQuery(cpus=4))
+    scene = scene_of(Study(workers=[], policies={}, trace=trace))
+    assert (len(scene.case.workload), scene.is_cut) == (SIMULATION_JOBS_MAX, True)
+    *_, last = scene.case.workload
+    assert last.label == str(SIMULATION_JOBS_MAX - 1)

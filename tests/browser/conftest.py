@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ WORKERS = ("left", "right")
 PATIENCE_MS = 20_000
 """Shared cores stall for seconds; only a test that fails waits this long."""
 SIZE = {"width": 1280, "height": 860}
+PAGE_LINE = re.compile(r"page     (\S+)\s")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -71,7 +73,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         server = cell.up()
         for name in WORKERS:
             cell.worker(name, "--cpu", "4", "--memory", "4GiB")
-        link = server.text().split("page     ")[1].split()[0]
+        # The line after the one that says that it is up may be a moment late.
+        link = until(lambda: PAGE_LINE.search(server.text()), "the link to sign in")[1]
         made = Site(cell.url, cell.token, link, cell.http())
         online = {"online": len(WORKERS)}.items()
         until(lambda: online <= made.ask("GET", "/stats")["workers"].items(), "the workers")

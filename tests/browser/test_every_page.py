@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Open, Site
 from tests.chaos.proxy import Mode, Proxy
+from tests.cli.shown_commands import taken
 
 AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
 PATHS = (
@@ -59,6 +61,24 @@ def every_path(site: Site, job_id: str) -> list[str]:
     return [*PATHS, *tabs, *jobs, f"/ui/schedules/{schedule}", f"/ui/triggers/{trigger}"]
 
 
+def dialogs(site: Site, job_id: str) -> list[tuple[str, str]]:
+    """A page, and what is pressed there to open a dialog."""
+    schedule = site.ask("GET", "/schedules?name=paged")["items"][0]["schedule_id"]
+    return [
+        ("/ui/schedules", "New schedule"),
+        (f"/ui/schedules/{schedule}", "Edit"),
+        (f"/ui/schedules/{schedule}", "Backfill"),
+        ("/ui/triggers", "Try an event"),
+        ("/ui/triggers", "New trigger"),
+        ("/ui/settings", "New token"),
+        ("/ui/queues", "New tenant"),
+        ("/ui/queues", "Take a preset"),
+        ("/ui/jobs?name=paged", "Retry"),
+        ("/ui/jobs?name=paged", "Priority"),
+        (f"/ui/jobs/{job_id}", "Delete"),
+    ]
+
+
 def grave_findings(page: Page) -> list[str]:
     """What a screen reader's user would stumble over, each as a line."""
     found: Any = page.evaluate(
@@ -91,14 +111,7 @@ def test_dialogs_and_the_sign_in_have_no_serious_findings_either(
     site: Site, open_page: Open, job_id: str
 ) -> None:
     script, found = AXE.read_text(encoding="utf-8"), []
-    for path, button in (
-        ("/ui/schedules", "New schedule"),
-        ("/ui/triggers", "Try an event"),
-        ("/ui/settings", "New token"),
-        ("/ui/queues", "New tenant"),
-        ("/ui/queues", "Take a preset"),
-        (f"/ui/jobs/{job_id}", "Delete"),
-    ):
+    for path, button in dialogs(site, job_id):
         page = open_page(path)
         settled(page)
         page.get_by_role("button", name=button, exact=True).click()
@@ -110,6 +123,43 @@ def test_dialogs_and_the_sign_in_have_no_serious_findings_either(
     page.evaluate(script)
     found += grave_findings(page)
     assert not found, "\n".join(["", *found])
+
+
+def shown_commands(page: Page) -> list[str]:
+    """Every `rota` command that is there to copy, folded away or not."""
+    lines = "() => [...document.querySelectorAll('.command pre')].map((one) => one.textContent)"
+    return [line for line in page.evaluate(lines) if line.startswith("rota ")]
+
+
+def commands_on(page: Page) -> list[str]:
+    """The same, and those behind each `>_`."""
+    found = shown_commands(page)
+    for button in page.get_by_role("button", name=re.compile("show the command$")).all():
+        button.click()
+        found += shown_commands(page)
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+    return found
+
+
+def test_every_command_that_a_page_shows_is_one_that_rota_takes(
+    site: Site, open_page: Open, job_id: str
+) -> None:
+    page = open_page("/")
+    found: list[str] = []
+    for path in every_path(site, job_id):
+        page.goto(path)
+        settled(page)
+        found += commands_on(page)
+    for path, button in dialogs(site, job_id):
+        page.goto(path)
+        settled(page)
+        page.get_by_role("button", name=button, exact=True).click()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        found += shown_commands(page)
+    assert len(found) > 20
+    refused = [said for line in found if (said := taken(line)) is not None]
+    assert not refused, "\n".join(["", *refused])
 
 
 def test_every_page_fits_a_phone(site: Site, open_page: Open, job_id: str) -> None:

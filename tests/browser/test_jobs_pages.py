@@ -37,6 +37,22 @@ def test_a_filter_is_kept_in_the_address_and_survives_a_reload(site: Site, open_
     assert other not in rows(page)
 
 
+def test_what_is_typed_narrows_the_rows_at_once_and_enter_asks_for_all(
+    site: Site, open_page: Open
+) -> None:
+    wanted = site.shell("true", name="narrowed-down", labels={"team": "amber"})
+    other = site.shell("true", name="another")
+    page = open_page("/ui/jobs")
+    expect(page.locator(f"tr[data-id='{other}']")).to_be_visible()
+    for text in ("rowed-do", "team:amb", wanted[-8:]):
+        page.get_by_label("Add a filter").fill(text)
+        expect(page.locator(f"tr[data-id='{wanted}']")).to_be_visible()
+        expect(page.locator(f"tr[data-id='{other}']")).to_have_count(0)
+    page.get_by_label("Add a filter").fill("narrowed-down")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("name=narrowed-down"))
+
+
 def test_a_job_is_found_by_its_whole_id_and_by_the_beginning_of_it(
     site: Site, open_page: Open
 ) -> None:

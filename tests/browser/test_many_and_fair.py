@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import expect
 
@@ -231,3 +232,62 @@ def test_the_past_is_run_again_under_other_policies_and_shown_side_by_side(
     page.goto("/ui/simulate?from=2020-01-01T00:00&to=2020-01-02T00:00")
     page.get_by_role("button", name="Simulate", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("no job that was submitted in this time")
+
+
+def test_a_trace_is_uploaded_and_run_on_other_machines_and_a_wrong_file_is_refused_in_words(
+    open_page: Open, tmp_path: Path
+) -> None:
+    line = "{0} {1} {2} 60 3 -1 -1 3 60 -1 -1 -1 -1 -1 -1 -1 -1 -1\n"
+    log = "; MaxProcs: 4\n" + "".join(line.format(n, 10 * n, 50 * n) for n in range(4))
+    (tmp_path / "cluster.swf").write_text(log, encoding="utf-8")
+    (tmp_path / "jobs.csv").write_text("name,cpu\nbackup,2\n", encoding="utf-8")
+    page = open_page("/ui/simulate")
+    page.get_by_role("button", name="A trace").click()
+    expect(page.get_by_role("button", name="Simulate", exact=True)).to_be_disabled()
+    chosen = page.get_by_label("Trace: a log in SWF")
+    chosen.set_input_files(tmp_path / "jobs.csv")
+    page.get_by_role("button", name="Simulate", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("jobs.csv, line 1")
+    expect(page.get_by_role("alert")).to_contain_text("Standard Workload Format")
+    chosen.set_input_files(tmp_path / "cluster.swf")
+    page.get_by_role("button", name="Simulate", exact=True).click()
+    expect(page.get_by_text("4 jobs of cluster.swf, on 1 worker with 4 cpus")).to_be_visible()
+    recorded = page.locator("tr[data-id='recorded']")
+    expect(recorded).to_contain_text("2 min 30 s")
+    page.get_by_label("On which machines").select_option("alike")
+    page.get_by_label("Workers", exact=True).fill("4")
+    page.get_by_label("Processors of each").fill("3")
+    page.get_by_text("The same elsewhere").click()
+    command = "rota simulate --swf cluster.swf --workers 4 --cpu 3 --policy recorded,easy"
+    expect(page.get_by_text(command)).to_be_visible()
+    page.get_by_role("button", name="Simulate", exact=True).click()
+    expect(page.get_by_text("on 4 workers with 12 cpus")).to_be_visible()
+    expect(page.locator("tr[data-id='easy']")).to_contain_text("0 s")
+    expect(page.get_by_role("img", name=re.compile("^Mean wait: as it was"))).to_be_visible()
+
+
+def test_a_place_that_is_kept_for_a_job_lies_ahead_on_the_timeline(
+    site: Site, open_page: Open
+) -> None:
+    body = {"name": "kept-free", "resources": {"cpu": 8}, "queues": ["kept"]}
+    worker = site.ask("POST", "/workers/register", body)["worker_id"]
+    more = {"queue": "kept", "expected_runtime": "20s"}
+    runs = site.shell("true", name="holds", **{**more, "requirements": {"cpu": 5}})
+    until(lambda: lease(site, worker), "the first of them")
+    wide = site.shell("true", name="wide", **{**more, "requirements": {"cpu": 8}})
+    small = site.shell("true", name="passes", **{**more, "requirements": {"cpu": 1}})
+    lease(site, worker)
+    page = open_page("/ui/timeline?span=5+min")
+    canvas = page.locator(".gantt canvas")
+    expect(canvas).to_have_attribute("data-reserved", "1")
+    page.goto(f"/ui/jobs/{wide}")
+    expect(page.get_by_text("a place is kept for it")).to_be_visible()
+    for one in (wide, small, runs):
+        site.ask("DELETE", f"/jobs/{one}?force=true")
+    site.ask("DELETE", f"/workers/{worker}")
+
+
+def lease(site: Site, worker: str) -> Any:
+    """What a worker is given that asks for a moment."""
+    asked = {"max": 5, "wait": "1s"}
+    return site.ask("POST", f"/workers/{worker}/lease", asked)["executions"]

@@ -63,6 +63,7 @@ def test_a_few_dead_letters_are_retried_first_and_then_all(site: Site, open_page
     dialog.get_by_role("button", name="Retry jobs").click()
     expect(page.get_by_text("3 jobs started over")).to_be_visible()
     until(lambda: all(site.status(one) == "failed" for one in ids), "them to fail again")
+    expect(group.get_by_text("Tried first").locator(".status", has_text="failed")).to_have_count(3)
     group.get_by_role("button", name="Retry all").click()
     expect(dialog.get_by_test_id("bulk-count")).to_have_text("8")
     expect(dialog.get_by_text("rota bulk retry --status failed --name letters")).to_be_visible()
@@ -72,6 +73,40 @@ def test_a_few_dead_letters_are_retried_first_and_then_all(site: Site, open_page
     assert fences[-1] == 1
     assert min(fences[:-1]) >= 1
     until(lambda: all(site.ask("GET", f"/jobs/{one}")["fence"] >= 2 for one in ids), "second runs")
+
+
+def test_a_group_of_dead_letters_tells_the_last_words_of_its_newest(
+    site: Site, open_page: Open
+) -> None:
+    job_id = site.shell("printf '\\033[31mno such table\\033[0m\\n'; exit 7", name="wordy")
+    site.until_status(job_id, "failed")
+    page = open_page("/ui/dead-letters")
+    group = page.get_by_role("region", name="wordy: exit code 7")
+    group.get_by_text("its last words").click()
+    expect(group.locator(".last-words")).to_have_text(re.compile("^no such table"))
+
+
+def test_the_workers_page_names_what_runs_where_and_what_was_lost(
+    site: Site, open_page: Open
+) -> None:
+    job_id = site.shell("sleep 600", name="carried")
+    site.until_status(job_id, "running")
+    body = {"name": "gone-soon", "resources": {"cpu": 1}, "capabilities": ["gone"]}
+    worker = site.ask("POST", "/workers/register", body)["worker_id"]
+    needs = {"cpu": 0.1, "capabilities": ["gone"]}
+    lost = site.shell("true", name="left-behind", semantics="at_most_once", requirements=needs)
+    asked = {"max": 1, "wait": "1s"}
+    until(
+        lambda: site.ask("POST", f"/workers/{worker}/lease", asked)["executions"], "it to be taken"
+    )
+    site.ask("DELETE", f"/workers/{worker}")
+    site.until_status(lost, "failed")
+    page = open_page("/ui/workers")
+    expect(page.locator(".grid").get_by_role("link", name="carried")).to_be_visible()
+    losses = page.get_by_role("region", name="Losses")
+    expect(losses.locator(f"a[href='/ui/jobs/{lost}']")).to_be_visible()
+    expect(losses.get_by_role("link", name="gone-soon")).to_be_visible()
+    site.ask("PUT", f"/jobs/{job_id}/cancel")
 
 
 def test_a_worker_is_drained_after_a_question(site: Site, open_page: Open) -> None:
@@ -164,6 +199,31 @@ def test_an_event_is_tried_out_and_what_came_is_listed(site: Site, open_page: Op
     page.get_by_role("button", name="Try it").click()
     expect(page.get_by_role("dialog").get_by_text("filtered")).to_be_visible()
     site.ask("DELETE", f"/triggers/{trigger}")
+
+
+def test_a_trigger_is_made_and_an_event_sent_in_earnest_starts_its_job(
+    site: Site, open_page: Open
+) -> None:
+    page = open_page("/ui/triggers")
+    page.get_by_role("button", name="New trigger").click()
+    page.get_by_label("Name", exact=True).fill("arrivals")
+    page.get_by_label("Type of event").fill("parcel.*")
+    page.get_by_label("Filter, as in").fill("data.weight >")
+    page.get_by_label("Command;").fill("echo '{{event.data.weight}}'")
+    page.get_by_role("button", name="Make trigger").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_be_visible()
+    page.get_by_label("Filter, as in").fill("data.weight > 5")
+    expect(page.get_by_text("--where 'data.weight > 5' -- echo")).to_be_visible()
+    page.get_by_role("button", name="Make trigger").click()
+    expect(page.get_by_role("heading", name="arrivals")).to_be_visible()
+    page.get_by_role("button", name="Try an event").click()
+    page.get_by_label("Data, as JSON").fill('{"weight": 9}')
+    page.get_by_role("button", name="Send it", exact=True).click()
+    expect(page.get_by_text("The event is sent.")).to_be_visible()
+    page.get_by_role("button", name="Close").first.click()
+    expect(page.get_by_role("table", name="Arrivals").get_by_text("fired")).to_be_visible()
+    (made,) = site.ask("GET", "/triggers?name=arrivals")["items"]
+    site.ask("DELETE", f"/triggers/{made['trigger_id']}")
 
 
 def test_a_token_is_made_shown_once_and_revoked(site: Site, open_page: Open) -> None:

@@ -10,6 +10,8 @@ export interface Asked {
   path?: Record<string, string>;
   query?: Query;
   body?: unknown;
+  /** Sent as it is, in place of a body of JSON. */
+  file?: File | undefined;
   signal?: AbortSignal | undefined;
   headers?: Record<string, string>;
 }
@@ -26,6 +28,8 @@ export class Problem extends Error {
     this.name = "Problem";
   }
 }
+
+export const OCTETS = "application/octet-stream";
 
 const signedOut = new Set<() => void>();
 
@@ -67,12 +71,13 @@ export async function send(name: CallName, asked: Asked = {}): Promise<Response>
   const method = name.slice(0, name.indexOf(" "));
   const headers: Record<string, string> = { Accept: "application/json", ...asked.headers };
   if (asked.body !== undefined) headers["Content-Type"] = "application/json";
+  if (asked.file) headers["Content-Type"] = OCTETS;
   let answer: Response;
   try {
     answer = await fetch(addressOf(name, asked), {
       method,
       headers,
-      body: asked.body === undefined ? null : JSON.stringify(asked.body),
+      body: asked.file ?? (asked.body === undefined ? null : JSON.stringify(asked.body)),
       signal: asked.signal ?? null,
     });
   } catch (error) {

@@ -1031,6 +1031,7 @@ export interface QueueView {
   depth: DepthView;
   created_at: string;
   limits?: LimitsView;
+  rate?: number | null;
 }
 
 export interface QuotaSpec {
@@ -1278,7 +1279,7 @@ export interface SimulationSpec {
 }
 
 export interface SimulationView {
-  from: string;
+  from: string | null;
   jobs: number;
   left_out: number;
   is_cut: boolean;
@@ -1963,6 +1964,11 @@ export interface Calls {
   "POST /simulations": {
     query: Record<string, never>;
     body: SimulationSpec;
+    answer: SimulationView;
+  };
+  "POST /simulations/trace": {
+    query: { name?: string; cpus?: number; workers?: number; cpu?: number; memory?: string; policies?: ("conservative" | "current" | "default" | "easy" | "easy-sjf" | "fcfs" | "recorded" | "strict")[]; };
+    body: string;
     answer: SimulationView;
   };
   "GET /alerts": {

@@ -2,7 +2,7 @@
 
 import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
-import { type Asked, type CallName, call, type Problem } from "./client";
+import { type Asked, type CallName, call, type Problem, send } from "./client";
 import { type Digest, type LineState, line } from "./live";
 import { type Page, readPage } from "./pages";
 import type { Calls } from "./schema.gen";
@@ -22,6 +22,14 @@ export function useCall<N extends CallName>(name: N, asked: Asked = {}, fresh: F
     enabled: fresh.enabled ?? true,
     meta: fresh.every === undefined ? {} : { every: fresh.every },
     ...(fresh.keep ? { placeholderData: keepPreviousData } : {}),
+  });
+}
+
+/** The same for an answer that is text. */
+export function useText(name: CallName, asked: Asked = {}) {
+  return useQuery<string, Problem>({
+    queryKey: ["text", name, asked.path ?? {}, asked.query ?? {}],
+    queryFn: async ({ signal }) => (await send(name, { ...asked, signal })).text(),
   });
 }
 

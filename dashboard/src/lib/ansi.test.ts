@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { pieces } from "./ansi";
+import { pieces, plainText } from "./ansi";
 
 const shown = (line: string) =>
   pieces(line)
@@ -32,5 +32,8 @@ describe("a line with escape sequences", () => {
   });
   it("never makes markup", () => {
     expect(shown("<img src=x onerror=alert(1)>")).toBe("<img src=x onerror=alert(1)>");
+  });
+  it("can be left out", () => {
+    expect(plainText("\u001b[31mred\u001b[0m\nplain")).toBe("red\nplain");
   });
 });

@@ -33,6 +33,12 @@ export function hasSequences(text: string): boolean {
   return text.includes("\u001b");
 }
 
+/** Several lines, without their colours. */
+export function plainText(text: string): string {
+  const rows = text.split("\n").map((row) => pieces(row));
+  return rows.map((row) => row.map((piece) => piece.text).join("")).join("\n");
+}
+
 /** One line; each begins plain, so that any part of a log can be shown alone. */
 export function pieces(line: string): Piece[] {
   const text = lastOverwrite(line);

@@ -1,6 +1,6 @@
 // Each action as a person would do it elsewhere: a `rota` command and a `curl` line.
 
-import { type Asked, addressOf, type CallName } from "../api/client";
+import { type Asked, addressOf, type CallName, OCTETS } from "../api/client";
 import type { JobFilter } from "../api/schema.gen";
 import { quote } from "./format";
 
@@ -20,6 +20,8 @@ export function curlOf(act: Act, origin: string): string {
       `-d ${quote(JSON.stringify(act.asked.body))}`,
     );
   }
+  if (act.asked.file)
+    parts.push(`-H 'Content-Type: ${OCTETS}'`, `--data-binary ${quote(`@${act.asked.file.name}`)}`);
   parts.push(quote(origin + addressOf(act.call, act.asked)));
   return parts.join(" \\\n  ");
 }

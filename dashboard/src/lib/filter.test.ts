@@ -4,6 +4,7 @@ import {
   EVERYTHING,
   queryOf,
   readFilter,
+  resembles,
   understand,
   windowOfId,
   writeFilter,
@@ -65,5 +66,11 @@ describe("what a person types", () => {
   });
   it("is no id if it would be of another age", () => {
     expect(windowOfId("deadbeef")).toBeNull();
+  });
+  it("shows at once which rows fit what is typed", () => {
+    const job = { job_id: "019a-77", name: "Send-Mail", labels: { team: "red" } };
+    for (const typed of ["", " mail ", "019A", "team=re", "team:red"])
+      expect(resembles(job, typed)).toBe(true);
+    for (const typed of ["invoice", "team:blue"]) expect(resembles(job, typed)).toBe(false);
   });
 });

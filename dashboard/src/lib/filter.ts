@@ -86,6 +86,17 @@ export function bulkFilterOf(filter: Filter): JobFilter {
   };
 }
 
+/** Whether a row that is at hand fits what somebody types: a part of its name, id or a label. */
+export function resembles(
+  job: { job_id: string; name: string; labels: Readonly<Record<string, string>> },
+  typed: string,
+): boolean {
+  const word = typed.trim().toLowerCase().replace("=", ":");
+  if (!word) return true;
+  const labels = Object.entries(job.labels).map(([key, value]) => `${key}:${value}`);
+  return [job.name, job.job_id, ...labels].some((text) => text.toLowerCase().includes(word));
+}
+
 export const isEverything = (filter: Filter): boolean => writeFilter(filter).toString() === "";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;

@@ -19,6 +19,14 @@ export function percent(part: number): string {
   return `${value && value < 1 ? "<1" : Math.round(value)} %`;
 }
 
+/** How many a second; small ones by the minute or hour, so that they are no noughts. */
+export function rateWords(perSecond: number | null): string {
+  if (perSecond === null) return "–";
+  if (perSecond === 0) return "0";
+  if (perSecond >= 10) return brief(perSecond);
+  return perSecond >= 0.1 ? perSecond.toFixed(1) : `${(perSecond * 60).toFixed(1)} a min`;
+}
+
 const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 export function bytes(value: number): string {

@@ -6,6 +6,7 @@ import { layers } from "./layers";
 import { match } from "./router";
 import { inSight, scrollTo, TALLEST_PX } from "./scroll";
 import { story } from "./story";
+import { cellsOf } from "./strip";
 
 describe("a dependency graph in layers", () => {
   it("puts each job behind all that it waits for", () => {
@@ -124,5 +125,40 @@ describe("a job's story", () => {
     );
     expect(parts).toHaveLength(1);
     expect(parts[0]?.open).toBe(true);
+  });
+});
+
+describe("a strip of instants", () => {
+  const START = Date.parse("2026-01-31T22:00:00Z");
+  const every = (seconds: number, many: number) =>
+    Array.from({ length: many }, (_, at) => ({
+      at: START + at * seconds * 1000,
+      label: "",
+      tone: "busy",
+      shape: "◇",
+    }));
+  it("has a cell a day, in the schedule's own zone", () => {
+    const cells = cellsOf(every(86_400, 3), "Europe/Berlin", START + 86_400_000);
+    expect(cells.map((cell) => cell.key)).toEqual(["2026-01-31", "2026-02-01", "2026-02-02"]);
+    expect(cells.map((cell) => cell.isNow)).toEqual([false, true, false]);
+    expect(cells.map((cell) => cell.isNext)).toEqual([false, true, false]);
+  });
+  it("has cells of hours and of minutes where there are too many for a day", () => {
+    const hours = cellsOf(every(600, 13), "UTC", START);
+    expect(hours.map((cell) => cell.key)).toEqual([
+      "2026-01-31 22",
+      "2026-01-31 23",
+      "2026-02-01 00",
+    ]);
+    const minutes = cellsOf(every(20, 9), "UTC", START + 60_000);
+    expect(minutes.map((cell) => [cell.key.slice(11), cell.marks.length])).toEqual([
+      ["22:00", 3],
+      ["22:01", 3],
+      ["22:02", 3],
+    ]);
+    expect(minutes.findIndex((cell) => cell.isNext)).toBe(1);
+  });
+  it("of nothing has no cells", () => {
+    expect(cellsOf([], "UTC", START)).toEqual([]);
   });
 });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ReplayView, SimulationView } from "../api/schema.gen";
-import { readQuestion, simulationAct, sliceTimes } from "./simulate";
+import { curlOf } from "./commands";
+import { readQuestion, simulationAct, sliceTimes, traceAct } from "./simulate";
 
 const NOW = Date.parse("2026-01-31T12:00:00Z");
 
@@ -33,6 +34,27 @@ describe("a simulation", () => {
     const asked = readQuestion(new URLSearchParams(`span=9+y&policies=${all}`));
     expect(asked.span).toBe("24 h");
     expect(asked.policies).toEqual(["recorded", "current", "default", "strict"]);
+  });
+  it("of a trace is told on which machines, and by its name how a command reads it", () => {
+    const asked = readQuestion(
+      new URLSearchParams("of=trace&machines=alike&workers=3&cpu=8&cpus=5&policies=fcfs,current"),
+    );
+    const act = traceAct(asked, new File(["x"], "my log.swf.gz"));
+    expect(act.asked.query).toEqual({
+      name: "my log.swf.gz",
+      workers: "3",
+      cpu: "8",
+      policies: ["current", "fcfs"],
+    });
+    expect(act.rota).toBe("rota simulate --swf 'my log.swf.gz' --workers 3 --cpu 8 --policy fcfs");
+    expect(curlOf(act, "http://h")).toContain("--data-binary '@my log.swf.gz'");
+    const week = traceAct({ ...asked, machines: "own" }, new File(["x"], "week.jsonl.gz"));
+    expect(week.rota).toBe("rota simulate --trace week.jsonl.gz --policy fcfs");
+  });
+  it("without a date is drawn from nought on", () => {
+    const policy = { policy: "easy", waits: [1, 2], uses: [0, 1] } as unknown as ReplayView;
+    const view = { from: null, span: 10, policies: [policy] };
+    expect(sliceTimes(view as unknown as SimulationView)).toEqual([2.5, 7.5]);
   });
   it("is drawn from its first arrival on", () => {
     const policy = { policy: "easy", waits: [1, 2], uses: [0, 1] } as unknown as ReplayView;

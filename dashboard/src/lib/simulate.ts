@@ -22,23 +22,42 @@ export const SPANS: readonly [string, number][] = [
   ["7 d", 7 * 24 * 3_600_000],
 ];
 
+/** The machines that a trace runs on. */
+export const MACHINES = {
+  own: "those that the trace names, else those of now",
+  pool: "one pool of processors",
+  alike: "workers that are alike",
+} as const;
+export type Machines = keyof typeof MACHINES;
+
 export interface Question {
+  of: "past" | "trace";
   span: string;
   /** Local times as the browser's own field has them; they go before the span. */
   from: string;
   to: string;
   workers: string;
+  machines: Machines;
+  cpus: string;
+  cpu: string;
+  memory: string;
   policies: ReplayName[];
 }
 
 export function readQuestion(search: URLSearchParams): Question {
   const named = (search.get("policies") ?? "recorded,current,easy").split(",");
   const span = search.get("span") ?? "";
+  const machines = search.get("machines") ?? "";
   return {
+    of: search.get("of") === "trace" ? "trace" : "past",
     span: SPANS.some(([name]) => name === span) ? span : "24 h",
     from: search.get("from") ?? "",
     to: search.get("to") ?? "",
     workers: search.get("workers") ?? "",
+    machines: machines === "pool" || machines === "alike" ? machines : "own",
+    cpus: search.get("cpus") ?? "",
+    cpu: search.get("cpu") ?? "",
+    memory: search.get("memory") ?? "",
     policies: REPLAYS.filter((name) => named.includes(name)).slice(0, REPLAYS_MAX),
   };
 }
@@ -76,9 +95,42 @@ export function simulationAct(asked: Question, now: number): Act {
   };
 }
 
-/** The middle of each slice, in seconds since 1970. */
+/** How `rota simulate` is told what a file is; the server looks into it instead. */
+function optionFor(name: string): string {
+  const plain = name.replace(/\.gz$/, "");
+  if (plain.endsWith(".jsonl")) return "--trace";
+  return plain.endsWith(".json") ? "--dag" : "--swf";
+}
+
+export function traceAct(asked: Question, file: File): Act {
+  const sizes: Record<Machines, Record<string, string>> = {
+    own: {},
+    pool: { cpus: asked.cpus },
+    alike: { workers: asked.workers, cpu: asked.cpu, memory: asked.memory },
+  };
+  const machines = Object.entries(sizes[asked.machines]).filter(([, value]) => value);
+  const names = asked.policies.filter((name) => name !== "current");
+  return {
+    call: "POST /simulations/trace",
+    asked: {
+      query: { name: file.name, ...Object.fromEntries(machines), policies: asked.policies },
+      file,
+    },
+    rota: rotaLine(
+      "simulate",
+      optionFor(file.name),
+      file.name,
+      ...machines.flatMap(([name, value]) => [`--${name}`, value]),
+      "--policy",
+      names.join(",") || "default",
+    ),
+  };
+}
+
+/** The middle of each slice, in seconds since 1970, or since the first arrival if that is all that
+ * is known. */
 export function sliceTimes(view: SimulationView): number[] {
   const slices = view.policies[0]?.waits.length ?? 0;
-  const start = Date.parse(view.from) / 1000;
+  const start = view.from ? Date.parse(view.from) / 1000 : 0;
   return Array.from({ length: slices }, (_, at) => start + ((at + 0.5) / slices) * view.span);
 }

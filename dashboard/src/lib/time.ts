@@ -32,6 +32,11 @@ export function ago(time: string | null | undefined, now = Date.now()): string {
   return seconds < 0 ? `in ${text}` : `${text} ago`;
 }
 
+/** The same where there is little room: one unit. */
+export function rough(seconds: number | null | undefined): string {
+  return typeof seconds === "number" && seconds >= 10 ? oneUnit(seconds) : length(seconds);
+}
+
 function oneUnit(seconds: number): string {
   const [unit, size] = UNITS.find(([, one]) => seconds >= one) ?? ["s", 1];
   return `${Math.floor(seconds / size)} ${unit}`;

@@ -1,10 +1,12 @@
 import { describe, expect, it } from "vitest";
-import type { EstimateView, JobView } from "../api/schema.gen";
+import type { EstimateView, JobView, SpellView } from "../api/schema.gen";
 import { bandOf, cancelWords, memberOf } from "./band";
 import { story } from "./story";
 import {
   deadlineWords,
   enoughWords,
+  figureWords,
+  historyWords,
   pieces,
   placeWords,
   spellWords,
@@ -163,5 +165,27 @@ describe("arrays and gangs", () => {
     ]);
     const ended = { array, started_at, finished_at: "2026-01-31T09:02:00Z", status: "failed" };
     expect(story(job(ended), [], NOW).at(-1)?.tone).toBe("bad");
+  });
+});
+
+describe("what was so far", () => {
+  const spell = (reason: string, until: string | null, seconds: number): SpellView => ({
+    what: "queued",
+    since: "2026-01-31T12:00:00Z",
+    until,
+    seconds,
+    reason,
+    worker_id: null,
+  });
+  it("tells causes that were seen as parts of the wait that lasts", () => {
+    const past = spell("retry", "2026-01-31T12:01:00Z", 60);
+    const now = spell("worker", null, 240);
+    const seen = spell("resources_busy", "2026-01-31T12:04:00Z", 180);
+    expect(historyWords([past, now, seen])).toBe(
+      "queued 1 min (retry); queued 4 min so far (worker); of that resources busy 3 min",
+    );
+    expect(historyWords([past])).toBe("queued 1 min (retry)");
+    expect(figureWords("nearest_lacks")).toBe("what the nearest lacks");
+    expect(figureWords("max_running")).toBe("max running");
   });
 });

@@ -83,6 +83,29 @@ export function spellWords(spell: SpellView): string {
   return `${spell.what} ${length(spell.seconds)}${lasts}${where}${reason}`;
 }
 
+/** What was, in order; causes that were seen while it waited are parts of the wait that lasts. */
+export function historyWords(spells: readonly SpellView[]): string {
+  const lasting = spells.findIndex((one) => one.until === null);
+  const own = lasting < 0 ? spells : spells.slice(0, lasting + 1);
+  const seen = lasting < 0 ? [] : spells.slice(lasting + 1);
+  const said = own.map(spellWords).join("; ");
+  if (!seen.length) return said;
+  const parts = seen.map(
+    (one) => `${(one.reason ?? one.what).replaceAll("_", " ")} ${length(one.seconds)}`,
+  );
+  return `${said}; of that ${parts.join(", ")}`;
+}
+
+const FIGURES: Record<string, string> = {
+  failing: "workers that lack",
+  nearest: "nearest worker",
+  nearest_lacks: "what the nearest lacks",
+  workers: "workers in all",
+};
+
+/** What a figure of a cause is called. */
+export const figureWords = (name: string): string => FIGURES[name] ?? name.replaceAll("_", " ");
+
 const VERDICTS: Record<DeadlineView["verdict"], { words: string; tone: Tone }> = {
   on_time: { words: "on time", tone: "good" },
   at_risk: { words: "at risk", tone: "wait" },

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { splitWords } from "../parts/ScheduleForm";
 import { bulkLine, curlOf, rotaLine } from "./commands";
 import { cronWords } from "./cronWords";
-import { errorLine, quote, taskLine } from "./format";
+import { errorLine, quote, rateWords, taskLine } from "./format";
 import { ago, inZone, length } from "./time";
 
 describe("cron in words", () => {
@@ -90,5 +90,17 @@ describe("tasks and errors in a line", () => {
     expect(errorLine({ type: "ValueError", message: "bad" })).toBe("ValueError: bad");
     expect(errorLine("plain")).toBe("plain");
     expect(errorLine({ code: 3 })).toBe('{"code":3}');
+  });
+});
+
+describe("a rate", () => {
+  it("is told by the minute where it is small, and not at all where it is unknown", () => {
+    expect([null, 0, 0.05, 0.52, 12_345].map(rateWords)).toEqual([
+      "–",
+      "0",
+      "3.0 a min",
+      "0.5",
+      "12.3K",
+    ]);
   });
 });

@@ -3,21 +3,35 @@
 import { useState } from "react";
 import type { ErrorGroupView, JobFilter } from "../api/schema.gen";
 import { useMay } from "../api/session";
-import { useCall } from "../api/use";
+import { useCall, useText } from "../api/use";
+import { plainText } from "../lib/ansi";
 import type { BulkAction } from "../lib/bulk";
 import { count, plural, shortId } from "../lib/format";
 import { pageOf, useSearch } from "../lib/router";
 import { BulkDialog } from "../parts/BulkDialog";
-import { Ago, Empty, Link, Loading, PageHead, Panel, Trouble } from "../parts/basics";
+import { Ago, Empty, Link, Loading, PageHead, Panel, Status, Trouble } from "../parts/basics";
 
 const FEW = 3;
+const LAST_LINES = 8;
+
+interface Asked {
+  action: BulkAction;
+  filter: JobFilter;
+  /** The group of which these are to be tried first. */
+  first?: string;
+}
 
 export function DeadLetters() {
   const found = useCall("GET /dead-letters/groups", {}, { every: 3_000 });
   const wanted = useSearch().get("group");
-  const [bulk, setBulk] = useState<{ action: BulkAction; filter: JobFilter } | null>(null);
+  const [bulk, setBulk] = useState<Asked | null>(null);
+  // Which were retried first, by group: whether they fare better is what one waits to see.
+  const [tried, setTried] = useState<Readonly<Record<string, readonly string[]>>>({});
   const groups = found.data?.items ?? [];
-  const act = (action: BulkAction, filter: JobFilter) => setBulk({ action, filter });
+  const closed = (acted: boolean) => {
+    if (acted && bulk?.first) setTried({ ...tried, [bulk.first]: bulk.filter.job_ids ?? [] });
+    setBulk(null);
+  };
   return (
     <>
       <PageHead
@@ -37,11 +51,15 @@ export function DeadLetters() {
         </Empty>
       ) : null}
       {groups.map((one) => (
-        <Group key={one.fingerprint} group={one} open={one.fingerprint === wanted} act={act} />
+        <Group
+          key={one.fingerprint + one.name}
+          group={one}
+          open={one.fingerprint === wanted}
+          tried={tried[one.fingerprint] ?? []}
+          act={setBulk}
+        />
       ))}
-      {bulk ? (
-        <BulkDialog action={bulk.action} filter={bulk.filter} onClose={() => setBulk(null)} />
-      ) : null}
+      {bulk ? <BulkDialog action={bulk.action} filter={bulk.filter} onClose={closed} /> : null}
     </>
   );
 }
@@ -49,9 +67,11 @@ export function DeadLetters() {
 function Group(props: {
   group: ErrorGroupView;
   open: boolean;
-  act: (action: BulkAction, filter: JobFilter) => void;
+  tried: readonly string[];
+  act: (asked: Asked) => void;
 }) {
   const { group } = props;
+  const [open, setOpen] = useState(props.open);
   const operate = useMay("operate");
   const all: JobFilter = { status: "failed", name: group.name, fingerprint: group.fingerprint };
   return (
@@ -70,15 +90,29 @@ function Group(props: {
               <button
                 type="button"
                 className="small"
-                onClick={() => props.act("retry", { job_ids: group.job_ids.slice(0, FEW) })}
+                onClick={() =>
+                  props.act({
+                    action: "retry",
+                    filter: { job_ids: group.job_ids.slice(0, FEW) },
+                    first: group.fingerprint,
+                  })
+                }
               >
                 Retry {FEW} first
               </button>
             ) : null}
-            <button type="button" className="small primary" onClick={() => props.act("retry", all)}>
+            <button
+              type="button"
+              className="small"
+              onClick={() => props.act({ action: "retry", filter: all })}
+            >
               Retry all
             </button>
-            <button type="button" className="small danger" onClick={() => props.act("delete", all)}>
+            <button
+              type="button"
+              className="small danger"
+              onClick={() => props.act({ action: "delete", filter: all })}
+            >
               Delete all
             </button>
           </>
@@ -90,8 +124,10 @@ function Group(props: {
         first <Ago time={group.first_at} />, last <Ago time={group.last_at} />, in{" "}
         {group.queues.join(", ")}
       </p>
-      <details open={props.open}>
-        <summary>The newest of them</summary>
+      {props.tried.length ? <Tried ids={props.tried} /> : null}
+      <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+        <summary>The newest of them, and its last words</summary>
+        {open && group.job_ids[0] ? <LastWords id={group.job_ids[0]} /> : null}
         <ul className="id-list">
           {group.job_ids.map((id) => (
             <li key={id}>
@@ -107,4 +143,35 @@ function Group(props: {
       </details>
     </Panel>
   );
+}
+
+/** How those that were retried first fare. */
+function Tried(props: { ids: readonly string[] }) {
+  return (
+    <p role="status">
+      Tried first:{" "}
+      {props.ids.map((id) => (
+        <TriedJob key={id} id={id} />
+      ))}
+    </p>
+  );
+}
+
+function TriedJob(props: { id: string }) {
+  const found = useCall("GET /jobs/{job_id}", { path: { job_id: props.id } }, { every: 1_000 });
+  return (
+    <Link to={pageOf.job(props.id)} className="chip">
+      {found.data ? <Status of={found.data.status} /> : shortId(props.id)}
+    </Link>
+  );
+}
+
+/** The end of a job's log: what it said before it failed. */
+function LastWords(props: { id: string }) {
+  const found = useText("GET /jobs/{job_id}/logs", {
+    path: { job_id: props.id },
+    query: { tail: LAST_LINES, limit: 20_000 },
+  });
+  if (!found.data) return null;
+  return <pre className="json last-words">{plainText(found.data)}</pre>;
 }

@@ -15,6 +15,7 @@ import { JobStory } from "../parts/JobStory";
 import { Tries } from "../parts/JobTries";
 import { Why } from "../parts/JobWhy";
 import { LogView } from "../parts/LogView";
+import { useWorkerNames } from "../parts/WorkerName";
 
 /** Of many as one the members have the logs and the tries. */
 const BAND_TABS = ["members", "graph", "details"] as const;
@@ -124,6 +125,7 @@ function MemberLine(props: { job: JobView }) {
 
 function Log(props: { job: JobView; executions: readonly ExecutionView[] }) {
   const asked = useSearch().get("try");
+  const nameOf = useWorkerNames();
   const { executions } = props;
   const chosen = executions.find((one) => one.execution_id === asked) ?? executions[0];
   if (!chosen)
@@ -143,7 +145,7 @@ function Log(props: { job: JobView; executions: readonly ExecutionView[] }) {
           >
             {executions.map((one) => (
               <option key={one.execution_id} value={one.execution_id}>
-                {one.attempt}: {one.status} on {shortId(one.worker_id)}
+                {one.attempt}: {one.status} on {nameOf(one.worker_id)}
               </option>
             ))}
           </select>

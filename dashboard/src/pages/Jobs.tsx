@@ -12,6 +12,7 @@ import {
   isEverything,
   queryOf,
   readFilter,
+  resembles,
   understand,
   writeFilter,
 } from "../lib/filter";
@@ -35,7 +36,9 @@ export function Jobs() {
   const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
   const [bulk, setBulk] = useState<{ action: BulkAction; filter: JobFilter } | null>(null);
   const operate = useMay("operate");
-  const jobs = pages.items.filter((job) => job.job_id.startsWith(filter.id));
+  const [typed, setTyped] = useState("");
+  const read = pages.items.filter((job) => job.job_id.startsWith(filter.id));
+  const jobs = read.filter((job) => resembles(job, typed));
   const shown = jobs.map((job) => job.job_id);
   const selected = shown.filter((id) => picked.has(id));
   const act = (action: BulkAction) =>
@@ -55,7 +58,12 @@ export function Jobs() {
   return (
     <>
       <PageHead title="Jobs" sub="newest first" />
-      <FilterBar filter={filter} />
+      <FilterBar filter={filter} typed={typed} onType={setTyped} />
+      {typed.trim() ? (
+        <p className="soft small only" role="status">
+          {count(jobs.length)} of the {count(read.length)} shown fit; Enter asks for all.
+        </p>
+      ) : null}
       {operate ? (
         <div className="bulk-bar">
           <span className="soft">
@@ -85,7 +93,7 @@ export function Jobs() {
       ) : null}
       <Trouble error={pages.error} />
       {pages.isPending ? <Loading what="jobs" /> : null}
-      {pages.data && !jobs.length ? (
+      {pages.data && !jobs.length && !typed.trim() ? (
         pages.hasNextPage ? (
           <Empty title="None among the newest jobs.">Older ones were not looked at yet.</Empty>
         ) : (
@@ -222,16 +230,15 @@ function Chip(props: { to: { queue?: string; label?: string }; children: React.R
 
 const show = (filter: Filter): void => go(pageOf.jobs(writeFilter(filter).toString()), true);
 
-function FilterBar(props: { filter: Filter }) {
-  const { filter } = props;
-  const [text, setText] = useState("");
+function FilterBar(props: { filter: Filter; typed: string; onType: (text: string) => void }) {
+  const { filter, typed, onType } = props;
   const queues = useCall("GET /queues", { query: { limit: 200 } }, { every: 30_000 });
   const add = (event: FormEvent) => {
     event.preventDefault();
-    const meant = understand(text, filter);
+    const meant = understand(typed, filter);
     if (meant.kind === "job") go(pageOf.job(meant.id));
     if (meant.kind === "filter") show(meant.filter);
-    setText("");
+    onType("");
   };
   const toggle = (status: StatusWord) =>
     show({
@@ -282,8 +289,8 @@ function FilterBar(props: { filter: Filter }) {
           ))}
         </select>
         <input
-          value={text}
-          onChange={(event) => setText(event.target.value)}
+          value={typed}
+          onChange={(event) => onType(event.target.value)}
           placeholder="name, key:value, or an id"
           aria-label="Add a filter: a name, a label as key:value, or an id"
           spellCheck={false}

@@ -1,13 +1,14 @@
 // The page one keeps open: how much, how fast, how long it waits, what needs a person.
 
 import { useEffect, useMemo, useRef, useState } from "react";
+import type { Problem } from "../api/client";
 import type { ConcernView, SampleView } from "../api/schema.gen";
 import { useSession } from "../api/session";
 import { useCall, useDigest } from "../api/use";
-import { amount, brief, count } from "../lib/format";
+import { amount, brief, count, rateWords } from "../lib/format";
 import { pageOf, setSearch, useSearch } from "../lib/router";
 import { SHAPES, type Tone } from "../lib/status";
-import { length } from "../lib/time";
+import { length, rough } from "../lib/time";
 import {
   Ago,
   Empty,
@@ -28,7 +29,7 @@ export function Overview() {
   const asked = useCall("GET /stats", {}, { every: 2_000, enabled: !digest?.stats });
   const stats = digest?.stats ?? asked.data;
   const window = useSearch().get("window") === "day" ? "day" : "hour";
-  const samples = useSamples(window);
+  const { samples, error } = useSamples(window);
   if (!stats) return asked.error ? <Trouble error={asked.error} /> : <Loading what="the figures" />;
   const waiting = (stats.jobs.pending ?? 0) + (stats.jobs.queued ?? 0);
   const running = (stats.jobs.running ?? 0) + (stats.jobs.cancelling ?? 0);
@@ -64,7 +65,13 @@ export function Overview() {
       </dl>
       <div className="columns">
         <div className="column-wide">
-          <Charts samples={samples} />
+          {error ? (
+            <Panel title="Throughput">
+              <Trouble error={error} />
+            </Panel>
+          ) : (
+            <Charts samples={samples} />
+          )}
         </div>
         <div className="column-slim">
           <Attention submitted={stats.submitted_total} />
@@ -87,7 +94,10 @@ function Card(props: { name: string; value: string; to?: string; tone?: Tone | u
 }
 
 /** The history once, and then what each digest adds to it. */
-function useSamples(window: "hour" | "day"): SampleView[] {
+function useSamples(window: "hour" | "day"): {
+  samples: SampleView[];
+  error: Problem | null;
+} {
   // The history tells of all tenants.
   const whole = useSession().tenant === null;
   const history = useCall(
@@ -104,12 +114,13 @@ function useSamples(window: "hour" | "day"): SampleView[] {
     last.current = sample.at;
     setAdded((old) => [...old.slice(-KEPT), sample]);
   }, [digest]);
-  return useMemo(() => {
+  const samples = useMemo(() => {
     const read = history.data?.items ?? [];
     if (window === "day") return read;
     const end = read.at(-1)?.at ?? "";
     return [...read, ...added.filter((one) => one.at > end)].slice(-KEPT);
   }, [history.data, added, window]);
+  return { samples, error: history.error };
 }
 
 function recentRate(samples: readonly SampleView[]) {
@@ -123,9 +134,9 @@ function recentRate(samples: readonly SampleView[]) {
   const tone: Tone | undefined = share > 0.05 ? "bad" : undefined;
   const each = span ? (good + bad + other) / span : 0;
   return {
-    done: span ? (each < 10 ? each.toFixed(1) : brief(each)) : "–",
+    done: rateWords(span ? each : null),
     failing: good + bad ? `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %` : "–",
-    wait: waits ? bothWaits(length(waits.wait_p50), length(waits.wait_p95)) : "–",
+    wait: waits ? bothWaits(rough(waits.wait_p50), rough(waits.wait_p95)) : "–",
     tone,
   };
 }

@@ -8,7 +8,7 @@ import type { QueueView } from "../api/schema.gen";
 import { useMay } from "../api/session";
 import { usePages } from "../api/use";
 import { rotaLine } from "../lib/commands";
-import { count } from "../lib/format";
+import { count, rateWords } from "../lib/format";
 import { pageOf } from "../lib/router";
 import { length } from "../lib/time";
 import { ActButton, CommandLines, useSay } from "../parts/Acts";
@@ -95,7 +95,7 @@ function columns(most: number, edit: ((queue: QueueView) => void) | null): Colum
       ),
     },
     {
-      head: "Not due yet",
+      head: "Later",
       kind: "number",
       cell: (queue) => <Link to={to(queue, "pending")}>{count(queue.depth.pending)}</Link>,
     },
@@ -109,16 +109,17 @@ function columns(most: number, edit: ((queue: QueueView) => void) | null): Colum
         </Link>
       ),
     },
+    { head: "Ended a second", kind: "minor", cell: (queue) => rateWords(queue.rate ?? null) },
     {
-      head: "Rate",
+      head: "Limit",
       kind: "minor",
       cell: (queue) =>
         queue.rate_limit
           ? `${count(queue.rate_limit.count)} per ${length(queue.rate_limit.per)}`
           : "–",
     },
-    { head: "Weight", kind: "number", cell: (queue) => String(queue.weight) },
-    { head: "Priority", kind: "number", cell: (queue) => String(queue.priority) },
+    { head: "Weight", kind: "minor", cell: (queue) => String(queue.weight) },
+    { head: "Priority", kind: "minor", cell: (queue) => String(queue.priority) },
     {
       head: <span className="hidden">Actions</span>,
       cell: (queue) => <QueueActs queue={queue} edit={edit} />,

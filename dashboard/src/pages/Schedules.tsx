@@ -7,8 +7,7 @@ import { useCall, usePages } from "../api/use";
 import { useNow } from "../lib/clock";
 import { rotaLine } from "../lib/commands";
 import { cronWords } from "../lib/cronWords";
-import { taskLine } from "../lib/format";
-import { go, pageOf } from "../lib/router";
+import { pageOf } from "../lib/router";
 import { exact, length } from "../lib/time";
 import { ActButton } from "../parts/Acts";
 import { BackfillDialog } from "../parts/BackfillDialog";
@@ -24,6 +23,7 @@ import {
   Trouble,
 } from "../parts/basics";
 import { CalendarStrip } from "../parts/CalendarStrip";
+import { JobMade, MakerActs } from "../parts/JobMaker";
 import { ScheduleForm } from "../parts/ScheduleForm";
 import { type Column, Table } from "../parts/Table";
 
@@ -82,7 +82,7 @@ export function Schedules() {
       {pages.data && !pages.items.length ? (
         <Empty
           title="No schedules yet."
-          command={`rota schedules create nightly --cron "0 3 * * *" --timezone Europe/Berlin -- ./backup.sh`}
+          command={`rota schedules create nightly --cron "0 3 * * *" --tz Europe/Berlin -- ./backup.sh`}
         >
           A schedule makes one job for each of its instants, never two, through crashes and clock
           changes.
@@ -137,7 +137,17 @@ export function Schedule(props: { id: string }) {
         }
         sub={whenWords(one)}
       >
-        <ScheduleActs schedule={one} />
+        <ActButton
+          label="Run now"
+          needs="submit"
+          act={{
+            call: "POST /schedules/{schedule_id}/trigger",
+            asked: { path },
+            rota: rotaLine("schedules", "trigger", one.schedule_id),
+          }}
+          done="A run was made, beside its times."
+        />
+        <MakerActs of={one} />
         {submit ? (
           <>
             <button type="button" onClick={() => setDialog("edit")}>
@@ -190,15 +200,7 @@ export function Schedule(props: { id: string }) {
             ]}
           />
         </Panel>
-        <Panel title="Job">
-          <Facts
-            items={[
-              ["Name", String(one.job.name ?? "")],
-              ["Task", <code key="t">{taskLine(one.job.task ?? null)}</code>],
-              ["Queue", String(one.job.queue ?? "default")],
-            ]}
-          />
-        </Panel>
+        <JobMade job={one.job} />
       </div>
       <Panel title="Ledger">
         {past.data?.items.length ? (
@@ -226,58 +228,6 @@ export function Schedule(props: { id: string }) {
       {dialog === "backfill" ? (
         <BackfillDialog schedule={one} onClose={() => setDialog(null)} />
       ) : null}
-    </>
-  );
-}
-
-function ScheduleActs(props: { schedule: ScheduleView }) {
-  const { schedule } = props;
-  const path = { schedule_id: schedule.schedule_id };
-  const id = schedule.schedule_id;
-  const pause = {
-    call: "POST /schedules/{schedule_id}/pause",
-    asked: { path },
-    rota: rotaLine("schedules", "pause", id),
-  } as const;
-  const resume = {
-    call: "POST /schedules/{schedule_id}/resume",
-    asked: { path },
-    rota: rotaLine("schedules", "resume", id),
-  } as const;
-  return (
-    <>
-      <ActButton
-        label="Run now"
-        needs="submit"
-        act={{
-          call: "POST /schedules/{schedule_id}/trigger",
-          asked: { path },
-          rota: rotaLine("schedules", "trigger", id),
-        }}
-        done="A run was made, beside its times."
-      />
-      <ActButton
-        label={schedule.paused ? "Resume" : "Pause"}
-        needs="submit"
-        act={schedule.paused ? resume : pause}
-        undo={schedule.paused ? pause : resume}
-        done={
-          schedule.paused ? "It goes on with its next instant." : "It makes no jobs until resumed."
-        }
-      />
-      <ActButton
-        label="Delete"
-        danger
-        needs="submit"
-        confirm="Its jobs go on; it makes no more. The ledger stays readable for a while."
-        act={{
-          call: "DELETE /schedules/{schedule_id}",
-          asked: { path },
-          rota: rotaLine("schedules", "delete", id),
-        }}
-        done="Deleted."
-        onDone={() => go(pageOf.schedules)}
-      />
     </>
   );
 }

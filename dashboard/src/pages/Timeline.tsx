@@ -1,6 +1,7 @@
 // Workers by time: what ran where, and what is reserved.
 
 import { useMemo } from "react";
+import type { BarView } from "../api/schema.gen";
 import { useCall } from "../api/use";
 import { useNow } from "../lib/clock";
 import { count, shortId } from "../lib/format";
@@ -48,6 +49,14 @@ export function Timeline() {
     }
     return [...known.values()].sort((one, other) => one.name.localeCompare(other.name));
   }, [found.data, workers.data]);
+  /** From where the newest begin: what runs may be older than all of them. */
+  const closer = (bars: readonly BarView[]) => {
+    const ended = bars.filter((bar) => bar.end !== null).map((bar) => Date.parse(bar.start));
+    setSearch({
+      after: new Date(Math.min(...ended, end - 1_000)).toISOString(),
+      before: new Date(end).toISOString(),
+    });
+  };
   // What is reserved lies ahead: the picture goes on until then, but not for longer than it shows.
   const ends = fixed ? [] : (found.data?.reserved ?? []).map((one) => Date.parse(one.end) - end);
   const ahead = Math.min(span, Math.max(0, ...ends));
@@ -70,7 +79,10 @@ export function Timeline() {
       <Trouble error={found.error} />
       {found.data?.more ? (
         <p className="note-bar">
-          Only the newest {count(found.data.items.length)} are drawn: look at a shorter stretch.
+          Only what runs and the newest are drawn, {count(found.data.items.length)} in all.{" "}
+          <button type="button" className="small" onClick={() => closer(found.data.items)}>
+            Show just their time
+          </button>
         </p>
       ) : null}
       <Panel label="Workers by time">
@@ -80,7 +92,7 @@ export function Timeline() {
             title="No workers, and nothing ran."
             command={`rota worker --server ${location.origin}`}
           />
-        ) : (
+        ) : found.error && !found.data ? null : (
           <Gantt
             lanes={lanes}
             start={start}

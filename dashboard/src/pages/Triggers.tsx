@@ -1,14 +1,11 @@
 // Triggers, what each made of events, and the events that came.
 
-import { type FormEvent, useState } from "react";
-import { call, type Problem } from "../api/client";
-import type { Json, TrialView, TriggerView } from "../api/schema.gen";
+import { useState } from "react";
+import { useMay } from "../api/session";
 import { useCall, usePages } from "../api/use";
 import { rotaLine } from "../lib/commands";
-import { pretty, taskLine } from "../lib/format";
-import { go, pageOf, setSearch, useSearch } from "../lib/router";
+import { pageOf, setSearch, useSearch } from "../lib/router";
 import { length } from "../lib/time";
-import { ActButton } from "../parts/Acts";
 import {
   Ago,
   Empty,
@@ -20,8 +17,10 @@ import {
   Status,
   Trouble,
 } from "../parts/basics";
-import { Dialog, DialogEnd } from "../parts/Dialog";
+import { EventDialog, typeFor } from "../parts/EventDialog";
+import { JobMade, MakerActs } from "../parts/JobMaker";
 import { Table } from "../parts/Table";
+import { TriggerForm } from "../parts/TriggerForm";
 
 export function Triggers() {
   const type = useSearch().get("type") ?? "";
@@ -31,13 +30,19 @@ export function Triggers() {
     { query: { type, limit: 50 } },
     { every: 2_000, keep: true },
   );
-  const [trying, setTrying] = useState(false);
+  const [dialog, setDialog] = useState<"try" | "make" | null>(null);
+  const submit = useMay("submit");
   return (
     <>
       <PageHead title="Triggers and events">
-        <button type="button" onClick={() => setTrying(true)}>
+        <button type="button" onClick={() => setDialog("try")}>
           Try an event
         </button>
+        {submit ? (
+          <button type="button" className="primary" onClick={() => setDialog("make")}>
+            New trigger
+          </button>
+        ) : null}
       </PageHead>
       <Panel title="Triggers">
         <Trouble error={triggers.error} />
@@ -45,7 +50,7 @@ export function Triggers() {
         {triggers.data && !triggers.items.length ? (
           <Empty
             title="No triggers yet."
-            command={`rota triggers create uploads --event object.uploaded -- ./import.sh '{{event.data.path}}'`}
+            command={`rota triggers create uploads --on object.uploaded -- ./import.sh '{{event.data.path}}'`}
           >
             A trigger makes a job of each event that fits:
           </Empty>
@@ -89,7 +94,7 @@ export function Triggers() {
         {events.data && !events.items.length ? (
           <Empty
             title="No events in the last seven days."
-            command={`rota events send object.uploaded --data '{"path": "/in/a.csv"}'`}
+            command={`rota events send object.uploaded '{"path": "/in/a.csv"}'`}
           >
             Send one by hand, from a program, or by a webhook:
           </Empty>
@@ -151,7 +156,8 @@ export function Triggers() {
           </p>
         ) : null}
       </Panel>
-      {trying ? <TryDialog onClose={() => setTrying(false)} /> : null}
+      {dialog === "try" ? <EventDialog onClose={() => setDialog(null)} /> : null}
+      {dialog === "make" ? <TriggerForm onClose={() => setDialog(null)} /> : null}
     </>
   );
 }
@@ -184,7 +190,7 @@ export function Trigger(props: { id: string }) {
         <button type="button" onClick={() => setTrying(true)}>
           Try an event
         </button>
-        <TriggerActs trigger={one} />
+        <MakerActs of={one} />
       </PageHead>
       <div className="pair">
         <Panel title="Rule">
@@ -214,15 +220,7 @@ export function Trigger(props: { id: string }) {
             ]}
           />
         </Panel>
-        <Panel title="Job">
-          <Facts
-            items={[
-              ["Name", String(one.job.name ?? "")],
-              ["Task", <code key="t">{taskLine(one.job.task ?? null)}</code>],
-              ["Queue", String(one.job.queue ?? "default")],
-            ]}
-          />
-        </Panel>
+        <JobMade job={one.job} />
       </div>
       <Panel title="What it made of events">
         <Trouble error={arrivals.error} />
@@ -245,118 +243,13 @@ export function Trigger(props: { id: string }) {
         ) : (
           <Empty
             title="No event of its type has come yet."
-            command={rotaLine("triggers", "test", "--help")}
+            command={rotaLine("events", "send", typeFor(one), '{"path": "/in/a.csv"}')}
           >
-            Try one out; nothing happens.
+            Send one, or try one out above; then nothing happens.
           </Empty>
         )}
       </Panel>
-      {trying ? <TryDialog trigger={one} onClose={() => setTrying(false)} /> : null}
+      {trying ? <EventDialog trigger={one} onClose={() => setTrying(false)} /> : null}
     </>
-  );
-}
-
-function TriggerActs(props: { trigger: TriggerView }) {
-  const { trigger } = props;
-  const path = { trigger_id: trigger.trigger_id };
-  const id = trigger.trigger_id;
-  const pause = {
-    call: "POST /triggers/{trigger_id}/pause",
-    asked: { path },
-    rota: rotaLine("triggers", "pause", id),
-  } as const;
-  const resume = {
-    call: "POST /triggers/{trigger_id}/resume",
-    asked: { path },
-    rota: rotaLine("triggers", "resume", id),
-  } as const;
-  return (
-    <>
-      <ActButton
-        label={trigger.paused ? "Resume" : "Pause"}
-        needs="submit"
-        act={trigger.paused ? resume : pause}
-        undo={trigger.paused ? pause : resume}
-        done={
-          trigger.paused ? "It goes on with the next event." : "It makes no jobs until resumed."
-        }
-      />
-      <ActButton
-        label="Delete"
-        danger
-        needs="submit"
-        confirm="Its jobs go on; events that wait in it are dropped."
-        act={{
-          call: "DELETE /triggers/{trigger_id}",
-          asked: { path },
-          rota: rotaLine("triggers", "delete", id),
-        }}
-        done="Deleted."
-        onDone={() => go(pageOf.triggers)}
-      />
-    </>
-  );
-}
-
-function TryDialog(props: { trigger?: TriggerView; onClose: () => void }) {
-  const [type, setType] = useState(
-    props.trigger?.event.replace(/\*+$/, "made") ?? "object.uploaded",
-  );
-  const [data, setData] = useState('{"path": "/in/a.csv", "size": 1200}');
-  const [found, setFound] = useState<TrialView[] | null>(null);
-  const [problem, setProblem] = useState<Problem | Error | null>(null);
-  const test = async (event: FormEvent) => {
-    event.preventDefault();
-    try {
-      const answer = await call("POST /triggers/preview", {
-        body: {
-          event: { id: "try", source: "dashboard", type, data: JSON.parse(data) as Json },
-          ...(props.trigger ? { trigger_id: props.trigger.trigger_id } : {}),
-        },
-      });
-      setFound(answer.items);
-      setProblem(null);
-    } catch (error) {
-      setProblem(
-        error instanceof SyntaxError
-          ? new Error(`The data is not JSON: ${error.message}`)
-          : (error as Problem),
-      );
-    }
-  };
-  return (
-    <Dialog title="Try an event" onClose={props.onClose}>
-      <form onSubmit={(event) => void test(event)}>
-        <p>
-          Says what {props.trigger ? props.trigger.name : "all triggers"} would make of it. Nothing
-          happens.
-        </p>
-        <label className="field">
-          Type
-          <input value={type} required onChange={(e) => setType(e.target.value)} />
-        </label>
-        <label className="field">
-          Data, as JSON
-          <textarea
-            className="code"
-            rows={4}
-            value={data}
-            onChange={(e) => setData(e.target.value)}
-            spellCheck={false}
-          />
-        </label>
-        <Trouble error={problem} />
-        {found?.map((one) => (
-          <div key={one.name} className="trial">
-            <Status of={one.outcome} /> <strong>{one.name}</strong> {one.message}
-            {one.job ? <pre className="json">{pretty(one.job)}</pre> : null}
-          </div>
-        ))}
-        {found && !found.length ? (
-          <p className="soft">No trigger is for events of this type.</p>
-        ) : null}
-        <DialogEnd onClose={props.onClose}>Try it</DialogEnd>
-      </form>
-    </Dialog>
   );
 }

@@ -1,9 +1,9 @@
 // The fleet: what each worker has, uses and runs; drain one; and how one came to be lost.
 
-import type { WorkerView } from "../api/schema.gen";
+import type { ExecutionView, JobView, WorkerView } from "../api/schema.gen";
 import { useCall, usePages } from "../api/use";
 import { rotaLine } from "../lib/commands";
-import { amount, bytes, plural, shortId } from "../lib/format";
+import { amount, bytes, count, percent, plural, shortId } from "../lib/format";
 import { pageOf, setSearch, useSearch } from "../lib/router";
 import { exact } from "../lib/time";
 import { ActButton } from "../parts/Acts";
@@ -21,7 +21,11 @@ import {
   Trouble,
 } from "../parts/basics";
 import { Table } from "../parts/Table";
+import { WorkerName } from "../parts/WorkerName";
 
+/** Of what runs, as much as is read for the cards, and as much as one of them names. */
+const RUNNING_READ = 200;
+const RUNNING_SHOWN = 4;
 const STATES = ["online", "draining", "unhealthy", "offline"] as const;
 
 export function Workers() {
@@ -32,6 +36,11 @@ export function Workers() {
     { every: 2_000, keep: true },
   );
   const stats = useCall("GET /stats", {}, { every: 5_000 });
+  const running = useCall(
+    "GET /jobs",
+    { query: { status: "running,cancelling", limit: RUNNING_READ } },
+    { every: 2_000 },
+  );
   const workers = pages.items;
   return (
     <>
@@ -63,7 +72,11 @@ export function Workers() {
       ) : null}
       <div className="grid">
         {workers.map((worker) => (
-          <WorkerCard key={worker.worker_id} worker={worker} />
+          <WorkerCard
+            key={worker.worker_id}
+            worker={worker}
+            jobs={(running.data?.items ?? []).filter((job) => job.worker_id === worker.worker_id)}
+          />
         ))}
       </div>
       {pages.hasNextPage ? (
@@ -73,12 +86,17 @@ export function Workers() {
           </button>
         </p>
       ) : null}
+      <div className="below">
+        <Losses />
+      </div>
     </>
   );
 }
 
-function WorkerCard(props: { worker: WorkerView }) {
-  const { worker } = props;
+function WorkerCard(props: { worker: WorkerView; jobs: readonly JobView[] }) {
+  const { worker, jobs } = props;
+  const shown = jobs.slice(0, RUNNING_SHOWN);
+  const more = worker.executions.length - shown.length;
   return (
     <Panel
       title={
@@ -96,6 +114,24 @@ function WorkerCard(props: { worker: WorkerView }) {
           heard <Ago time={worker.last_heartbeat} />
         </span>
       </p>
+      {shown.length ? (
+        <ul className="plain-list small">
+          {shown.map((job) => (
+            <li key={job.job_id} className="spread">
+              <Link to={pageOf.job(job.job_id)}>{job.name}</Link>
+              <span className="soft">
+                {job.progress === null ? "" : `${percent(job.progress)}, `}
+                <Took from={job.started_at} />
+              </span>
+            </li>
+          ))}
+          {more > 0 ? (
+            <li>
+              <Link to={pageOf.worker(worker.worker_id)}>and {count(more)} more</Link>
+            </li>
+          ) : null}
+        </ul>
+      ) : null}
     </Panel>
   );
 }
@@ -144,11 +180,6 @@ export function Worker(props: { id: string }) {
     { every: 2_000 },
   );
   const runs = useCall("GET /timeline", { query: { worker_id: props.id } }, { every: 3_000 });
-  const lost = useCall(
-    "GET /executions",
-    { query: { worker_id: props.id, status: "lost", limit: 20 } },
-    { every: 10_000 },
-  );
   const worker = found.data;
   if (!worker) return found.error ? <Trouble error={found.error} /> : <Loading what="the worker" />;
   const bars = runs.data?.items ?? [];
@@ -225,26 +256,49 @@ export function Worker(props: { id: string }) {
           <p className="soft">Nothing.</p>
         )}
       </Panel>
-      <Panel title="Losses">
-        {lost.data?.items.length ? (
-          <Table
-            label="Losses"
-            items={lost.data.items}
-            id={(one) => one.execution_id}
-            to={(one) => pageOf.job(one.job_id)}
-            columns={[
-              {
-                head: "Job",
-                cell: (one) => <Link to={pageOf.job(one.job_id)}>{shortId(one.job_id)}</Link>,
-              },
-              { head: "Lost", kind: "number", cell: (one) => <Ago time={one.end_time} /> },
-              { head: "Why", cell: (one) => one.reason ?? "it went silent" },
-            ]}
-          />
-        ) : (
-          <p className="soft">No execution was ever lost here.</p>
-        )}
-      </Panel>
+      <Losses worker={props.id} />
     </>
+  );
+}
+
+/** Executions whose worker went silent, of one worker or of all. */
+function Losses(props: { worker?: string }) {
+  const lost = useCall(
+    "GET /executions",
+    { query: { worker_id: props.worker, status: "lost", limit: 20 } },
+    { every: 10_000 },
+  );
+  return (
+    <Panel title="Losses" label="Losses">
+      <Trouble error={lost.error} />
+      {lost.data?.items.length ? (
+        <Table
+          label="Losses"
+          items={lost.data.items}
+          id={(one) => one.execution_id}
+          to={(one) => pageOf.job(one.job_id)}
+          columns={[
+            {
+              head: "Job",
+              cell: (one) => <Link to={pageOf.job(one.job_id)}>{shortId(one.job_id)}</Link>,
+            },
+            ...(props.worker
+              ? []
+              : [
+                  {
+                    head: "Worker",
+                    cell: (one: ExecutionView) => <WorkerName id={one.worker_id} />,
+                  },
+                ]),
+            { head: "Lost", kind: "number", cell: (one) => <Ago time={one.end_time} /> },
+            { head: "Why", cell: (one) => one.reason ?? "it went silent" },
+          ]}
+        />
+      ) : (
+        <p className="soft">
+          {props.worker ? "No execution was ever lost here." : "No execution was ever lost."}
+        </p>
+      )}
+    </Panel>
   );
 }

@@ -1,18 +1,11 @@
-// Past and coming instants of a schedule on a strip of days, marked by what became of them; days and
-// times are those of the schedule's own zone.
+// Past and coming instants of a schedule on a strip, marked by what became of them; days and times
+// are those of the schedule's own zone.
 
+import { useEffect, useRef } from "react";
 import type { ForeseenView, OccurrenceView } from "../api/schema.gen";
 import { SHAPES, toneOf } from "../lib/status";
+import { cellsOf, type Mark, SHOWN_PER_CELL } from "../lib/strip";
 import { inZone } from "../lib/time";
-
-interface Mark {
-  at: number;
-  label: string;
-  tone: string;
-  shape: string;
-}
-
-const SHOWN_PER_DAY = 6;
 
 export function CalendarStrip(props: {
   past: readonly OccurrenceView[];
@@ -20,29 +13,30 @@ export function CalendarStrip(props: {
   zone: string;
   now: number;
 }) {
-  const marks: Mark[] = [
-    ...props.past.map((one) => ({
-      at: Date.parse(one.at),
-      label: `${one.outcome.replaceAll("_", " ")}${one.message ? `: ${one.message}` : ""}`,
-      tone: toneOf(one.outcome),
-      shape: SHAPES[toneOf(one.outcome)],
-    })),
-    ...props.coming.map((one) => ({
-      at: Date.parse(one.at),
-      label: one.note || "to come",
-      tone: one.note ? "bad" : "busy",
-      shape: one.note ? "⚑" : "◇",
-    })),
-  ];
-  const days = daysOf(marks, props.zone);
-  if (!days.length) return <p className="soft">No instants yet.</p>;
-  const today = inZone(props.now, props.zone).day;
+  const strip = useRef<HTMLOListElement>(null);
+  const cells = cellsOf(
+    [...props.past.map(pastMark), ...props.coming.map(comingMark)],
+    props.zone,
+    props.now,
+  );
+  const found = cells.length > 0;
+  // What is next stands in sight, with what was just before it; then the strip is the reader's.
+  useEffect(() => {
+    const list = strip.current;
+    const next = found && list?.querySelector<HTMLElement>("[data-next]");
+    if (list && next) list.scrollLeft = next.offsetLeft - list.clientWidth / 2;
+  }, [found]);
+  if (!found) return <p className="soft">No instants yet.</p>;
   return (
-    <ol className="strip" tabIndex={0} aria-label={`Instants by day, ${props.zone}`}>
-      {days.map(([day, found]) => (
-        <li key={day} className={day === today ? "strip-day today" : "strip-day"}>
-          <span className="strip-date">{dayWords(day)}</span>
-          {found.slice(0, SHOWN_PER_DAY).map((mark) => (
+    <ol className="strip" ref={strip} tabIndex={0} aria-label={`Instants, ${props.zone}`}>
+      {cells.map((cell) => (
+        <li
+          key={cell.key}
+          className={cell.isNow ? "strip-day today" : "strip-day"}
+          data-next={cell.isNext || undefined}
+        >
+          <span className="strip-date">{cell.head}</span>
+          {cell.marks.slice(0, SHOWN_PER_CELL).map((mark) => (
             <span
               key={`${mark.at}${mark.shape}`}
               className={`strip-mark tone-${mark.tone}`}
@@ -52,8 +46,8 @@ export function CalendarStrip(props: {
               <span className="hidden"> {mark.label}</span>
             </span>
           ))}
-          {found.length > SHOWN_PER_DAY ? (
-            <span className="soft small">+{found.length - SHOWN_PER_DAY} more</span>
+          {cell.marks.length > SHOWN_PER_CELL ? (
+            <span className="soft small">+{cell.marks.length - SHOWN_PER_CELL} more</span>
           ) : null}
         </li>
       ))}
@@ -61,20 +55,16 @@ export function CalendarStrip(props: {
   );
 }
 
-export function daysOf(marks: readonly Mark[], zone: string): [string, Mark[]][] {
-  const byDay = new Map<string, Mark[]>();
-  for (const mark of [...marks].sort((one, other) => one.at - other.at)) {
-    const { day } = inZone(mark.at, zone);
-    byDay.set(day, [...(byDay.get(day) ?? []), mark]);
-  }
-  return [...byDay.entries()];
-}
+const pastMark = (one: OccurrenceView): Mark => ({
+  at: Date.parse(one.at),
+  label: `${one.outcome.replaceAll("_", " ")}${one.message ? `: ${one.message}` : ""}`,
+  tone: toneOf(one.outcome),
+  shape: SHAPES[toneOf(one.outcome)],
+});
 
-function dayWords(day: string): string {
-  return new Date(`${day}T12:00:00Z`).toLocaleDateString(undefined, {
-    weekday: "short",
-    day: "numeric",
-    month: "short",
-    timeZone: "UTC",
-  });
-}
+const comingMark = (one: ForeseenView): Mark => ({
+  at: Date.parse(one.at),
+  label: one.note || "to come",
+  tone: one.note ? "bad" : "busy",
+  shape: one.note ? "⚑" : "◇",
+});

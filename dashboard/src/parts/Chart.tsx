@@ -4,7 +4,7 @@ import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { colours } from "../lib/theme";
-import { clockTime, short } from "../lib/time";
+import { clockTime, length, short } from "../lib/time";
 
 export interface Series {
   label: string;
@@ -18,6 +18,11 @@ export interface Series {
   note?: string;
 }
 
+/** Steps between marks where time is counted and no date is known. */
+const STEPS = [
+  1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600,
+  2_592_000, 5_184_000, 15_552_000, 31_536_000,
+];
 const NAMES = ["good", "bad", "busy", "wait", "off", "accent", "soft", "line"] as const;
 
 export function Chart(props: {
@@ -27,6 +32,8 @@ export function Chart(props: {
   series: readonly Series[];
   format: (value: number) => string;
   height?: number;
+  /** The times are seconds since a beginning that nobody knows the date of. */
+  elapsed?: boolean;
 }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -95,6 +102,8 @@ export function Chart(props: {
   );
 }
 
+const lengthOf = (words: string): number => words.length;
+
 function dataOf(props: { times: readonly number[]; series: readonly Series[] }): uPlot.AlignedData {
   return [
     [...props.times],
@@ -103,7 +112,12 @@ function dataOf(props: { times: readonly number[]; series: readonly Series[] }):
 }
 
 function optionsOf(
-  props: { series: readonly Series[]; format: (value: number) => string; times: readonly number[] },
+  props: {
+    series: readonly Series[];
+    format: (value: number) => string;
+    times: readonly number[];
+    elapsed?: boolean;
+  },
   element: HTMLElement,
   height: number,
 ): uPlot.Options {
@@ -115,23 +129,32 @@ function optionsOf(
     ticks: { show: false },
   };
   const long = (props.times.at(-1) ?? 0) - (props.times[0] ?? 0) > 86_400;
+  const words = props.elapsed
+    ? (tick: number) => length(tick)
+    : (tick: number) => (long ? short : clockTime)(tick * 1000);
   return {
     width: Math.max(120, element.clientWidth),
     height,
     legend: { show: false },
-    padding: [8, 8, 0, 0],
+    // Half of a mark's words hang over the right end.
+    padding: [8, 26, 0, 0],
     cursor: { points: { size: 6 }, y: false },
-    scales: { y: { range: (_, low, high) => [Math.min(0, low), Math.max(1e-3, high) * 1.1] } },
+    scales: {
+      x: { time: !props.elapsed },
+      y: { range: (_, low, high) => [Math.min(0, low), Math.max(1e-3, high) * 1.1] },
+    },
     axes: [
       {
         ...axis,
         size: 28,
-        space: 70,
-        values: (_, ticks) => ticks.map((tick) => (long ? short : clockTime)(tick * 1000)),
+        space: 80,
+        ...(props.elapsed ? { incrs: STEPS } : {}),
+        values: (_, ticks) => ticks.map(words),
       },
       {
         ...axis,
-        size: 52,
+        // As wide as its longest words.
+        size: (_, ticks) => Math.max(52, 14 + 6 * Math.max(0, ...(ticks ?? []).map(lengthOf))),
         space: 32,
         values: (_, ticks) => ticks.map((tick) => props.format(tick)),
       },

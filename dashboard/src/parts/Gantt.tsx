@@ -84,8 +84,7 @@ export function Gantt(props: {
     for (const row of rows) {
       if (y < row.top || y >= row.top + row.height) continue;
       for (const bar of row.bars) {
-        if (y < row.top + bar.lane * row.lanePx || y >= row.top + (bar.lane + 1) * row.lanePx)
-          continue;
+        if (y < bar.top || y >= bar.top + bar.px) continue;
         if (x >= xOf(bar.from) - 1 && x <= Math.max(xOf(bar.to), xOf(bar.from) + 3)) return bar.bar;
       }
     }
@@ -146,17 +145,20 @@ const counted = (lanes: readonly Lane[], reserved: boolean): number =>
     0,
   );
 
-interface Laid {
+interface Span {
   bar: Bar;
   from: number;
   to: number;
-  lane: number;
+}
+
+interface Laid extends Span {
+  top: number;
+  px: number;
 }
 
 interface Row {
   name: string;
   top: number;
-  lanePx: number;
   height: number;
   bars: Laid[];
 }
@@ -169,21 +171,31 @@ function laidOut(all: readonly Lane[], now: number): Row[] {
       from: Date.parse(bar.start),
       to: bar.end ? Date.parse(bar.end) : now,
     }));
-    const { places, count } = lanes(spans);
-    const lanePx = Math.max(
-      LEAST_LANE_PX,
-      Math.min(LANE_PX, Math.floor(ROW_PX_MAX / Math.max(1, count))),
-    );
-    const row = {
-      name: lane.name,
+    // What is reserved lies ahead, where nothing else is: it has the height of the row to itself.
+    const ran = stacked(
+      spans.filter(({ bar }) => bar.status !== RESERVED),
       top,
-      lanePx,
-      height: Math.max(LANE_PX, count * lanePx) + GAP_PX,
-      bars: spans.map((span, at) => ({ ...span, lane: places[at] ?? 0 })),
-    };
-    top += row.height;
+    );
+    const kept = stacked(
+      spans.filter(({ bar }) => bar.status === RESERVED),
+      top,
+    );
+    const height = Math.max(LANE_PX, ran.height, kept.height) + GAP_PX;
+    const row = { name: lane.name, top, height, bars: [...ran.bars, ...kept.bars] };
+    top += height;
     return row;
   });
+}
+
+/** Below each other where they overlap; the more there are, the thinner. */
+function stacked(spans: readonly Span[], top: number): { bars: Laid[]; height: number } {
+  const { places, count } = lanes(spans);
+  const px = Math.max(
+    LEAST_LANE_PX,
+    Math.min(LANE_PX, Math.floor(ROW_PX_MAX / Math.max(1, count))),
+  );
+  const bars = spans.map((span, at) => ({ ...span, top: top + (places[at] ?? 0) * px, px }));
+  return { bars, height: count * px };
 }
 
 interface Scene {
@@ -222,11 +234,14 @@ function paint(element: HTMLCanvasElement, scene: Scene): void {
   pen.beginPath();
   pen.rect(scene.left, AXIS_PX, scene.width - scene.left, scene.height);
   pen.clip();
-  for (const row of scene.rows) for (const bar of row.bars) paintBar(pen, scene, row, bar, paints);
-  const here = scene.xOf(scene.now);
+  for (const row of scene.rows) for (const bar of row.bars) paintBar(pen, scene, bar, paints);
+  const here = Math.round(scene.xOf(scene.now)) + 0.5;
   pen.strokeStyle = paints.bad;
   pen.setLineDash([3, 3]);
-  pen.strokeRect(here, AXIS_PX - 4, 0, scene.height);
+  pen.beginPath();
+  pen.moveTo(here, AXIS_PX - 4);
+  pen.lineTo(here, scene.height);
+  pen.stroke();
   pen.restore();
   if (scene.drag) {
     pen.globalAlpha = 0.15;
@@ -237,21 +252,14 @@ function paint(element: HTMLCanvasElement, scene: Scene): void {
 
 type Paints = Record<(typeof NAMES)[number], string>;
 
-function paintBar(
-  pen: CanvasRenderingContext2D,
-  scene: Scene,
-  row: Row,
-  bar: Laid,
-  paints: Paints,
-): void {
+function paintBar(pen: CanvasRenderingContext2D, scene: Scene, bar: Laid, paints: Paints): void {
   const from = Math.max(scene.left, scene.xOf(bar.from));
   const to = Math.max(scene.xOf(bar.to), from + 2);
   if (to < scene.left || from > scene.width) return;
-  const y = row.top + bar.lane * row.lanePx;
   const kept = bar.bar.status === RESERVED;
   pen.globalAlpha = bar.bar === scene.over ? 1 : 0.8;
   pen.beginPath();
-  pen.roundRect(from, y + 1, to - from, Math.max(2, row.lanePx - 3), row.lanePx > 8 ? 3 : 1);
+  pen.roundRect(from, bar.top + 1, to - from, Math.max(2, bar.px - 3), bar.px > 8 ? 3 : 1);
   if (kept) {
     // Nothing is there yet: an outline, not a bar.
     pen.strokeStyle = paints.soft;
@@ -264,16 +272,16 @@ function paintBar(
   }
   pen.globalAlpha = 1;
   // A failed one is also marked by its shape.
-  if (toneOf(bar.bar.status) === "bad" && to - from > 8 && row.lanePx > 10) {
+  if (toneOf(bar.bar.status) === "bad" && to - from > 8 && bar.px > 10) {
     pen.fillStyle = paints.card;
-    pen.fillRect(to - 5, y + 3, 2, row.lanePx - 7);
+    pen.fillRect(to - 5, bar.top + 3, 2, bar.px - 7);
   }
-  if (to - from > 60 && row.lanePx > 12) {
+  if (to - from > 60 && bar.px > 12) {
     pen.fillStyle = kept ? paints.ink : paints.card;
     pen.fillText(
       shortened(bar.bar.name, Math.floor((to - from) / 7)),
       from + 5,
-      y + row.lanePx / 2,
+      bar.top + bar.px / 2,
     );
   }
 }
@@ -290,7 +298,9 @@ function paintAxis(pen: CanvasRenderingContext2D, scene: Scene, paints: Paints):
     const x = Math.round(scene.xOf(time)) + 0.5;
     pen.moveTo(x, AXIS_PX - 4);
     pen.lineTo(x, scene.height);
-    pen.fillText(step >= 3_600_000 ? short(time) : clockTime(time), x + 3, AXIS_PX / 2);
+    const words = step >= 3_600_000 ? short(time) : clockTime(time);
+    if (x + 3 + pen.measureText(words).width <= scene.width)
+      pen.fillText(words, x + 3, AXIS_PX / 2);
   }
   pen.stroke();
 }

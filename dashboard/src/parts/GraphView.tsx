@@ -241,7 +241,9 @@ function paint(
     y + SIZE.height >= camera.y &&
     y <= camera.y + height / camera.scale;
   pen.lineWidth = Math.max(1, 0.7 / camera.scale);
-  pen.strokeStyle = paints.line;
+  // As faint as borders they could hardly be followed; in full they would hide the jobs.
+  pen.strokeStyle = paints.soft;
+  pen.globalAlpha = 0.6;
   pen.beginPath();
   for (const { from, to } of shape.edges) {
     if (!sees(from.x, from.y) && !sees(to.x, to.y) && shape.edges.length > 5_000) continue;
@@ -253,6 +255,7 @@ function paint(
     pen.bezierCurveTo(startX + bend, startY, to.x - bend, endY, to.x, endY);
   }
   pen.stroke();
+  pen.globalAlpha = 1;
   const readable = camera.scale > 0.45;
   pen.font = "12px system-ui, sans-serif";
   pen.textBaseline = "middle";

@@ -4,12 +4,13 @@ import type { JobView } from "../api/schema.gen";
 import { usePages } from "../api/use";
 import { type Band, memberOf } from "../lib/band";
 import { type Act, rotaLine } from "../lib/commands";
-import { count, errorLine, plural, shortId } from "../lib/format";
+import { count, errorLine, plural } from "../lib/format";
 import { pageOf, useSearch } from "../lib/router";
 import { SHAPES } from "../lib/status";
 import { Elsewhere } from "./Acts";
 import { Ago, Empty, Link, Loading, Status, Took, Trouble } from "./basics";
 import { type Column, Table } from "./Table";
+import { WorkerName } from "./WorkerName";
 
 const PAGE = 50;
 
@@ -162,8 +163,7 @@ const COLUMNS: readonly Column<JobView>[] = [
   {
     head: "Worker",
     kind: "minor",
-    cell: (one) =>
-      one.worker_id ? <Link to={pageOf.worker(one.worker_id)}>{shortId(one.worker_id)}</Link> : "–",
+    cell: (one) => (one.worker_id ? <WorkerName id={one.worker_id} /> : "–"),
   },
   { head: "Try", kind: "minor", cell: (one) => `${one.attempt}/${one.retry.max_attempts}` },
   { head: "Began", kind: "number", cell: (one) => <Ago time={one.started_at} /> },

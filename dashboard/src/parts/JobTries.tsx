@@ -3,11 +3,11 @@
 import { addressOf } from "../api/client";
 import type { ArtifactView, ExecutionView, JobView } from "../api/schema.gen";
 import { fetchLine, rotaLine } from "../lib/commands";
-import { amount, bytes, errorLine, shortId } from "../lib/format";
-import { pageOf } from "../lib/router";
+import { amount, bytes, errorLine } from "../lib/format";
 import { exact, length } from "../lib/time";
 import { Command, Copy, Empty, Facts, Link, Meter, Panel, Status, Took } from "./basics";
 import { Checksum } from "./JobBundles";
+import { WorkerName } from "./WorkerName";
 
 export function Tries(props: { job: JobView; executions: readonly ExecutionView[] }) {
   if (!props.executions.length) return <Empty title="No try yet." />;
@@ -25,12 +25,7 @@ export function Tries(props: { job: JobView; executions: readonly ExecutionView[
         >
           <Facts
             items={[
-              [
-                "Worker",
-                <Link key="w" to={pageOf.worker(one.worker_id)}>
-                  {shortId(one.worker_id)}
-                </Link>,
-              ],
+              ["Worker", <WorkerName key="w" id={one.worker_id} />],
               ["Claimed", exact(one.claimed_at)],
               [
                 "Ran for",

@@ -12,21 +12,23 @@ import type {
 import { useCall } from "../api/use";
 import { useNow } from "../lib/clock";
 import { type Act, rotaLine } from "../lib/commands";
-import { shortId } from "../lib/format";
+import { amount, shortId } from "../lib/format";
 import { pageOf } from "../lib/router";
 import { SHAPES } from "../lib/status";
 import { exact } from "../lib/time";
 import {
   deadlineWords,
   enoughWords,
+  figureWords,
+  historyWords,
   placeWords,
-  spellWords,
   startSpan,
   startWords,
 } from "../lib/why";
 import { Elsewhere } from "./Acts";
 import { Ago, Facts, Link, Trouble } from "./basics";
 import { Told } from "./Told";
+import { WorkerName } from "./WorkerName";
 
 /** A part of an array may wait while another runs; anything else that runs waits for nothing. */
 function waits(job: JobView): boolean {
@@ -191,7 +193,7 @@ function Standing(props: { why: WhyView }) {
       ) : null}
       {history.length ? (
         <p>
-          <span className="soft">So far:</span> {history.map(spellWords).join("; ")}
+          <span className="soft">So far:</span> {historyWords(history)}
         </p>
       ) : null}
     </>
@@ -224,11 +226,7 @@ function Deadline(props: { deadline: DeadlineView }) {
 function Figures(props: { figures: Record<string, unknown> }) {
   const entries = Object.entries(props.figures);
   if (!entries.length) return null;
-  return (
-    <Facts
-      items={entries.map(([name, value]) => [name.replaceAll("_", " "), figure(name, value)])}
-    />
-  );
+  return <Facts items={entries.map(([name, value]) => [figureWords(name), figure(name, value)])} />;
 }
 
 const AN_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -238,18 +236,21 @@ function figure(name: string, value: unknown): ReactNode {
   if (typeof value === "string") {
     if (A_TIME.test(value)) return <Ago time={value} />;
     if (!AN_ID.test(value)) return value;
-    const worker = /worker|nearest/.test(name);
-    return <Link to={worker ? pageOf.worker(value) : pageOf.job(value)}>{shortId(value)}</Link>;
+    if (/worker|nearest/.test(name)) return <WorkerName id={value} />;
+    return <Link to={pageOf.job(value)}>{shortId(value)}</Link>;
   }
   if (Array.isArray(value))
     return value.map((one) => <div key={JSON.stringify(one)}>{figure(name, one)}</div>);
   if (value !== null && typeof value === "object") {
     return Object.entries(value)
-      .map(([key, one]) => `${key.replaceAll("_", " ")} ${plain(one)}`)
+      .map(([key, one]) => `${key.replaceAll("_", " ")} ${plain(name, one)}`)
       .join(", ");
   }
-  return plain(value);
+  return plain(name, value);
 }
 
-const plain = (value: unknown): string =>
-  value !== null && typeof value === "object" ? JSON.stringify(value) : String(value);
+/** `name` is of what: sizes are counted in bytes. */
+function plain(name: string, value: unknown): string {
+  if (typeof value === "number") return amount(name, value);
+  return value !== null && typeof value === "object" ? JSON.stringify(value) : String(value);
+}

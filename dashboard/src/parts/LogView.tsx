@@ -3,7 +3,7 @@
 import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from "react";
 import { LogReader } from "../api/logs";
 import { pieces } from "../lib/ansi";
-import { bytes, count } from "../lib/format";
+import { bytes, count, plural } from "../lib/format";
 import { inSight, scrollTo } from "../lib/scroll";
 import { Empty, Loading, Trouble } from "./basics";
 
@@ -142,7 +142,7 @@ export function LogView(props: { executionId: string; live: boolean; fileName: s
       </div>
       <div className="log-foot soft small">
         <span>
-          {count(rows)} lines
+          {plural(rows, "line")}
           {reader.atStart ? "" : ` of the end; ${bytes(log.start)} before them: scroll up`}
         </span>
         <span>{STATES[reader.state]}</span>

@@ -126,6 +126,9 @@ export function ScheduleForm(props: { schedule?: ScheduleView; onClose: () => vo
   );
 }
 
+/** Fields that the command line calls otherwise. */
+const OPTIONS: Record<string, string> = { timezone: "tz", interval: "every" };
+
 function actOf(
   known: ScheduleView | undefined,
   name: string,
@@ -133,7 +136,7 @@ function actOf(
   rules: Record<string, string>,
 ): Act {
   const flags = Object.entries(rules).flatMap(([key, value]) => [
-    `--${key.replaceAll("_", "-")}`,
+    `--${OPTIONS[key] ?? key.replaceAll("_", "-")}`,
     value,
   ]);
   if (known) {

@@ -27,7 +27,15 @@ export function Shell(props: { children: ReactNode; onSignOut: () => void }) {
   const { path } = usePlace();
   const [help, setHelp] = useState(false);
   const search = useRef<HTMLInputElement>(null);
+  const pages = useRef<HTMLElement>(null);
   useShortcuts(search, setHelp);
+  // On a phone the pages are a strip: the one that is shown must be in sight.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: whenever another page is shown
+  useEffect(() => {
+    const strip = pages.current;
+    const here = strip?.querySelector<HTMLElement>("[aria-current]");
+    if (strip && here) strip.scrollLeft = here.offsetLeft - strip.clientWidth / 3;
+  }, [path]);
   const isHere = (to: string) => (to === "/" ? path === "/" : path.startsWith(to));
   return (
     <div className="shell">
@@ -43,7 +51,7 @@ export function Shell(props: { children: ReactNode; onSignOut: () => void }) {
         <ThemeButton />
         <Person onSignOut={props.onSignOut} />
       </header>
-      <nav className="side" aria-label="Pages">
+      <nav className="side" aria-label="Pages" ref={pages}>
         {PAGES.map((page) => (
           <Link key={page.name} to={page.to} aria-current={isHere(page.to) ? "page" : undefined}>
             <span className="nav-icon" aria-hidden="true">

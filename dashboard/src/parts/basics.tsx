@@ -92,8 +92,18 @@ export function Empty(props: { title: string; children?: ReactNode; command?: st
   );
 }
 
+/** Nothing went wrong: this is the page of a gateway, and what was asked for is each cell's own. */
+function CellsOwn() {
+  return (
+    <p className="note-bar">
+      Not at a gateway: this is each cell's own, and the page of one of its servers shows it.
+    </p>
+  );
+}
+
 export function Trouble(props: { error: Problem | Error | null | undefined }) {
   if (!props.error) return null;
+  if ("code" in props.error && props.error.code.endsWith(":ask_the_cell")) return <CellsOwn />;
   const fields = "fields" in props.error ? props.error.fields : [];
   return (
     <div className="trouble" role="alert">
@@ -117,7 +127,6 @@ function hint(error: Problem | Error): string {
   if (status === 403) return "Not allowed.";
   if (status === 404) return "Not found.";
   if (status === 409) return "Too late, or in conflict.";
-  if (status === 421) return "Not at a gateway.";
   if (status === 429) return "Too many requests.";
   if (status === 503) return "Not just now.";
   return "That did not work.";

@@ -253,6 +253,7 @@ QUEUE: dict[str, Any] = {
         "log_size": 16 << 20,
         "result_size": 1 << 20,
     },
+    "rate": 1.25,
 }
 QUEUES: dict[str, Any] = {"items": [QUEUE], "next_cursor": None}
 

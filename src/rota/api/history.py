@@ -22,6 +22,7 @@ from rota.api.limits import (
     HISTORY_QUEUES_MAX,
     HISTORY_STEP_S,
     HISTORY_STEPS,
+    RATE_STEPS,
 )
 from rota.api.metrics import Figures, amounts
 from rota.core.model import Instant, JobState, WorkerState
@@ -99,6 +100,7 @@ class Recorder:
         self._fine: deque[Stretch] = deque(maxlen=HISTORY_STEPS)
         self._coarse: deque[Stretch] = deque(maxlen=HISTORY_LONG_STEPS)
         self._depths: deque[Mapping[str, int]] = deque(maxlen=GROWTH_STEPS)
+        self._ended: deque[tuple[Instant, Counter[str]]] = deque(maxlen=RATE_STEPS + 1)
         self._last: Totals | None = None
         self._last_coarse: Totals | None = None
         self._chore = Chore("rota-history")
@@ -123,6 +125,7 @@ class Recorder:
         """One more stretch, up to now; a server that does not lead forgets what it had."""
         if not (self._brain.ready and self._brain.standing().leads):
             self._last = self._last_coarse = None
+            self._ended.clear()
             return
         await self._brain.settled()
         totals, gauges = self._totals(), self._gauges()
@@ -160,12 +163,23 @@ class Recorder:
             if more >= GROWTH_JOBS_MIN and more * 5 >= now[name]
         }
 
+    def rate(self, queue: str) -> float | None:
+        """Jobs of a queue that ended, a second, in the last minute; None: it is too soon to say."""
+        if len(self._ended) < 2:
+            return None
+        (then, before), (now, after) = self._ended[0], self._ended[-1]
+        return max(0, after[queue] - before[queue]) / (max(1, now - then) / 1000)
+
     def _totals(self) -> Totals:
+        now = self._brain.clock.now()
         finished: Counter[str] = Counter()
-        for (_, status), count in self._figures.finished().items():
+        ended: Counter[str] = Counter()
+        for (queue, status), count in self._figures.finished().items():
             finished[status] += count
+            ended[queue] += count
+        self._ended.append((now, ended))
         waits = self._figures.histograms()[WAIT].buckets()
-        return Totals(self._brain.clock.now(), self._figures.submitted(), finished, waits)
+        return Totals(now, self._figures.submitted(), finished, waits)
 
     def _gauges(self) -> Gauges:
         depths: dict[str, int] = {}

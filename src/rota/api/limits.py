@@ -209,6 +209,8 @@ HISTORY_QUEUES_MAX = 500
 """Queues whose depth is watched for growth."""
 GROWTH_STEPS = 120
 """How far back a queue's depth is compared: ten minutes."""
+RATE_STEPS = 12
+"""How far back the ends of a queue's jobs are counted for its rate: a minute."""
 GROWTH_JOBS_MIN = 100
 """Fewer waiting jobs more than before are not worth a person's time."""
 DIGEST_S = 1.0

@@ -118,3 +118,8 @@ SIMULATION: dict[str, Any] = {
     "span": 604000.0,
     "policies": [{"policy": "recorded", **_TRIAL}, {"policy": "easy", **_TRIAL}],
 }
+TRACE = "; MaxProcs: 4\n" + "".join(
+    f"{number} {60 * number} 0 300 2 -1 -1 2 600 -1 1 1 1 1 1 -1 -1 -1\n" for number in range(1, 4)
+)
+"""Three jobs of two processors and five minutes, a minute apart."""
+TRACED: dict[str, Any] = {**SIMULATION, "from": None, "is_cut": True}

@@ -31,13 +31,19 @@ async def list_queues(call: Call[None, PageQuery]) -> QueuePage:
     await call.parts.brain.settled()
     queues = sorted(call.parts.brain.queues(), key=_name)
     items, next_cursor = page_of(queues, call.query, _name)
-    return QueuePage([queue_view(one) for one in items], next_cursor)
+    return QueuePage([queue_view(one, _rate(call, one)) for one in items], next_cursor)
 
 
 async def show_queue(call: Call[None, NoQuery]) -> QueueView:
     """One queue."""
     await call.parts.brain.settled()
-    return queue_view(_existing(call))
+    found = _existing(call)
+    return queue_view(found, _rate(call, found))
+
+
+def _rate(call: Call[Any, Any], glance: QueueGlance) -> float | None:
+    recorder = call.parts.recorder
+    return None if recorder is None else recorder.rate(glance.queue.name)
 
 
 async def put_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:

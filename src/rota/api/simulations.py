@@ -1,8 +1,8 @@
-"""Simulations of what ran: gathers the past, and has it run again in a process of its own."""
+"""Simulations: gathers the past, or takes a trace, and has it run in a process of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,11 +18,12 @@ from rota.api.routes import Call, NoQuery
 from rota.api.views import queue_view, worker_view
 from rota.api.waiting import first_of, gone
 from rota.core.model import Instant, JobState, WorkerState
+from rota.engine.ports import Brain
 from rota.store.protocol import JobQuery
 from rota.wire.jobs import JobView
 from rota.wire.limits import PAGE_ITEMS_MAX
 from rota.wire.queues import QueueView
-from rota.wire.simulations import ReplayName, SimulationSpec, SimulationView
+from rota.wire.simulations import ReplayName, SimulationSpec, SimulationView, TraceQuery
 from rota.wire.tenants import TenantView
 from rota.wire.units import encode, to_instant
 from rota.wire.workers import WorkerView
@@ -32,30 +33,61 @@ _RAN = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 _NOTHING = msgspec.Raw(b"null")
 
 
-class Study(msgspec.Struct):
+class TraceFile(msgspec.Struct):
+    """A trace as it came, and the machines that it is to run on."""
+
+    content: bytes
+    asked: TraceQuery
+
+
+class Study(msgspec.Struct, omit_defaults=True):
     """All that the other process needs; jobs without what users put into them."""
 
     workers: list[WorkerView]
-    queues: list[QueueView]
-    tenants: list[TenantView]
-    jobs: list[JobView]
     policies: dict[ReplayName, dict[str, Any] | None]
     """Settings as in `PUT /policy`; None: what happened in truth."""
+    queues: list[QueueView] = []
+    tenants: list[TenantView] = []
+    jobs: list[JobView] = []
     fleet: int | None = None
     is_cut: bool = False
+    trace: TraceFile | None = None
+    """In place of queues, tenants and jobs."""
 
 
 async def simulate(call: Call[SimulationSpec, NoQuery]) -> SimulationView:
     """Each policy on the same past, one after the other."""
+    window = _window(call.body, call.parts.brain.clock.now())
+    return await _seated(call, lambda: _past_study(call, window))
+
+
+async def simulate_trace(call: Call[None, TraceQuery]) -> SimulationView:
+    """Each policy on a trace that was sent along."""
+    _check_machines(call.query)
+    if not call.raw:
+        raise invalid("", "the body is empty: send a trace, as curl --data-binary @FILE does")
+    return await _seated(call, lambda: _trace_study(call))
+
+
+def _check_machines(asked: TraceQuery) -> None:
+    if asked.cpus is not None and (asked.workers is not None or asked.cpu is not None):
+        raise invalid("cpus", "is one pool of processors: leave out `workers` and `cpu`")
+    if asked.cpu is not None and asked.workers is None:
+        raise invalid("cpu", "is of one worker: say how many there are, with `workers`")
+    if asked.memory is not None and asked.cpu is None and asked.cpus is None:
+        raise invalid("memory", "is of machines that are described: say `cpus` or `cpu` too")
+
+
+async def _seated(call: Call[Any, Any], gather: Callable[[], Awaitable[Study]]) -> SimulationView:
+    """One at a time, and only while somebody waits for it."""
     simulator = call.parts.simulator
     if simulator is None:
-        detail = "this server has no simulator: use rota history replay"
+        detail = "this server has no simulator: use rota history replay, or rota simulate"
         raise ProblemError(503, "no_simulator", detail)
-    window = _window(call.body, call.parts.brain.clock.now())
     seats = call.desk.simulations
     seats.check()
     with seats.taken():
-        work = _simulated(call, simulator, window)
+        work = _simulated(simulator, gather)
         found = await first_of(work, gone(call.request.receive), call.parts.closing.wait())
     if found is None:
         raise GoneAwayError
@@ -63,9 +95,9 @@ async def simulate(call: Call[SimulationSpec, NoQuery]) -> SimulationView:
 
 
 async def _simulated(
-    call: Call[SimulationSpec, NoQuery], simulator: Simulator, window: tuple[Instant, Instant]
+    simulator: Simulator, gather: Callable[[], Awaitable[Study]]
 ) -> SimulationView:
-    study = await _study(call, window)
+    study = await gather()
     try:
         answer = await simulator.run(encode(study))
     except SimulatorError as error:
@@ -81,23 +113,45 @@ def _window(spec: SimulationSpec, now: Instant) -> tuple[Instant, Instant]:
     return start, end
 
 
-async def _study(call: Call[SimulationSpec, NoQuery], window: tuple[Instant, Instant]) -> Study:
+async def _past_study(
+    call: Call[SimulationSpec, NoQuery], window: tuple[Instant, Instant]
+) -> Study:
     brain = call.parts.brain
     await brain.settled()
-    workers = [one for one in brain.workers() if one.worker.state is not WorkerState.OFFLINE]
+    workers = _workers(brain)
     if not workers:
         raise invalid("workers", "no worker is there to be like: start one, with rota worker")
     jobs, is_cut = await _past(call, window)
-    now = msgspec.to_builtins(policy_view(brain.policy()))
     return Study(
-        workers=[worker_view(one, {}) for one in workers],
+        workers=workers,
+        policies=_policies(brain, call.body.policies),
         queues=[queue_view(one) for one in brain.queues()],
         tenants=[tenant_view(one) for one in brain.tenants()],
         jobs=jobs,
-        policies={name: _settings(name, now) for name in dict.fromkeys(call.body.policies)},
         fleet=call.body.workers,
         is_cut=is_cut,
     )
+
+
+async def _trace_study(call: Call[None, TraceQuery]) -> Study:
+    """Without the queues and tenants of now: a trace has its own, or none."""
+    brain = call.parts.brain
+    await brain.settled()
+    return Study(
+        workers=_workers(brain),
+        policies=_policies(brain, call.query.policies),
+        trace=TraceFile(call.raw, call.query),
+    )
+
+
+def _workers(brain: Brain) -> list[WorkerView]:
+    there = (one for one in brain.workers() if one.worker.state is not WorkerState.OFFLINE)
+    return [worker_view(one, {}) for one in there]
+
+
+def _policies(brain: Brain, names: Sequence[ReplayName]) -> dict[ReplayName, dict[str, Any] | None]:
+    now = msgspec.to_builtins(policy_view(brain.policy()))
+    return {name: _settings(name, now) for name in dict.fromkeys(names)}
 
 
 def _settings(name: ReplayName, now: dict[str, Any]) -> dict[str, Any] | None:

@@ -41,8 +41,10 @@ async def show_timeline(call: Call[None, TimelineQuery]) -> TimelineView:
     """
     start, end = _window(call)
     found, more = await _claimed_within(call, start, end)
-    known = {one.id for one in found}
-    found = [*found, *(one for one in await _live(call) if one.id not in known)]
+    live = await _live(call)
+    known = {one.id for one in live}
+    # What runs is shown before anything else: on a busy cell the newest are all short ones.
+    found = [*live, *(one for one in found if one.id not in known)]
     shown = [one for one in found if one.claimed_at <= end][:TIMELINE_BARS_MAX]
     told = await outlines_of(call.parts.catalog, dict.fromkeys(one.job_id for one in shown))
     jobs = {job.id: job for job in told if call.caller.tenant in (None, job.tenant)}

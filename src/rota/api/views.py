@@ -239,19 +239,20 @@ def resources_view(capacity: Resources, used: Resources) -> WorkerResources:
     )
 
 
-def queue_view(glance: QueueGlance) -> QueueView:
-    """A queue's settings and depth."""
-    queue, depth, rate = glance.queue, glance.depth, glance.queue.rate_limit
+def queue_view(glance: QueueGlance, rate: float | None = None) -> QueueView:
+    """A queue's settings and depth, and how fast it goes where that is known."""
+    queue, depth, most = glance.queue, glance.depth, glance.queue.rate_limit
     return QueueView(
         name=queue.name,
         priority=queue.priority,
         weight=queue.weight,
         max_workers=queue.max_workers,
-        rate_limit=RateLimitView(rate.count, number(rate.per_ms)) if rate else None,
+        rate_limit=RateLimitView(most.count, number(most.per_ms)) if most else None,
         paused=queue.paused,
         depth=depth_view(depth),
         created_at=from_instant(queue.created_at),
         limits=limits_view(queue.limits),
+        rate=rate,
     )
 
 

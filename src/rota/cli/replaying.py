@@ -13,7 +13,7 @@ from rota.cli.render import print_object
 from rota.cli.workloads import Case
 from rota.engine.clock import SystemClock
 from rota.sdk import Client
-from rota.simulate.history import history_of
+from rota.simulate.history import History
 from rota.simulate.study import Setting
 from rota.simulate.workload import GraphError, fitting
 
@@ -21,7 +21,7 @@ from rota.simulate.workload import GraphError, fitting
 def past_case(client: Client, given: Mapping[str, Any]) -> Case:
     """The jobs that ran, on the workers that are there now."""
     try:
-        history = history_of("the past", opening_of(client), list(lines_of(client, given)))
+        history = History("the past", list(lines_of(client, given)), opening_of(client))
     except GraphError as error:
         raise Failure(str(error)) from error
     fleet = history.fleet()

@@ -8,22 +8,19 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from typing import Any
 
 import msgspec
 
 from rota.api.policy import policy_of
 from rota.api.simulations import Study
 from rota.cli.own_process import REFUSED
-from rota.cli.past import job_line, queue_line, tenant_line, worker_line
 from rota.cli.problems import Failure
-from rota.cli.workloads import Case
+from rota.cli.scenes import Scene, scene_of
 from rota.engine.clock import SystemClock
 from rota.simulate import chart
 from rota.simulate.fleet import FleetPlan
-from rota.simulate.history import VERSION, History, Opening, history_of
 from rota.simulate.study import Setting, Trial, load, recorded, trial
-from rota.simulate.workload import GraphError, fitting
+from rota.simulate.workload import GraphError
 from rota.simulate.world import SimulationError
 from rota.wire.policy import PolicySpec
 from rota.wire.simulations import ReplayName, ReplayView, SimulationView
@@ -56,22 +53,16 @@ def main() -> int:
 
 def studied(study: Study) -> SimulationView:
     """Every policy of it, side by side."""
-    history = _history(study)
-    there = history.fleet()
-    assert there is not None, "the server asks only while there are workers"
-    fleet = there if study.fleet is None else there.resized(study.fleet)
-    works = fitting(history, fleet.can_run)
-    if not len(works):
-        raise Failure("no job ran then that these workers could run")
-    case = Case(works, fleet, history.settings())
-    trials = {name: _tried(study, name, case, there) for name in study.policies}
+    scene = scene_of(study)
+    works, fleet, there = scene.case.workload, scene.case.fleet, scene.there
+    trials = {name: _tried(study, name, scene) for name in study.policies}
     span_ms = chart.span_ms(one.diary for one in trials.values())
     pressure = load(works, fleet)
     return SimulationView(
-        start=min(job.scheduled_at for job in study.jobs),
+        start=scene.start,
         jobs=len(works),
         left_out=works.dropped,
-        is_cut=study.is_cut,
+        is_cut=scene.is_cut,
         workers=fleet.workers,
         cpus=fleet.cpu_milli / 1000,
         load=pressure if pressure < float("inf") else None,
@@ -83,21 +74,13 @@ def studied(study: Study) -> SimulationView:
     )
 
 
-def _history(study: Study) -> History:
-    opening = Opening(
-        VERSION,
-        workers=[worker_line(one) for one in study.workers],
-        queues=[queue_line(one) for one in study.queues],
-        tenants=[tenant_line(one) for one in study.tenants],
-    )
-    return history_of("the past", opening, [job_line(one) for one in study.jobs])
-
-
-def _tried(study: Study, name: ReplayName, case: Case, there: FleetPlan) -> Trial:
-    settings: dict[str, Any] | None = study.policies[name]
+def _tried(study: Study, name: ReplayName, scene: Scene) -> Trial:
+    case, settings = scene.case, study.policies[name]
     if settings is None:
-        found = recorded(case.workload, there)
-        assert found is not None, "of jobs that ran it is known when they started"
+        found = recorded(case.workload, scene.there)
+        if found is None:
+            title = case.workload.title
+            raise Failure(f"{title} does not say when its jobs started: leave out `recorded`")
         return found
     policy = policy_of(msgspec.convert(settings, PolicySpec, dec_hook=dec_hook))
     try:

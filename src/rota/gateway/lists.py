@@ -140,11 +140,12 @@ def _shown(order: Order, group: Sequence[tuple[str, bytes]]) -> Sequence[Any]:
 
 
 def combine_queues(group: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
-    """One queue of all cells: depths added, settings of the first, each cell's own beside them."""
+    """One queue of all cells: depths and rates added, settings of the first, each cell's own."""
     views: dict[str, dict[str, Any]] = {cell: msgspec.json.decode(raw) for cell, raw in group}
     first = next(iter(views.values()))
     depth = reduce(add_up, (view.get("depth", {}) for view in views.values()))
-    return {**first, "depth": depth, "cells": views}
+    known = [view["rate"] for view in views.values() if view.get("rate") is not None]
+    return {**first, "depth": depth, "rate": sum(known) if known else None, "cells": views}
 
 
 def combine_calendars(bodies: Sequence[bytes]) -> dict[str, Any]:

@@ -159,6 +159,7 @@ PLANNING = (
     Route("GET", "/autoscale", planning.show_autoscale),
     Route("GET", "/reports/waste", planning.show_waste),
     Route("POST", "/simulations", not_here),
+    Route("POST", "/simulations/trace", not_here),
 )
 
 SERVICE = (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -18,7 +17,7 @@ from rota.core.inputs import AnyInput, PutQueueSettings, PutTenantSettings
 from rota.core.model import Millis, Needs, Quota, RateLimit, Resources, Terms
 from rota.simulate.fleet import FleetPlan, Machines
 from rota.simulate.limits import PROCESSORS_MAX, SPAN_MS_MAX, TRACE_JOBS_MAX
-from rota.simulate.reading import TraceError, lines
+from rota.simulate.reading import Source, TraceError, lines
 from rota.simulate.wishes import WishLine
 from rota.simulate.workload import ONCE, GraphError, Trace, Work, arranged
 
@@ -125,10 +124,17 @@ class JobLine(msgspec.Struct, omit_defaults=True):
 
 
 class History(Trace):
-    """A recorded workload, and the cell it was recorded in."""
+    """A recorded workload, and the cell it was recorded in.
 
-    def __init__(self, title: str, jobs: Sequence[Work], opening: Opening, dropped: int) -> None:
-        super().__init__(title, jobs, dropped=dropped)
+    Of lines in whatever order; raises GraphError if jobs make a circle.
+    """
+
+    def __init__(self, title: str, jobs: Sequence[JobLine], opening: Opening) -> None:
+        ran = [job for job in jobs if job.finished_at >= job.started_at]
+        first = min((_instant(job.submitted_at) for job in ran), default=0)
+        super().__init__(title, arranged(*_works(ran, first)), dropped=len(jobs) - len(ran))
+        self.start_ms = first
+        """When the first of them came, since 1970."""
         self._opening = opening
 
     def fleet(self) -> FleetPlan | None:
@@ -185,53 +191,48 @@ _opening_decoder = msgspec.json.Decoder(Opening)
 _job_decoder = msgspec.json.Decoder(JobLine)
 
 
-def read_history(path: Path) -> History:
+def read_history(source: Source) -> History:
     """What `rota history export` wrote."""
-    rows = ((number, text) for number, text in lines(path) if text.strip())
+    rows = ((number, text) for number, text in lines(source) if text.strip())
     first = next(rows, None)
     if first is None:
-        raise TraceError(path, "empty: no recorded history")
-    opening = _decoded(path, first, _opening_decoder)
+        raise TraceError(source, "empty: no recorded history")
+    opening = _decoded(source, first, _opening_decoder)
     if opening.rota_history != VERSION:
-        raise TraceError(path, f"history of version {opening.rota_history}: not known here", 1)
+        raise TraceError(source, f"history of version {opening.rota_history}: not known here", 1)
     try:
-        return history_of(path.name, opening, _jobs(path, rows))
+        return History(source.name, _jobs(source, rows), opening)
     except GraphError as error:
-        raise TraceError(path, str(error)) from error
+        raise TraceError(source, str(error)) from error
 
 
-def history_of(title: str, opening: Opening, jobs: Sequence[JobLine]) -> History:
-    """Lines that are at hand, whatever their order; raises GraphError if jobs make a circle."""
-    ran = [job for job in jobs if job.finished_at >= job.started_at]
-    return History(title, arranged(*_works(ran)), opening, len(jobs) - len(ran))
-
-
-def _jobs(path: Path, rows: Iterator[tuple[int, str]]) -> list[JobLine]:
+def _jobs(source: Source, rows: Iterator[tuple[int, str]]) -> list[JobLine]:
     jobs: list[JobLine] = []
     seen: dict[str, int] = {}
     for number, text in rows:
-        job = _decoded(path, (number, text), _job_decoder)
+        job = _decoded(source, (number, text), _job_decoder)
         if seen.setdefault(job.job_id, number) != number:
             raise TraceError(
-                path, f"job {job.job_id} is there twice, see line {seen[job.job_id]}", number
+                source, f"job {job.job_id} is there twice, see line {seen[job.job_id]}", number
             )
         if len(seen) > TRACE_JOBS_MAX:
-            raise TraceError(path, f"more than {TRACE_JOBS_MAX:,} jobs", number)
+            raise TraceError(source, f"more than {TRACE_JOBS_MAX:,} jobs", number)
         jobs.append(job)
     return jobs
 
 
-def _decoded(path: Path, row: tuple[int, str], decoder: msgspec.json.Decoder[Any]) -> Any:
+def _decoded(source: Source, row: tuple[int, str], decoder: msgspec.json.Decoder[Any]) -> Any:
     number, text = row
     try:
         return decoder.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise TraceError(path, f"no line of recorded history: {error}", number) from error
+        raise TraceError(source, f"no line of recorded history: {error}", number) from error
 
 
-def _works(jobs: Sequence[JobLine]) -> tuple[list[Work], Mapping[int, Sequence[int]]]:
+def _works(
+    jobs: Sequence[JobLine], first: Millis
+) -> tuple[list[Work], Mapping[int, Sequence[int]]]:
     places = {job.job_id: place for place, job in enumerate(jobs)}
-    first = min((_instant(job.submitted_at) for job in jobs), default=0)
     parents = {
         place: [places[up] for up in dict.fromkeys(job.dependencies) if up in places]
         for place, job in enumerate(jobs)

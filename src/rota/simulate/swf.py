@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from rota.core.model import Millis, Terms
 from rota.simulate.limits import PROCESSORS_MAX, SPAN_MS_MAX, TRACE_JOBS_MAX
-from rota.simulate.reading import TraceError, lines
+from rota.simulate.reading import Source, TraceError, lines
 from rota.simulate.workload import ONCE, Trace, Work, cpu_needs
 
 FIELDS = 18
@@ -39,33 +38,33 @@ class Line(NamedTuple):
     tenant: int
 
 
-def read_swf(path: Path, *, cpus: int | None = None, tenants: str | None = None) -> Trace:
+def read_swf(source: Source, *, cpus: int | None = None, tenants: str | None = None) -> Trace:
     """The log on a machine of `cpus` processors, or on its own; all jobs are one tenant's or
     those of the user, group or queue that `tenants` names."""
     header: dict[str, int] = {}
     found: list[Line] = []
-    for number, text in lines(path):
+    for number, text in lines(source):
         stripped = text.strip()
         if stripped.startswith(";"):
             if (said := _MACHINE.match(stripped)) is not None:
                 header[said[1]] = int(said[2])
         elif stripped:
-            found.append(_parse(path, number, stripped.split(), tenants))
+            found.append(_parse(source, number, stripped.split(), tenants))
             if len(found) > TRACE_JOBS_MAX:
-                raise TraceError(path, f"more than {TRACE_JOBS_MAX:,} jobs", number)
+                raise TraceError(source, f"more than {TRACE_JOBS_MAX:,} jobs", number)
     machine = header.get("Procs") or header.get("Nodes")
     kept = _kept(found, cpus or machine)
     if not kept:
-        raise TraceError(path, "no job in it that ever ran and fits the machine")
+        raise TraceError(source, "no job in it that ever ran and fits the machine")
     first = min(line.submit_s for line in kept)
     works = [_work(line, first, has_tenants=tenants is not None) for line in kept]
     works.sort(key=lambda work: work.submit_ms)  # stable: equals stay in the order of the file
-    return Trace(path.name, works, dropped=len(found) - len(kept), processors=machine)
+    return Trace(source.name, works, dropped=len(found) - len(kept), processors=machine)
 
 
-def _parse(path: Path, number: int, fields: Sequence[str], tenants: str | None) -> Line:
+def _parse(source: Source, number: int, fields: Sequence[str], tenants: str | None) -> Line:
     if len(fields) < FIELDS:
-        raise TraceError(path, f"{len(fields)} fields, a job has {FIELDS}", number)
+        raise TraceError(source, f"{len(fields)} fields, a job has {FIELDS}", number)
 
     def value(field: int, most: float) -> float:
         text = fields[field - 1]
@@ -75,7 +74,7 @@ def _parse(path: Path, number: int, fields: Sequence[str], tenants: str | None) 
             found = math.nan
         if not abs(found) <= most:  # not a number compares as false
             raise TraceError(
-                path, f"field {field} is {text[:40]!r}: no number up to {most:g}", number
+                source, f"field {field} is {text[:40]!r}: no number up to {most:g}", number
             )
         return found
 

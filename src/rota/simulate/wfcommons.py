@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -12,7 +11,7 @@ from msgspec import Meta
 
 from rota.core.model import Terms
 from rota.simulate.limits import PROCESSORS_MAX, SPAN_MS_MAX, TRACE_JOBS_MAX
-from rota.simulate.reading import TraceError, document
+from rota.simulate.reading import Source, TraceError, document
 from rota.simulate.workload import ONCE, GraphError, Trace, Work, arranged, cpu_needs
 
 _Seconds = Annotated[float, Meta(ge=0, le=SPAN_MS_MAX / 1000)]
@@ -60,29 +59,29 @@ class _Document(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Document)
 
 
-def read_workflow(path: Path, *, with_memory: bool = False) -> Trace:
+def read_workflow(source: Source, *, with_memory: bool = False) -> Trace:
     """All tasks are there from the beginning, and how long each takes is known beforehand."""
-    data = document(path)
+    data = document(source)
     try:
         workflow = _decoder.decode(data).workflow
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceError(path, f"no workflow of WfCommons: {error}") from error
+        raise TraceError(source, f"no workflow of WfCommons: {error}") from error
     tasks = workflow.tasks or (workflow.specification.tasks if workflow.specification else [])
     if not tasks:
-        raise TraceError(path, "no workflow of WfCommons: it has no tasks")
+        raise TraceError(source, "no workflow of WfCommons: it has no tasks")
     if len(tasks) > TRACE_JOBS_MAX:
-        raise TraceError(path, f"more than {TRACE_JOBS_MAX:,} tasks")
+        raise TraceError(source, f"more than {TRACE_JOBS_MAX:,} tasks")
     ran = {one.id: one for one in (workflow.execution.tasks if workflow.execution else [])}
-    works = [_work(path, task, ran.get(task.id, task), with_memory=with_memory) for task in tasks]
+    works = [_work(source, task, ran.get(task.id, task), with_memory=with_memory) for task in tasks]
     try:
-        return Trace(path.name, arranged(works, _parents(path, tasks)))
+        return Trace(source.name, arranged(works, _parents(source, tasks)))
     except GraphError as error:
-        raise TraceError(path, str(error)) from error
+        raise TraceError(source, str(error)) from error
 
 
-def _work(path: Path, task: _Task, ran: _Ran, *, with_memory: bool) -> Work:
+def _work(source: Source, task: _Task, ran: _Ran, *, with_memory: bool) -> Work:
     if ran.runtime_s is None:
-        raise TraceError(path, f"task {_key(task)!r} has no runtimeInSeconds: it was never run")
+        raise TraceError(source, f"task {_key(task)!r} has no runtimeInSeconds: it was never run")
     run_ms = max(1, round(ran.runtime_s * 1000))
     memory = math.ceil(ran.memory or 0) if with_memory else 0
     terms = Terms(
@@ -101,17 +100,17 @@ def _key(task: _Ran) -> str:
     return task.id or task.name
 
 
-def _parents(path: Path, tasks: Sequence[_Task]) -> dict[int, list[int]]:
+def _parents(source: Source, tasks: Sequence[_Task]) -> dict[int, list[int]]:
     places: dict[str, int] = {}
     for place, task in enumerate(tasks):
         if not _key(task) or places.setdefault(_key(task), place) != place:
-            raise TraceError(path, f"two tasks are called {_key(task)!r}")
+            raise TraceError(source, f"two tasks are called {_key(task)!r}")
     found: dict[int, list[int]] = {}
     for place, task in enumerate(tasks):
         for parent in dict.fromkeys(task.parents):
             if parent not in places:
                 raise TraceError(
-                    path, f"task {_key(task)!r} waits for {parent!r}, which is not there"
+                    source, f"task {_key(task)!r} waits for {parent!r}, which is not there"
                 )
             found.setdefault(place, []).append(places[parent])
     return found

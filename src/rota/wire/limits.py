@@ -138,3 +138,7 @@ SIMULATION_POLICIES_MAX = 4
 """Policies that one simulation compares: more cannot be told apart in a chart."""
 SIMULATION_WORKERS_MAX = 1_000
 """Workers of one simulation by a server; `rota simulate` takes more."""
+SIMULATION_CPUS_MAX = 1_000_000
+"""Processors of one simulation by a server; `rota simulate` takes more."""
+TRACE_BYTES_MAX = 16 * 1024 * 1024
+"""A trace that is uploaded: a year of a busy cluster, packed, fits several times."""

@@ -102,6 +102,8 @@ class QueueView(msgspec.Struct):
     depth: DepthView
     created_at: Time
     limits: LimitsView = msgspec.field(default_factory=LimitsView)
+    rate: float | None = None
+    """Jobs that ended, a second, in the last minute; null: not known yet, or not asked for."""
 
 
 class QueuePage(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Simulations: what ran in a cell, run once more under other policies or with other workers."""
+"""Simulations: what ran in a cell, or a trace, under other policies or with other workers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from rota.wire.bundles import FileName
 from rota.wire.jobs import Moment, Time
-from rota.wire.limits import SIMULATION_POLICIES_MAX, SIMULATION_WORKERS_MAX
+from rota.wire.limits import (
+    SIMULATION_CPUS_MAX,
+    SIMULATION_POLICIES_MAX,
+    SIMULATION_WORKERS_MAX,
+)
+from rota.wire.units import ByteSize
 
 ReplayName = Literal[
     "recorded", "current", "default", "strict", "fcfs", "easy", "conservative", "easy-sjf"
@@ -19,6 +25,11 @@ ReplayNames: TypeAlias = Annotated[
 ]
 
 
+Workers: TypeAlias = Annotated[int, Meta(ge=1, le=SIMULATION_WORKERS_MAX)]
+Cpus: TypeAlias = Annotated[int, Meta(ge=1, le=SIMULATION_CPUS_MAX)]
+Cpu: TypeAlias = Annotated[float, Meta(ge=0.001, le=SIMULATION_CPUS_MAX)]
+
+
 class SimulationSpec(msgspec.Struct, forbid_unknown_fields=True):
     """Which past, on how many workers, under which policies."""
 
@@ -26,10 +37,35 @@ class SimulationSpec(msgspec.Struct, forbid_unknown_fields=True):
     """Jobs that were submitted after this."""
     end: Moment | None = msgspec.field(name="to", default=None)
     """And before this; left out: until now."""
-    workers: Annotated[int, Meta(ge=1, le=SIMULATION_WORKERS_MAX)] | None = None
+    workers: Workers | None = None
     """So many workers, like those of now in turn; left out: those of now."""
     policies: ReplayNames = msgspec.field(default_factory=lambda: ["recorded", "current"])
     """Presets; `current` is the policy in force, `recorded` what happened in truth."""
+
+
+class TraceQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """On which machines a trace runs, and under which policies."""
+
+    name: FileName = "trace"
+    """What an error calls it."""
+    cpus: Annotated[
+        Cpus | None, Meta(description="On one pool of so many processors.", examples=[128])
+    ] = None
+    workers: Annotated[
+        Workers | None,
+        Meta(
+            description="On so many workers: of `cpu` and `memory` each, or without these like "
+            "those that the trace names, else those of now, in turn.",
+            examples=[12],
+        ),
+    ] = None
+    cpu: Annotated[Cpu | None, Meta(description="Of each worker.", examples=[16])] = None
+    memory: Annotated[ByteSize | None, Meta(description="Of each machine.", examples=["64GiB"])] = (
+        None
+    )
+    policies: Annotated[ReplayNames, Meta(examples=[["current", "easy"]])] = msgspec.field(
+        default_factory=lambda: ["current", "easy"]
+    )
 
 
 class ReplayView(msgspec.Struct):
@@ -58,13 +94,14 @@ class ReplayView(msgspec.Struct):
 class SimulationView(msgspec.Struct):
     """The same jobs under each policy, side by side."""
 
-    start: Time = msgspec.field(name="from")
-    """When the first of the jobs came."""
+    start: Time | None = msgspec.field(name="from")
+    """When the first of the jobs came; null: a trace that does not say."""
     jobs: int
     left_out: int
     """Jobs that none of the workers could run."""
     is_cut: bool
-    """There were more jobs than one simulation takes: these are the newest of them."""
+    """There were more jobs than one simulation takes: these are the newest of the past, or the
+    first of a trace."""
     workers: int
     cpus: float
     load: float | None

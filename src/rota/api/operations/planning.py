@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.api import autoscale, plan_examples, reports, simulations
+from rota.api.downloads import OCTETS
 from rota.api.roles import Rule
 from rota.api.routes import Operation
 from rota.wire.autoscale import AutoscaleView
+from rota.wire.limits import TRACE_BYTES_MAX
 from rota.wire.reports import WasteView
-from rota.wire.simulations import SimulationSpec, SimulationView
+from rota.wire.simulations import SimulationSpec, SimulationView, TraceQuery
 
 PLANNING: Sequence[Operation] = (
     Operation(
@@ -57,5 +59,26 @@ PLANNING: Sequence[Operation] = (
         "minute. Nothing is changed or stored. One at a time; a larger study is for "
         "`rota history export` and `rota simulate`.",
         examples={"body": plan_examples.SIMULATION_SPEC, "answer": plan_examples.SIMULATION},
+    ),
+    Operation(
+        method="POST",
+        path="/simulations/trace",
+        summary="Run a trace under several policies",
+        handle=simulations.simulate_trace,
+        tag="Planning",
+        rule=Rule.OPERATE,
+        query=TraceQuery,
+        body=bytes,
+        takes=OCTETS,
+        reads_body=True,
+        body_bytes_max=TRACE_BYTES_MAX,
+        answer=SimulationView,
+        repeatable=True,
+        description="The body is a log in Standard Workload Format, a workflow of WfCommons, or "
+        "what `rota history export` wrote, up to 16 MiB, packed with gzip or not. It runs on the "
+        "machines that are asked for; else on those that it names; else on workers like those of "
+        "now. `recorded` needs a trace that says when jobs started. Of more than 20,000 jobs the "
+        "first are run. As above, nothing is changed or stored, and one runs at a time.",
+        examples={"body": plan_examples.TRACE, "answer": plan_examples.TRACED},
     ),
 )
