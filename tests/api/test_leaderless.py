@@ -129,9 +129,9 @@ async def test_a_key_is_known_to_a_leader_that_has_not_taken_its_job_yet() -> No
 async def test_a_job_that_the_leader_has_not_taken_yet_is_not_unknown_to_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("rota.engine.pickup.DURABLE_INBOX_LOOK_S_MIN", 3600)
     async with a_cell() as cell:
         leader = await cell.start("a", address="http://127.0.0.1:9")
-        monkeypatch.setattr("rota.engine.pickup.DURABLE_INBOX_LOOK_S_MIN", 3600)
         await until(lambda: leader.engine.ready)
         other = await cell.start("b")
         job = await other.submit()

@@ -12,7 +12,6 @@ import click
 from rota import __version__
 from rota.api.mailbox import Mailbox
 from rota.api.parts import Parts
-from rota.api.reach import Reach
 from rota.cli.up import ServerOptions, UpOptions
 from rota.engine.assurance import Assurance
 from rota.engine.presence import Presence
@@ -23,6 +22,7 @@ from rota.store.protocol import Store
 
 if TYPE_CHECKING:
     from rota.api.forward import Forwarder
+    from rota.api.reach import Reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,7 @@ async def join(
     await presence.start()
     # Its HTTP client is slow to load, and a server that is alone never needs one.
     from rota.api.forward import Forwarder, open_http
+    from rota.api.reach import Reach
 
     http = open_http(tls)
     forwarder = Forwarder(parts.brain, parts.access.roster, member.node, parts.closing, http)
