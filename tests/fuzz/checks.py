@@ -68,6 +68,9 @@ BEYOND_THE_SCHEMA = re.compile(
             "lines runs up by a key of its own",
             "nothing would fill",
             "two schedules are named",
+            # Nor a trace, or what its first jobs are like.
+            '"type":"urn:rota:problem:not_simulated"',
+            "the body is empty: send a trace",
             # Nor a filter, a path or base64.
             '"field":"(triggers.[0-9]+..)?(filter|debounce.key)"',
             "not base64",

@@ -71,11 +71,13 @@ async def simulate_trace(call: Call[None, TraceQuery]) -> SimulationView:
 
 def _check_machines(asked: TraceQuery) -> None:
     if asked.cpus is not None and (asked.workers is not None or asked.cpu is not None):
-        raise invalid("cpus", "is one pool of processors: leave out `workers` and `cpu`")
+        raise invalid("cpus", "is one pool of processors, and does not go with `workers` and `cpu`")
     if asked.cpu is not None and asked.workers is None:
-        raise invalid("cpu", "is of one worker: say how many there are, with `workers`")
+        raise invalid("cpu", "is of one worker, and does not go without `workers`")
     if asked.memory is not None and asked.cpu is None and asked.cpus is None:
-        raise invalid("memory", "is of machines that are described: say `cpus` or `cpu` too")
+        raise invalid(
+            "memory", "is of machines that are described: does not go without `cpus` or `cpu`"
+        )
 
 
 async def _seated(call: Call[Any, Any], gather: Callable[[], Awaitable[Study]]) -> SimulationView:

@@ -7,13 +7,13 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from rota.wire.bundles import FileName
 from rota.wire.jobs import Moment, Time
 from rota.wire.limits import (
     SIMULATION_CPUS_MAX,
     SIMULATION_POLICIES_MAX,
     SIMULATION_WORKERS_MAX,
 )
+from rota.wire.patterns import PLAIN
 from rota.wire.units import ByteSize
 
 ReplayName = Literal[
@@ -46,8 +46,10 @@ class SimulationSpec(msgspec.Struct, forbid_unknown_fields=True):
 class TraceQuery(msgspec.Struct, forbid_unknown_fields=True):
     """On which machines a trace runs, and under which policies."""
 
-    name: FileName = "trace"
-    """What an error calls it."""
+    name: Annotated[
+        str,
+        Meta(min_length=1, max_length=255, pattern=PLAIN, description="What an error calls it."),
+    ] = "trace"
     cpus: Annotated[
         Cpus | None, Meta(description="On one pool of so many processors.", examples=[128])
     ] = None
