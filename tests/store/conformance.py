@@ -279,6 +279,22 @@ class ReadingConformance:
             await asyncio.gather(write(), read(), read(), read())
             assert len(await store.catalog.find_jobs(JobQuery(limit=1000))) == 100
 
+    async def test_many_who_ask_for_one_job_at_once_get_their_own(
+        self, make_store: StoreMaker
+    ) -> None:
+        first = Dependency(JobId("job-0001"))
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(put(1), *(put(n, dependencies=(first,)) for n in range(2, 9)))
+            ids = [JobId(f"job-{number:04}") for number in range(1, 11)]
+            found = await asyncio.gather(*(store.catalog.jobs([one]) for one in ids))
+            assert [[job.id for job in one] for one in found] == [[one] for one in ids[:8]] + [
+                []
+            ] * 2
+            down = Direction.DOWNSTREAM
+            below = await asyncio.gather(*(store.catalog.edges([one], down) for one in ids))
+            assert [len(edges) for edges in below] == [7] + [0] * 9
+
     @doubted
     @given(history=histories, query=job_queries)
     async def test_pages_of_jobs_are_what_a_plain_filter_finds(

@@ -15,6 +15,8 @@ ROWS_PER_STATEMENT = 256
 back from a busy event loop takes milliseconds: with a row a call the fold crawls."""
 READERS = 4
 """Threads that read, each with its own connection; more only fight over the interpreter lock."""
+JOBS_PER_LOOK = 100
+"""Jobs read for callers that ask for one each, and come while others are read."""
 KEYS_PER_LOOK = 1_000
 """Idempotency keys looked up by one read."""
 READER_BUSY_MS = 5_000

@@ -17,9 +17,10 @@ from rota.core.model import (
 )
 from rota.core.schedules import Occurrence
 from rota.store import rows
+from rota.store.desk import Desk
 from rota.store.journal import decode_record
 from rota.store.key_desk import Found, KeyDesk
-from rota.store.limits import COUNT_ROWS_MAX
+from rota.store.limits import COUNT_ROWS_MAX, JOBS_PER_LOOK
 from rota.store.postgres_connect import Connection
 from rota.store.postgres_events import find_arrivals, find_events, read_told
 from rota.store.postgres_folder import PostgresFolder
@@ -84,12 +85,16 @@ class PostgresCatalog:
         self._occasions = schema.has("schedules_and_events")
         self._reading = schema.has("reading")
         self._keys = KeyDesk(self._read_keys)
+        self._single_jobs = Desk(self._read_jobs, JOBS_PER_LOOK)
+        self._below_single_jobs = Desk(self._read_below, JOBS_PER_LOOK)
         self._counts = _COUNTS.format(shelved=_SHELVED_COUNTS if shelves else "")
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
-        """Those that exist."""
-        found = await self._bodies(job_ids, "life", "spec")
-        return [rows.job(tuple(row)) for row in found]
+        """Those that exist; callers that ask for one each are answered together."""
+        if len(job_ids) != 1:
+            return list((await self._read_jobs(job_ids)).values())
+        job = (await self._single_jobs.look(job_ids)).get(job_ids[0])
+        return [] if job is None else [job]
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
         """Those that exist, without what may be large."""
@@ -132,8 +137,9 @@ class PostgresCatalog:
             return [
                 edge for id_, data in found for edge in rows.edges_upstream(id_, rows.spec(data))
             ]
-        found = await self._read(lambda c: c.fetch(_DOWNSTREAM, job_ids))
-        return [rows.edge(tuple(row)) for row in found]
+        desk = self._below_single_jobs
+        below = await (desk.look if len(job_ids) == 1 else self._read_below)(job_ids)
+        return [edge for job_id in dict.fromkeys(job_ids) for edge in below.get(job_id, ())]
 
     async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
         """A page of a schedule's ledger, newest first."""
@@ -190,6 +196,18 @@ class PostgresCatalog:
         )
         assert found is not None
         return Seq(found[0] or 0), Seq(found[1] or 0)
+
+    async def _read_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, JobRecord]:
+        found = await self._bodies(job_ids, "life", "spec")
+        return {row[0]: rows.job(tuple(row)) for row in found}
+
+    async def _read_below(self, job_ids: Sequence[JobId]) -> dict[JobId, list[Edge]]:
+        found = await self._read(lambda c: c.fetch(_DOWNSTREAM, job_ids))
+        below: dict[JobId, list[Edge]] = {}
+        for row in found:
+            edge = rows.edge(tuple(row))
+            below.setdefault(edge.parent, []).append(edge)
+        return below
 
     async def _read_occasions(self, read: Callable[[Connection], Awaitable[list[T]]]) -> list[T]:
         """Of an older schema, which has no such tables: nothing."""
