@@ -39,8 +39,8 @@ class Peer:
     """Its command; a program of its environment, `python` among them. Empty: its driver has it."""
     workers: int = 1
     node: bool = False
-    slow: bool = False
-    """A tenth of the jobs is enough to see its rate."""
+    ease: int = 1
+    """Of so many jobs one is enough to see its rate."""
     prepares: bool = False
     """Whether its side has a `prepare()` that makes the tables before a worker may start."""
 
@@ -56,7 +56,7 @@ _CELERY = Peer(
         *("--pool", "prefork", "--concurrency", "2"),
         *("--without-gossip", "--without-mingle", "--without-heartbeat"),
     ),
-    slow=True,
+    ease=10,
 )
 _DRAMATIQ = Peer(
     "Dramatiq",
@@ -133,7 +133,7 @@ PEERS: tuple[Peer, ...] = (
         Needs.POSTGRES,
         ("procrastinate==3.10.0", "psycopg[binary,pool]==3.3.8"),
         ("python", "procrastinate_side.py"),
-        slow=True,
+        ease=10,
         prepares=True,
     ),
     Peer(
@@ -142,7 +142,7 @@ PEERS: tuple[Peer, ...] = (
         Needs.POSTGRES,
         ("dbos==3.3.0", "psycopg[binary]==3.3.8"),
         ("python", "dbos_side.py"),
-        slow=True,
+        ease=10,
         prepares=True,
     ),
     _CELERY,
@@ -152,6 +152,15 @@ PEERS: tuple[Peer, ...] = (
     _TASKIQ,
     _BULLMQ,
     *(_durable(peer) for peer in (_CELERY, _DRAMATIQ, _HUEY, _TASKIQ, _BULLMQ)),
-    Peer("dask.distributed", "dask_side", Needs.NOTHING, ("distributed==2026.8.0",), slow=True),
-    Peer("Slurm", "slurm_side", Needs.SLURM, (), slow=True),
+    Peer("dask.distributed", "dask_side", Needs.NOTHING, ("distributed==2026.8.0",), ease=10),
+    Peer("Slurm", "slurm_side", Needs.SLURM, (), ease=10),
+    Peer(
+        "Airflow",
+        "airflow_side",
+        Needs.POSTGRES,
+        ("apache-airflow==3.3.2", "psycopg2-binary==2.9.13", "asyncpg==0.32.0"),
+        ("python", "airflow_side.py"),
+        ease=100,
+        prepares=True,
+    ),
 )

@@ -39,7 +39,7 @@ def main() -> None:
     side = importlib.import_module(sys.argv[1])
     load: dict[str, int] = json.loads(os.environ["PEERS_LOAD"])
     group = int(os.environ.get("PEERS_WORKER", "0"))
-    _together(side, "noop", WARM)
+    _together(side, "noop", min(WARM, load["lives"] or load["calls"] or WARM))
     figures: dict[str, Any] = {}
     if load["lives"]:
         figures["steady_s"] = load["lives"] / _together(side, "noop", load["lives"])
