@@ -49,6 +49,8 @@ ANNOUNCE_S = 1.0
 """How often a server tells the others that it is there."""
 PLEAS_LOOK_S = 0.5
 """How often a leader looks whether the others still reach it."""
+PLEAS_ALONE_LOOK_S = 5.0
+"""The same for one that has seen no others: an idle database is left alone."""
 PLEAS_FROM_MS = 3_000
 """Whoever has said nothing for so long is not asked for its opinion."""
 LAG_SAMPLES = 3_600

@@ -14,7 +14,13 @@ import structlog
 from msgspec.structs import replace
 
 from rota.core.model import Millis
-from rota.engine.limits import ANNOUNCE_S, LAG_SAMPLES, PLEAS_FROM_MS, PLEAS_LOOK_S
+from rota.engine.limits import (
+    ANNOUNCE_S,
+    LAG_SAMPLES,
+    PLEAS_ALONE_LOOK_S,
+    PLEAS_FROM_MS,
+    PLEAS_LOOK_S,
+)
 from rota.engine.ports import Brain
 from rota.store.nodes import Node, SeenNode
 from rota.store.protocol import Store, StoreError
@@ -49,6 +55,7 @@ class Presence:
         self._meter = LagMeter()
         self._telling: asyncio.Task[None] | None = None
         self._heeding: asyncio.Task[None] | None = None
+        self._has_company = False
         self._away = False
 
     async def start(self) -> None:
@@ -107,12 +114,13 @@ class Presence:
             for one in await self._store.nodes.everyone()
             if one.told.node != self.me.node and one.silent_ms < PLEAS_FROM_MS
         ]
+        self._has_company = bool(others)
         if others and all(one.unreached == standing.epoch for one in others):
             self._brain.step_aside(standing.epoch)
 
     async def _go_on_heeding(self) -> None:
         while True:
-            await asyncio.sleep(PLEAS_LOOK_S)
+            await asyncio.sleep(PLEAS_LOOK_S if self._has_company else PLEAS_ALONE_LOOK_S)
             with suppress(StoreError):  # then nobody can be heard, and nobody could lead
                 await self.heed()
 
