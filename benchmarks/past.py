@@ -52,7 +52,8 @@ class Day:
 
 def fill(dsn: str, now: int, done: int, live: int) -> None:
     """So many finished jobs over thirty days up to `now`, and so many that wait."""
-    today = now // DAY_MS
+    # Just after midnight the day has no room yet for a job that has ended.
+    today = (now - Trade.LONGEST_MS) // DAY_MS
     each = done // DAYS
     days = [Day(dsn, today - back, each, now) for back in range(DAYS - 1, 0, -1)]
     days.append(Day(dsn, today, done - each * len(days), now))
@@ -162,7 +163,8 @@ def _gone_workers(invented: Invented, now: int) -> list[tuple[str, bytes]]:
 def _learned(trades: Sequence[Trade], now: int) -> list[tuple[str, str, bytes]]:
     """How long jobs of each name took and what they used: what `rota report waste` adds up."""
     sketch = tuple((step, 8) for step in range(60, 120, 4))
-    today = now // DAY_MS
+    # Just after midnight the day has no room yet for a job that has ended.
+    today = (now - Trade.LONGEST_MS) // DAY_MS
     days = tuple(UsageDay(today - back, 1000, 10**9, 10**8, 10**12, 10**11) for back in range(14))
     usage = Usage(1000, sketch, sketch, sketch, 10**4, 10**9, 10**6, 1000, 1 << 30, days)
     encode = msgspec.msgpack.encode
