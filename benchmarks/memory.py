@@ -23,7 +23,7 @@ def measure(scale: Scale) -> Iterator[Row]:
     setting = f"scheduler alone, {count(waiting)} waiting"
     resident = [aside(resident_bytes, waiting) / waiting]
     traced = [aside(traced_bytes, waiting) / waiting]
-    yield Row("memory", f"{setting}, by RSS", resident, "bytes/job", "aim: 1,024")
+    yield Row("memory", f"{setting}, by RSS", resident, "bytes/job", "aim: 500")
     yield Row("memory", f"{setting}, by tracemalloc", traced, "bytes/job")
 
 

@@ -34,10 +34,10 @@ def measure(scale: Scale) -> Iterator[Row]:
     setting = f"{count(waiting)} waiting"
     yield Row("submit", f"{count(BATCH)} a batch, until {setting}", [filling], "jobs/s")
     yield Row("restart", "nothing waiting", empty, "s", less_is_better=True)
-    yield Row("restart", setting, ready, "s", "aim: 15", less_is_better=True)
+    yield Row("restart", setting, ready, "s", "aim: 10", less_is_better=True)
     yield Row("restart", f"{setting}, killed while writing", killed, "s", less_is_better=True)
     per_job = [(loaded_rss - empty_rss) / waiting]
-    yield Row("memory", f"server restarted, {setting}, by RSS", per_job, "bytes/job", "aim: 1,024")
+    yield Row("memory", f"server restarted, {setting}, by RSS", per_job, "bytes/job")
 
 
 def _ready(cell: Cell) -> float:

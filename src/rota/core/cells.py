@@ -51,8 +51,6 @@ class JobCell(msgspec.Struct, gc=False):
     """The line of the class that it stands in."""
     place: int = 0
     """What it is sorted by, as the order says."""
-    lane: tuple[str, int, Millis, int] | None = None
-    """The key of its lane (lanes.py), while it stands in line."""
     estimate: Millis = 0
     """How long it is expected to run, as of when it joined its line."""
 

@@ -8,7 +8,7 @@ ever.
 from __future__ import annotations
 
 from collections import deque
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rota.core.cells import LineKey
 from rota.core.model import JobId, Life, Millis, Spec, Terms
@@ -54,6 +54,7 @@ class Lane:
         "mark",
         "number",
         "run",
+        "run_end",
         "shelved",
     )
 
@@ -62,8 +63,10 @@ class Lane:
         self.key = key
         self.kept = 0
         """Jobs in memory that stand in line."""
-        self.run: deque[LineKey] | None = None
+        self.run: deque[Any] | None = None
         """Their entries in line, as far as they came in order (row.py); None: there were few."""
+        self.run_end: LineKey = (0, 0, JobId(""))
+        """The newest of these, if there are any."""
         self.shelved = 0
         """Jobs on the shelf."""
         self.number = key[3]

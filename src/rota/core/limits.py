@@ -20,6 +20,8 @@ QUEUES_MAX = 10_000
 """Queues are made on first use; this keeps a loop that invents names from filling memory."""
 TERMS_POOL_MAX = 20_000
 """Distinct terms kept for sharing; past it the pool starts anew and only memory is the worse."""
+PLACES_POOL_MAX = 10_000
+"""Distinct places in line kept for sharing: jobs that came at once have few."""
 FIT_CACHE_MAX = 50_000
 """Remembered answers to "which classes fit this much room"; past it they are computed again."""
 EXPLAINED_MAX = 20

@@ -18,11 +18,12 @@ from typing import TypeAlias
 
 from rota.core.cells import QueueCell
 from rota.core.lanes import down_to_power, rounded
-from rota.core.limits import RUNTIME_GUESS_MS
+from rota.core.limits import PLACES_POOL_MAX, RUNTIME_GUESS_MS
 from rota.core.model import Instant, Millis, Spec
 from rota.core.orders import Seated
 from rota.core.party import EVERY_CLASS, Head, Line, Party
 from rota.core.policy import OrderKind, Policy
+from rota.core.pool import Pool
 from rota.core.ring import Ring
 from rota.core.slack import urgent_since
 
@@ -103,6 +104,7 @@ class FairOrder:
         self._in_turn = policy.order is OrderKind.ROUND_ROBIN
         self._length_alone = policy.beta >= LENGTH_ALONE
         self._usually_later = self._later(RUNTIME_GUESS_MS)
+        self._places: Pool[int] = Pool(PLACES_POOL_MAX)
         self._weight_of = weight_of
         self._shares: dict[str, Share] = {}
         self._ring: Ring[Share] = Ring()
@@ -134,7 +136,7 @@ class FairOrder:
         since += self._later(length) if length else self._usually_later
         if spec.finish_by is not None:
             since = min(since, urgent_since(spec))
-        return since - policy.priority_ms * terms.priority
+        return self._places.same(since - policy.priority_ms * terms.priority)
 
     def _later(self, length: Millis) -> Millis:
         """How much later the place of a job is that runs so long."""

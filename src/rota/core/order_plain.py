@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rota.core.cells import QueueCell
+from rota.core.limits import PLACES_POOL_MAX
 from rota.core.model import Instant, Millis, Spec
 from rota.core.orders import Seated
 from rota.core.party import EVERY_CLASS, Head, Line, Party, Seat
 from rota.core.policy import OrderKind, Policy
+from rota.core.pool import Pool
 from rota.core.slack import strict_place
 
 
@@ -21,6 +23,7 @@ class PlainOrder:
 
     def __init__(self, policy: Policy, apart: dict[str, int]) -> None:
         self._by_priority = policy.order is OrderKind.PRIORITY
+        self._places: Pool[int] = Pool(PLACES_POOL_MAX)
         self._everyone = Party()
         self._apart: dict[str, Party] = {}
         for tenant, allowed in apart.items():
@@ -29,7 +32,7 @@ class PlainOrder:
 
     def place(self, spec: Spec) -> int:
         """Nothing but arrival counts, or priority before it, and a deadline's slack within one."""
-        return strict_place(spec) if self._by_priority else 0
+        return self._places.same(strict_place(spec)) if self._by_priority else 0
 
     def rank(self, queue: QueueCell) -> int:
         """The queue's priority comes before everything, or does not count."""

@@ -87,7 +87,6 @@ class Lines:
             self._note_length(line, estimate, key)
         if party.by_length is not None:
             party.note_length(line, self.order.about(estimate), key)
-        cell.lane = lane.key
         lane.kept += 1
         job_class.waiting += 1
         line.waiting += 1
@@ -151,8 +150,8 @@ class Lines:
         line.work -= cell.estimate
         if line.first is not None and line.first[2] == cell.id:
             line.first = None
-        assert cell.lane is not None
-        lane = job_class.lanes[cell.lane]
+        kin = self._kin.get(id(cell.spec.terms))
+        lane = job_class.lanes[lane_key(cell.spec.terms)] if kin is None else kin.lane
         lane.kept -= 1
         if lane.shelved:
             self.touched[lane.number] = lane

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush, heapreplace, merge
-from typing import TypeAlias
+from itertools import chain
+from typing import Any, TypeAlias
 
 from rota.core.cells import LineKey
 from rota.core.lanes import Lane
@@ -18,7 +19,14 @@ from rota.core.lanes import Lane
 LONG_LANE = 16
 """Jobs of a lane in line before the next ones get a run: an empty run takes as much memory."""
 
-Run: TypeAlias = deque[LineKey]
+Run: TypeAlias = deque[Any]
+"""Place, arrival, job, place, arrival, job and so on: a tuple for each would take three times the
+memory, and a million may wait."""
+
+
+def _entries(run: Run) -> Iterator[LineKey]:
+    one_by_one = iter(run)
+    return zip(one_by_one, one_by_one, one_by_one, strict=True)
 
 
 class Row:
@@ -46,12 +54,12 @@ class Row:
             run = lane.run = deque()
         if not run:
             self._runs_made += 1
-            run.append(entry)
             heappush(self._fronts, (entry, self._runs_made, run))
-        elif run[-1] < entry:
-            run.append(entry)
-        else:
+        elif entry <= lane.run_end:
             heappush(self._others, entry)
+            return
+        run += entry
+        lane.run_end = entry
 
     def add_mark(self, mark: LineKey) -> None:
         """The mark of a shelf stands in line."""
@@ -74,8 +82,10 @@ class Row:
             return
         _, number, run = fronts[0]
         run.popleft()
+        run.popleft()
+        run.popleft()
         if run:
-            heapreplace(fronts, (run[0], number, run))
+            heapreplace(fronts, ((run[0], run[1], run[2]), number, run))
         else:
             heappop(fronts)
 
@@ -85,23 +95,23 @@ class Row:
         heapify(self._others)
         fronts, self._fronts = self._fronts, []
         for _, number, run in fronts:
-            kept = [entry for entry in run if stands(entry)]
+            kept = [entry for entry in _entries(run) if stands(entry)]
             run.clear()
-            run.extend(kept)
-            if run:
-                self._fronts.append((run[0], number, run))
+            run.extend(chain.from_iterable(kept))
+            if kept:
+                self._fronts.append((kept[0], number, run))
         heapify(self._fronts)
-        self.size = len(self._others) + sum(len(run) for _, _, run in self._fronts)
+        self.size = len(self._others) + sum(len(run) for _, _, run in self._fronts) // 3
 
     def __iter__(self) -> Iterator[LineKey]:
         """All of them, in no order that means anything."""
         yield from self._others
         for _, _, run in self._fronts:
-            yield from run
+            yield from _entries(run)
 
     def in_order(self) -> Iterator[LineKey]:
         """The smallest first; nobody may come or go meanwhile. Costs what is looked at."""
-        runs = [run for _, _, run in self._fronts]
+        runs = [_entries(run) for _, _, run in self._fronts]
         return merge(self._others_in_order(), *runs)
 
     def _others_in_order(self) -> Iterator[LineKey]:

@@ -43,6 +43,7 @@ from rota.core.outcome import Ended
 from rota.core.placement import Fleet
 from rota.core.places import Reservation
 from rota.core.policy import DEFAULT, Policy
+from rota.core.pool import Pool
 from rota.core.recent import Recent
 from rota.core.rules import make_order
 from rota.core.runtimes import Runtimes
@@ -106,7 +107,7 @@ class Tables:
         """Workers whose open poll is answered at the end of this turn."""
         self.bands = Bands(self._count)
         self._ready = FRESH
-        self._terms: dict[Terms, Terms] = {}
+        self._terms: Pool[Terms] = Pool(TERMS_POOL_MAX)
 
     def begin_turn(self) -> None:
         """What changes from now on is a new draft."""
@@ -155,12 +156,7 @@ class Tables:
 
     def _shared(self, spec: Spec) -> Spec:
         """The same spec, with terms that other jobs use too."""
-        terms = self._terms.get(spec.terms)
-        if terms is None:
-            if len(self._terms) >= TERMS_POOL_MAX:
-                self._terms.clear()
-            self._terms[spec.terms] = spec.terms
-            return spec
+        terms = self._terms.same(spec.terms)
         return spec if terms is spec.terms else replace(spec, terms=terms)
 
     def released(self, life: Life, now: Instant) -> Life:

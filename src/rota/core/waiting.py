@@ -68,7 +68,7 @@ def _join(t: Tables, cell: JobCell, now: Instant) -> None:
     if not cell.life.line:  # what was on the shelf came long ago
         job_class.arrived += 1
         job_class.arrived_work += estimate
-    if job_class.bit & t.lines.fresh:
+    if job_class.waiting == 1 and job_class.bit & t.lines.fresh:  # once, not for each of a load
         t.fleet.mind_labels(job_class.needs)
         t.check_gates(queue, now)
         for tenant in t.tenants.limited():

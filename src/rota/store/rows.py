@@ -23,6 +23,7 @@ from rota.core.model import (
     When,
     Worker,
 )
+from rota.core.pool import Pool
 from rota.core.schedules import Calendar, Course, Occurrence, Schedule
 from rota.store.fold import Standing
 from rota.store.protocol import Edge, Outline
@@ -37,7 +38,8 @@ JOB_LIVE: tuple[str, ...] = tuple(state.value for state in JobState if state not
 EXECUTION_LIVE: tuple[str, ...] = tuple(
     state.value for state in ExecutionState if state not in EXECUTION_FINAL
 )
-_SHARED_LIVES_MAX = 10_000
+_SHARED_MAX = 10_000
+"""Of a kind, and at a time: where nothing is alike, a load must not keep everything twice."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_spec = msgspec.msgpack.Decoder(Spec).decode
@@ -91,7 +93,7 @@ def outline_of(record: JobRecord) -> Outline:
 
 
 class JobsInBulk:
-    """Jobs that are alike share their terms and lives.
+    """Jobs that are alike share their terms and lives, what they run, and when they came.
 
     A million waiting jobs are mostly alike: shared, they take a fraction of the memory, and most
     lives need no decoding.
@@ -100,19 +102,24 @@ class JobsInBulk:
     def __init__(self) -> None:
         self._terms: dict[Terms, Terms] = {}
         self._lives: dict[bytes, Life] = {}
+        self._texts: Pool[bytes] = Pool(_SHARED_MAX)
+        self._instants: Pool[Instant] = Pool(_SHARED_MAX)
 
     def jobs(self, rows: Iterable[Iterable[Any]]) -> Iterator[JobRecord]:
         """From id, life, spec."""
-        shared_terms, shared_lives = self._terms, self._lives
+        shared_terms, shared_lives, same_text = self._terms, self._lives, self._texts.same
         adopt = msgspec.structs.force_setattr
         for job_id, life_bytes, spec_bytes in rows:
             spec = _decode_spec(spec_bytes)
             # The spec was made here and nobody else has seen it yet: still ours to change.
             adopt(spec, "terms", shared_terms.setdefault(spec.terms, spec.terms))
+            adopt(spec, "task", same_text(spec.task))
+            adopt(spec, "payload", same_text(spec.payload))
+            adopt(spec, "created_at", self._instants.same(spec.created_at))
             life = shared_lives.get(life_bytes)
             if life is None:
                 life = _decode_life(life_bytes)
-                if len(shared_lives) < _SHARED_LIVES_MAX:
+                if len(shared_lives) < _SHARED_MAX:
                     shared_lives[life_bytes] = life
             yield JobRecord(job_id, spec, life)
 
