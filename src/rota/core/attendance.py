@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from rota.core.cells import ExecutionCell, OpenPoll, WorkerCell
 from rota.core.dispatch import close_poll, hand_over, stops_for
-from rota.core.errors import Conflict, Refusal, Superseded, TooMuch
+from rota.core.errors import Conflict, Superseded, TooMuch
 from rota.core.executions import (
     ask_to_stop,
-    complete,
     first_lease_until,
     lease_until,
     lose,
@@ -20,7 +19,6 @@ from rota.core.executions import (
 from rota.core.gates import delay_starts
 from rota.core.inputs import (
     ClosePoll,
-    Completion,
     Drain,
     Heartbeat,
     Leave,
@@ -47,6 +45,7 @@ from rota.core.model import (
 )
 from rota.core.outcome import Answer, Beat, PollOpened, WorkerAnswer
 from rota.core.progress import name_execution
+from rota.core.reports import take_reports
 from rota.core.tables import Tables
 from rota.core.timers import Alarm
 
@@ -114,7 +113,7 @@ def poll(t: Tables, event: Poll, now: Instant) -> PollOpened:
             Answer(cell.poll.id, tuple(cell.poll.orders), (), tuple(cell.poll.lost))
         )
         close_poll(t, cell)
-    lost = _take_reports(t, event.completed, now)
+    lost = take_reports(t, cell, event.completed, now)
     lost.extend(_renew(t, cell, event.executions, now))
     cell.poll = OpenPoll(event.poll_id, event.until, event.max_orders, [], lost, spare=event.spare)
     if event.spare > 0:
@@ -129,16 +128,6 @@ def poll(t: Tables, event: Poll, now: Instant) -> PollOpened:
 
 def _has_news(t: Tables, cell: WorkerCell) -> bool:
     return any(not t.executions[execution_id].told for execution_id in cell.stops)
-
-
-def _take_reports(t: Tables, reports: Iterable[Completion], now: Instant) -> list[ExecutionId]:
-    lost: list[ExecutionId] = []
-    for report in reports:
-        try:
-            complete(t, report, now)
-        except Refusal:
-            lost.append(report.execution_id)
-    return lost
 
 
 def _renew(

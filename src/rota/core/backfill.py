@@ -31,11 +31,13 @@ PARTIES_TRIED = 32
 class Candidate:
     """A job that may start now, and where."""
 
-    __slots__ = ("job", "worker")
+    __slots__ = ("job", "mask", "worker")
 
-    def __init__(self, job: JobCell, worker: WorkerCell) -> None:
+    def __init__(self, job: JobCell, worker: WorkerCell, mask: int = 0) -> None:
         self.job = job
         self.worker = worker
+        self.mask = mask
+        """Bits of the classes among which it goes first, where nothing else was looked at."""
 
 
 class Limits:
@@ -116,10 +118,11 @@ class Pass:
             rest = ~self._t.parked & ~self.behind & ~self._left_out
             line = lines.first(rest)
             if line is not None and not line.bit & hopes and self._may_be_passed(line):
-                line = lines.first(rest & hopes)
+                rest &= hopes
+                line = lines.first(rest)
             if line is None:
                 return self._behind(hopes)
-            found = self._try_head(line, hopes)
+            found = self._try_head(line, hopes, rest)
             if found is not None:
                 return found
         return None
@@ -134,7 +137,7 @@ class Pass:
         del self._t.cleared[worker_id]
         return Candidate(job, worker)
 
-    def _try_head(self, line: Line, hopes: int) -> Candidate | None:
+    def _try_head(self, line: Line, hopes: int, rest: int) -> Candidate | None:
         """The head of the line goes if it fits; if not, a place is kept for it."""
         t, job_class = self._t, line.job_class
         head = line.first or t.lines.head(line)
@@ -145,7 +148,8 @@ class Pass:
                 may = self._admits(job_class, 0 if job is None else job.estimate)
             worker = pick(t, line, self._now, may) if picky else t.fleet.choose(job_class, may)
             if worker is not None and job is not None:
-                return Candidate(job, worker)
+                is_plain = may is None and not picky and not t.cleared
+                return Candidate(job, worker, rest if is_plain else 0)
             if worker is not None:
                 # It goes first, and the store is asked for it: whoever else went now overtook it.
                 t.lines.run_dry(head)

@@ -7,7 +7,7 @@ away frees it at once, though the collector does not look into them.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -29,7 +29,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import Order
-from rota.core.resources import minus, plus
+from rota.core.resources import minus, multiplied, plus, total
 
 NO_CLASS = -1
 
@@ -217,6 +217,17 @@ class WorkerCell:
         self.fit = None
         self.stamp += 1
 
+    def hold_together(
+        self, execution_ids: Sequence[ExecutionId], each: Resources, ends_at: Instant
+    ) -> None:
+        """Each of the executions takes as much, probably until `ends_at`."""
+        self.held.update(dict.fromkeys(execution_ids, each))
+        self.ends.extend((ends_at, execution_id) for execution_id in execution_ids)
+        self.ends.sort()
+        self.free = minus(self.free, multiplied(each, len(execution_ids)))
+        self.fit = None
+        self.stamp += 1
+
     def is_heir(self, execution: Execution) -> bool:
         """Whether it waits for the place of another that has not ended."""
         behind = execution.behind
@@ -241,6 +252,23 @@ class WorkerCell:
             self.free = plus(self.free, amount)
             self.fit = None
             self.stamp += 1
+
+    def let_go_together(
+        self, ended: Mapping[ExecutionId, Instant], inherited: Sequence[Resources]
+    ) -> None:
+        """The shares of executions that were to end then come back, but for what heirs took."""
+        held = [self.held.pop(execution_id) for execution_id in ended]
+        for execution_id in ended:
+            self.named.pop(execution_id, None)
+            self.undelivered.pop(execution_id, None)
+        if len(ended) * 8 < len(self.ends):
+            for execution_id, ends_at in ended.items():
+                del self.ends[bisect_left(self.ends, (ends_at, execution_id))]
+        else:
+            self.ends = [entry for entry in self.ends if entry[1] not in ended]
+        self.free = minus(plus(self.free, total(held)), total(inherited))
+        self.fit = None
+        self.stamp += 1
 
     def inherit(self, heir_id: ExecutionId, amount: Resources) -> None:
         """The one before it has ended, and its share is back: the heir takes its own of that."""

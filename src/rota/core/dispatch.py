@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rota.core.ahead import Ahead
-from rota.core.backfill import Pass
+from rota.core.backfill import Candidate, Pass
 from rota.core.band import Gang
-from rota.core.cells import ExecutionCell, JobCell, WorkerCell
+from rota.core.cells import ExecutionCell, WorkerCell
 from rota.core.conservative import Plan
 from rota.core.executions import claim
 from rota.core.gang_places import pick
@@ -14,9 +14,9 @@ from rota.core.members import order_for
 from rota.core.model import ExecutionId, Instant
 from rota.core.ordering import is_mark
 from rota.core.outcome import Answer, Order
-from rota.core.party import JobClass
 from rota.core.policy import BackfillKind
 from rota.core.preemption import preempt
+from rota.core.stretch import start_together, stretch, took_room
 from rota.core.tables import Tables
 from rota.core.timers import Alarm
 
@@ -46,7 +46,8 @@ def _fill(t: Tables, now: Instant) -> None:
     lines, fleet = t.lines, t.fleet
     in_vain = 0  # room only shrinks here, so a class that fits nowhere will not fit later either
     while fleet.open and not _is_full(t):
-        line = lines.first(fleet.hopes() & ~t.parked & ~in_vain)
+        mask = fleet.hopes() & ~t.parked & ~in_vain
+        line = lines.first(mask)
         if line is None:
             return
         job_class = line.job_class
@@ -61,14 +62,19 @@ def _fill(t: Tables, now: Instant) -> None:
             # It goes first, and the store is asked for it: whoever else went now went before it.
             lines.run_dry(head)
             return
-        _start(t, t.jobs[head[2]], job_class, worker, now)
+        _start(t, Candidate(t.jobs[head[2]], worker, 0 if job_class.picky else mask), now)
 
 
-def _start(t: Tables, job: JobCell, job_class: JobClass, worker: WorkerCell, now: Instant) -> None:
-    """The job, an array's next member, or all members of a gang start."""
-    if job_class.picky and isinstance(job.spec.band, Gang):
+def _start(t: Tables, candidate: Candidate, now: Instant) -> None:
+    """The job and those who follow it, an array's next member, or all members of a gang start."""
+    job, worker = candidate.job, candidate.worker
+    if isinstance(job.spec.band, Gang):
         for member, place in assemble(t, job, now):
             hand_over(t, place, claim(t, member, place, now))
+        return
+    jobs = stretch(t, job, worker, candidate.mask)
+    if len(jobs) > 1:
+        start_together(t, jobs, worker, now)
     else:
         hand_over(t, worker, claim(t, job, worker, now))
 
@@ -77,10 +83,8 @@ def _pass(t: Tables, now: Instant) -> None:
     """Whoever does not fit holds up those behind it, or has a place kept that they leave free."""
     one_pass = Pass(t, now)
     while not _is_full(t) and (candidate := one_pass.next()) is not None:
-        job = candidate.job
-        job_class = t.lines.classes[job.class_index]
-        one_pass.started(candidate, job_class)
-        _start(t, job, job_class, candidate.worker, now)
+        one_pass.started(candidate, t.lines.classes[candidate.job.class_index])
+        _start(t, candidate, now)
 
 
 def _follow_plan(t: Tables, now: Instant) -> None:
@@ -90,8 +94,7 @@ def _follow_plan(t: Tables, now: Instant) -> None:
     for candidate in Plan(t, now).candidates():
         if _is_full(t):
             return
-        job = candidate.job
-        _start(t, job, t.lines.classes[job.class_index], candidate.worker, now)
+        _start(t, candidate, now)
 
 
 def _give_ahead(t: Tables, now: Instant) -> None:
@@ -116,18 +119,14 @@ def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
         poll.orders.append(Order(execution, spec, limits, is_ahead=is_ahead))
     else:
         poll.orders.append(order_for(t, execution, spec, limits))
-    t.answer_now[worker.worker.id] = None
     if is_ahead:
+        t.answer_now[worker.worker.id] = None
         poll.spare -= 1
         t.fleet.spare.pop(worker.worker.id, None)  # to the end: each has its turn
         if poll.spare > 0:
             t.fleet.spare[worker.worker.id] = None
         return
-    poll.room -= 1
-    if poll.room > 0:
-        t.fleet.offer(worker)
-    else:
-        t.fleet.withdraw(worker)
+    took_room(t, worker, poll, 1)
 
 
 def answer_polls(t: Tables, now: Instant) -> None:

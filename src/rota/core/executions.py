@@ -36,6 +36,7 @@ from rota.core.model import (
     Semantics,
     Stop,
     Terms,
+    WorkerId,
 )
 from rota.core.resources import NOTHING
 from rota.core.retry import TRY_AT_ONCE, delay_ms, may_try_again
@@ -90,30 +91,18 @@ def claim(
     if job.spec.band is not None and isinstance(job.spec.band, Array):
         job = draw(t, job, now)
     life, terms = job.life, job.spec.terms
-    fence = life.fence + 1
-    name = execution_id(job.id, fence, now)
-    execution = Execution(
-        name,
-        job.id,
-        worker.worker.id,
-        life.attempt + 1,
-        fence,
-        _CLAIMED,
-        now,
-        memory=terms.needs.resources.memory,
-        behind=behind,
-    )
+    execution = claimed(job, worker.worker.id, now, behind)
     if behind is not None:
         worker.heirs[behind] = (execution.id, terms.needs.resources)
-    cell = t.executions[name] = ExecutionCell(execution, lease_until(t, now), now)
-    t.draft.executions[name] = execution
+    cell = t.executions[execution.id] = ExecutionCell(execution, lease_until(t, now), now)
+    t.draft.executions[execution.id] = execution
     if job.class_index == NO_CLASS:
         share = t.share_like(terms)  # an array's or gang's member, or put there by hand
     else:
         share = share_of(t.lines.classes[job.class_index], t.fleet.capacity)
     t.lines.leave(job)
     t.draft.waits.append(0 if life.ready_at is None else now - life.ready_at)
-    t.set_life(job, _running(job, execution))
+    t.set_life(job, running(job, execution))
     occupy(t, cell, terms, share, now)
     queue = t.queues[terms.queue]
     if is_limited(queue):
@@ -122,7 +111,25 @@ def claim(
     return cell
 
 
-def _running(job: JobCell, execution: Execution) -> Life:
+def claimed(
+    job: JobCell, worker_id: WorkerId, now: Instant, behind: ExecutionId | None = None
+) -> Execution:
+    """The next execution of a job."""
+    life, fence = job.life, job.life.fence + 1
+    return Execution(
+        execution_id(job.id, fence, now),
+        job.id,
+        worker_id,
+        life.attempt + 1,
+        fence,
+        _CLAIMED,
+        now,
+        memory=job.spec.terms.needs.resources.memory,
+        behind=behind,
+    )
+
+
+def running(job: JobCell, execution: Execution) -> Life:
     """The life of a job whose execution this is."""
     life = job.life
     return Life(
@@ -142,9 +149,7 @@ def _running(job: JobCell, execution: Execution) -> Life:
 def occupy(t: Tables, cell: ExecutionCell, terms: Terms, share: float, now: Instant) -> None:
     """What the execution holds is held: of its worker, its queue, its tenant."""
     execution, resources = cell.execution, terms.needs.resources
-    cell.ends_at = cell.since + t.runtimes.estimate(terms)
-    if cell.ends_at <= now:
-        cell.ends_at = stepped_up(cell.since, terms.timeout_ms, now)
+    cell.ends_at = probable_end(t, terms, cell.since, now)
     worker = t.fleet.workers[execution.worker_id]
     worker.hold(execution.id, NOTHING if worker.is_heir(execution) else resources, cell.ends_at)
     queue = t.queues.get(terms.queue) or t.queue(terms.queue, now)
@@ -155,10 +160,16 @@ def occupy(t: Tables, cell: ExecutionCell, terms: Terms, share: float, now: Inst
         t.locality.begin(execution.id, terms, worker)
     tenant = t.tenants.cells.get(terms.tenant) or t.tenants.cell(terms.tenant)
     tenant.hold(execution.id, resources)
-    cell.rate = t.lines.order.begin((terms.tenant, queue), share, now, cell.ends_at)
+    cell.rate = t.lines.order.begin((terms.tenant, queue), share, (now, cell.ends_at))
     if has_quota(tenant):
         t.check_quota(tenant, now)
     t.note_start(tenant, now)
+
+
+def probable_end(t: Tables, terms: Terms, since: Instant, now: Instant) -> Instant:
+    """When an execution will probably end that began then."""
+    ends_at = since + t.runtimes.estimate(terms)
+    return ends_at if ends_at > now else stepped_up(since, terms.timeout_ms, now)
 
 
 def outlive(t: Tables, cell: ExecutionCell, now: Instant) -> None:
@@ -189,22 +200,31 @@ def complete(t: Tables, done: Completion, now: Instant) -> Execution:
     is_returned = done.state is ExecutionState.PREEMPTED
     if is_returned and before.state is not _CLAIMED:
         raise Conflict(f"execution {done.execution_id} has begun: it cannot be given back")
-    execution = replace(
-        before,
-        state=move_execution(done.execution_id, before.state, verb),
-        started_at=None if is_returned else began_at(cell),
+    execution = reported(cell, done, move_execution(done.execution_id, before.state, verb), now)
+    if is_returned:
+        execution = replace(execution, started_at=None, reason=RETURNED)
+    job = end(t, cell, execution, now)
+    t.recent.end(execution, done.state, now)
+    learn(t, job.spec.terms, [(execution, done)], now)
+    _decide(t, job, execution, done, now)
+    return execution
+
+
+def reported(
+    cell: ExecutionCell, done: Completion, state: ExecutionState, now: Instant
+) -> Execution:
+    """The execution as it has ended, by what its worker says."""
+    return replace(
+        cell.execution,
+        state=state,
+        started_at=began_at(cell),
         ended_at=now,
         result=done.result,
         error=done.error,
         exit_code=done.exit_code,
         usage=done.usage,
-        reason=RETURNED if is_returned else "",
+        reason="",
     )
-    job = end(t, cell, execution, now)
-    t.recent.end(execution, done.state, now)
-    learn(t, job.spec.terms, execution, done, now)
-    _decide(t, job, execution, done, now)
-    return execution
 
 
 def _repeated(t: Tables, done: Completion) -> Execution:
@@ -226,7 +246,7 @@ def _decide(
         _decide_in_gang(t, job, execution, done, now)
         return
     if execution.state is _SUCCEEDED:
-        conclude(t, job, _SUCCEED, _succeeded(job.life, execution), now)
+        conclude(t, job, _SUCCEED, succeeded(job.life, execution), now)
         return
     started_at = _started_at(job.life, execution)
     ended = replace(job.life, started_at=started_at, result=execution.result, error=execution.error)
@@ -243,7 +263,7 @@ def _decide(
         conclude(t, job, JobVerb.FAIL, life, now)
 
 
-def _succeeded(life: Life, execution: Execution) -> Life:
+def succeeded(life: Life, execution: Execution) -> Life:
     """The life of a job whose execution went well, but for its state."""
     progress = None if life.progress is None else 1.0
     result, error = execution.result, execution.error

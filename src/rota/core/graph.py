@@ -45,6 +45,10 @@ class Graph:
         else:
             self._downstream.pop(upstream, None)
 
+    def is_awaited(self, upstream: JobId) -> bool:
+        """Whether anybody waits, or waited, for it."""
+        return upstream in self._downstream
+
     def take(self, upstream: JobId) -> Sequence[Edge]:
         """All who waited for `upstream`, which has ended."""
         return self._downstream.pop(upstream, ())

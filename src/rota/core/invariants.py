@@ -237,7 +237,7 @@ def _check_depth(t: Tables) -> None:
     for job_class in t.lines.classes:
         key = (job_class.queue.queue.name, JobState.QUEUED)
         depth[key] = depth.get(key, 0) + job_class.shelved
-    for queue, states in t.depth.items():
+    for queue, states in t.depths.of_queue.items():
         for state, count in states.items():
             assert count == depth.get((queue, state), 0), f"depth of {queue} {state} drifted"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from rota.core.cells import JobCell
 from rota.core.inputs import Completion
-from rota.core.model import Execution, ExecutionState, Instant, Runtime, Terms
+from rota.core.model import Execution, ExecutionState, Instant, Millis, Runtime, Terms
 from rota.core.placement import unable
 from rota.core.tables import Tables
 
@@ -14,16 +16,22 @@ _MIB = 1 << 20
 _SUCCEEDED = ExecutionState.SUCCEEDED
 
 
-def learn(t: Tables, terms: Terms, execution: Execution, done: Completion, now: Instant) -> None:
-    """An execution was reported to have ended."""
-    # One given ahead has waited on its worker, which teaches nothing.
-    began_at = execution.claimed_at if execution.behind is None else execution.started_at
-    ran = now - (execution.claimed_at if began_at is None else began_at)
+def learn(
+    t: Tables, terms: Terms, ended: Sequence[tuple[Execution, Completion]], now: Instant
+) -> None:
+    """Executions of such jobs were reported to have ended, one after the other."""
+    runs: list[Millis] = []
     is_news = False
-    if execution.state is _SUCCEEDED:
-        is_news = t.runtimes.learn(terms, ran) is not None
-    if done.used is not None:
-        is_news |= t.runtimes.usages.learn(terms, done.used, ran, now)
+    for execution, done in ended:
+        # One given ahead has waited on its worker, which teaches nothing.
+        began_at = execution.claimed_at if execution.behind is None else execution.started_at
+        ran = now - (execution.claimed_at if began_at is None else began_at)
+        if execution.state is _SUCCEEDED:
+            runs.append(ran)
+        if done.used is not None:
+            is_news |= t.runtimes.usages.learn(terms, done.used, ran, now)
+    if runs:
+        is_news |= t.runtimes.learn(terms, runs)
     if is_news:
         key = (terms.tenant, terms.name)
         t.draft.runtimes[key] = Runtime(*key, t.runtimes.recent(key), t.runtimes.usages.record(key))

@@ -13,14 +13,15 @@ would hold back everybody who comes after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import TypeAlias
 
 from rota.core.cells import QueueCell
 from rota.core.lanes import down_to_power, rounded
 from rota.core.limits import PLACES_POOL_MAX, RUNTIME_GUESS_MS
 from rota.core.model import Instant, Millis, Spec
-from rota.core.orders import Seated
+from rota.core.orders import Charged, Seated, Span
 from rota.core.party import EVERY_CLASS, Head, Line, Party
 from rota.core.policy import OrderKind, Policy
 from rota.core.pool import Pool
@@ -206,6 +207,11 @@ class FairOrder:
         leaf = None if share is None else share.ring.first(mask)
         return None if leaf is None else leaf.first(mask, head)
 
+    def only(self, mask: int) -> Party | None:
+        """The queue, if one tenant waits and in one queue."""
+        share = self._ring.only(mask)
+        return None if share is None else share.ring.only(mask)
+
     def in_turn(self, mask: int) -> Iterator[Sequence[Party]]:
         """Each queue of each tenant by itself."""
         for share in self._ring.all_with(mask):
@@ -226,43 +232,50 @@ class FairOrder:
 
     # Charging
 
-    def begin(self, line_of: Seated, share: float, now: Instant, ends_at: Instant) -> float:
-        """Charges for the whole expected run, or one turn."""
+    def begin(self, line_of: Seated, share: float, span: Span, count: int = 1) -> float:
+        """Charges for the whole expected run, or one turn, of each."""
+        now, ends_at = span
         self._now = now
         rate = 0.0 if self._in_turn else share * self.scale(now)
         amount = 1.0 if self._in_turn else rate * (ends_at - now)
-        self._charge(line_of, rate, rate * ends_at, amount)
+        self._charge(line_of, repeat((rate, rate * ends_at, amount), count))
         return rate
 
     def extend(self, line_of: Seated, rate: float, by: Millis) -> None:
         """Charges for so much more."""
         if rate:
-            self._charge(line_of, 0.0, rate * by, rate * by)
+            self._charge(line_of, [(0.0, rate * by, rate * by)])
 
-    def end(self, line_of: Seated, rate: float, ends_at: Instant, now: Instant) -> None:
+    def end(self, line_of: Seated, charged: Iterable[Charged], now: Instant) -> None:
         """Gives back what was not used, or charges what was used beyond it."""
-        if rate:
-            self._charge(line_of, -rate, -rate * ends_at, rate * (now - ends_at))
+        if not self._in_turn:
+            charges = [(-rate, -rate * end, rate * (now - end)) for rate, end in charged]
+            self._charge(line_of, charges)
 
-    def _charge(self, line_of: Seated, rate: float, ahead: float, amount: float) -> None:
+    def _charge(self, line_of: Seated, charges: Iterable[tuple[float, float, float]]) -> None:
+        """Charges (rate, ahead, amount) one after the other, so that sums are what they would be
+        if each came alone."""
         tenant, queue = line_of
         leaf = self.party(tenant, queue)
         share = self._shares[tenant]
-        share.used += amount
-        share.rate += rate
-        share.ahead += ahead
-        leaf.rate += rate
-        leaf.ahead += ahead
-        key = (share.key[0], share.key[1] + amount / share.weight)
+        (rank, had), weight = share.key, share.weight
+        (leaf_rank, leaf_had), leaf_weight = leaf.key, leaf.weight
+        for rate, ahead, amount in charges:
+            share.used += amount
+            share.rate += rate
+            share.ahead += ahead
+            leaf.rate += rate
+            leaf.ahead += ahead
+            had += amount / weight
+            leaf_had += amount / leaf_weight
         if share.ready:
-            self._ring.move(share, key)
+            self._ring.move(share, (rank, had))
         else:
-            share.key = key
-        key = (leaf.key[0], leaf.key[1] + amount / leaf.weight)
+            share.key = (rank, had)
         if leaf.ready:
-            share.ring.move(leaf, key)
+            share.ring.move(leaf, (leaf_rank, leaf_had))
         else:
-            leaf.key = key
+            leaf.key = (leaf_rank, leaf_had)
 
     def scale(self, now: Instant) -> float:
         """How much larger a charge is now than one at the beginning."""

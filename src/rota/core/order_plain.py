@@ -6,12 +6,12 @@ all others are one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rota.core.cells import QueueCell
 from rota.core.limits import PLACES_POOL_MAX
 from rota.core.model import Instant, Millis, Spec
-from rota.core.orders import Seated
+from rota.core.orders import Charged, Seated, Span
 from rota.core.party import EVERY_CLASS, Head, Line, Party, Seat
 from rota.core.policy import OrderKind, Policy
 from rota.core.pool import Pool
@@ -74,18 +74,23 @@ class PlainOrder:
                 best = other
         return best
 
+    def only(self, mask: int) -> Party | None:
+        """Everyone, while none of those apart waits."""
+        parties = [one for one in (self._everyone, *self._apart.values()) if one.ready & mask]
+        return parties[0] if len(parties) == 1 else None
+
     def in_turn(self, mask: int) -> Iterator[Sequence[Party]]:
         """All are level."""
         yield (self._everyone, *self._apart.values())
 
-    def begin(self, line_of: Seated, share: float, now: Instant, ends_at: Instant) -> float:
+    def begin(self, line_of: Seated, share: float, span: Span, count: int = 1) -> float:
         """Nobody is charged."""
         return 0.0
 
     def extend(self, line_of: Seated, rate: float, by: int) -> None:
         """Nobody is charged."""
 
-    def end(self, line_of: Seated, rate: float, ends_at: Instant, now: Instant) -> None:
+    def end(self, line_of: Seated, charged: Iterable[Charged], now: Instant) -> None:
         """Nobody is charged."""
 
     def reseat(self, queue: QueueCell) -> None:

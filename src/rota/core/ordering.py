@@ -11,7 +11,7 @@ that nobody who comes after what is on the shelf goes before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
 from rota.core.cells import NO_CLASS, JobCell, LineKey, QueueCell
@@ -20,7 +20,7 @@ from rota.core.lanes import Lane, LaneKey, lane_key
 from rota.core.limits import CLASSES_KEPT, TERMS_POOL_MAX
 from rota.core.model import Instant, JobId, Millis, Needs, Spec, Terms
 from rota.core.orders import Order
-from rota.core.party import JobClass, Line, Party, Short
+from rota.core.party import JobClass, Kin, Line, Party, Short
 
 ON_SHELF = "\0"
 """What stands in a line for the first job of a lane that is on the shelf has a name that begins so:
@@ -30,20 +30,6 @@ it comes before every id."""
 def is_mark(entry: LineKey) -> bool:
     """Whether it stands for a job on the shelf."""
     return entry[2][0] == ON_SHELF
-
-
-class Kin:
-    """Where jobs of the same terms stand. Void when nobody is left in the lane."""
-
-    __slots__ = ("job_class", "lane", "line", "party", "terms")
-
-    def __init__(self, terms: Terms, party: Party, line: Line, lane: Lane) -> None:
-        self.terms = terms
-        """Kept, so that no other terms can have their identity."""
-        self.party = party
-        self.line = line
-        self.job_class = line.job_class
-        self.lane = lane
 
 
 class Lines:
@@ -143,16 +129,30 @@ class Lines:
         """The job stands in line no longer, if it did; its entry is passed over later."""
         if cell.class_index == NO_CLASS:
             return
-        job_class, line = self.classes[cell.class_index], self._lines[cell.line_number]
-        cell.class_index = NO_CLASS
-        job_class.waiting -= 1
-        line.waiting -= 1
+        line = self._lines[cell.line_number]
         line.work -= cell.estimate
         if line.first is not None and line.first[2] == cell.id:
             line.first = None
+        self._left(cell, line, 1)
+        cell.class_index = NO_CLASS
+
+    def leave_together(self, cells: Sequence[JobCell]) -> None:
+        """Jobs of the same terms, the first of them the head of their line, leave it."""
+        line = self._lines[cells[0].line_number]
+        line.first = None
+        line.work -= sum(cell.estimate for cell in cells)
+        self._left(cells[0], line, len(cells))
+        for cell in cells:
+            cell.class_index = NO_CLASS
+
+    def _left(self, cell: JobCell, line: Line, count: int) -> None:
+        """So many jobs like this one have left the line; their entries are passed over later."""
+        job_class = line.job_class
+        job_class.waiting -= count
+        line.waiting -= count
         kin = self._kin.get(id(cell.spec.terms))
         lane = job_class.lanes[lane_key(cell.spec.terms)] if kin is None else kin.lane
-        lane.kept -= 1
+        lane.kept -= count
         if lane.shelved:
             self.touched[lane.number] = lane
         elif not lane.kept:

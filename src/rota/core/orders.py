@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 from rota.core.cells import QueueCell
@@ -45,20 +45,27 @@ class Order(Protocol):
         """The line, among these classes, whose head goes first."""
         ...
 
+    def only(self, mask: int) -> Party | None:
+        """The party that has any of these classes ready, if there is just one."""
+        ...
+
     def in_turn(self, mask: int) -> Iterator[Sequence[Party]]:
         """Parties that have these classes ready, those first that go first; level ones together."""
         ...
 
-    def begin(self, line_of: Seated, share: float, now: Instant, ends_at: Instant) -> float:
-        """A job that takes this share of the fleet starts; answers what a millisecond costs it."""
+    def begin(self, line_of: Seated, share: float, span: Span, count: int = 1) -> float:
+        """So many jobs start, one after the other, that take this share of the fleet each.
+
+        Answers what a millisecond costs any of them.
+        """
         ...
 
     def extend(self, line_of: Seated, rate: float, by: int) -> None:
         """What was charged for was too little by so many milliseconds, or too much."""
         ...
 
-    def end(self, line_of: Seated, rate: float, ends_at: Instant, now: Instant) -> None:
-        """A job that was charged until `ends_at` has ended."""
+    def end(self, line_of: Seated, charged: Iterable[Charged], now: Instant) -> None:
+        """Jobs have ended, one after the other."""
         ...
 
     def reseat(self, queue: QueueCell) -> None:
@@ -74,5 +81,9 @@ class Order(Protocol):
         ...
 
 
+Span: TypeAlias = tuple[Instant, Instant]
+"""(now, when it will probably have ended)."""
+Charged: TypeAlias = tuple[float, Instant]
+"""(what a millisecond cost, until when it was charged)."""
 Seated: TypeAlias = tuple[str, QueueCell]
 """(tenant, queue): who a start is charged to."""

@@ -11,7 +11,7 @@ from rota.core.cells import LineKey, MachineClass, QueueCell
 from rota.core.heads import Heads
 from rota.core.heads import Seat as AnySeat
 from rota.core.lanes import Lane, LaneKey
-from rota.core.model import Instant, Millis, Needs
+from rota.core.model import Instant, Millis, Needs, Terms
 from rota.core.row import Row
 
 EVERY_CLASS = -1
@@ -270,3 +270,17 @@ class Party:
             found = shortest(line)
             if found is not None:
                 self._seat_by_length(line, *found[:2])
+
+
+class Kin:
+    """Where jobs of the same terms stand. Void when nobody is left in the lane."""
+
+    __slots__ = ("job_class", "lane", "line", "party", "terms")
+
+    def __init__(self, terms: Terms, party: Party, line: Line, lane: Lane) -> None:
+        self.terms = terms
+        """Kept, so that no other terms can have their identity."""
+        self.party = party
+        self.line = line
+        self.job_class = line.job_class
+        self.lane = lane

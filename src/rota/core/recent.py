@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -54,6 +55,14 @@ class Recent:
         self._departed[job_id] = (now, state)
         batch = self._batch if self._batch.at == now else self._begin(now)
         batch.jobs.append(job_id)
+
+    def depart_together(
+        self, job_ids: Sequence[JobId], now: Instant, state: JobState | None
+    ) -> None:
+        """Jobs have left memory in the same way."""
+        self._departed.update(dict.fromkeys(job_ids, (now, state)))
+        batch = self._batch if self._batch.at == now else self._begin(now)
+        batch.jobs += job_ids
 
     def returned(self, job_id: JobId) -> None:
         """The job is back in memory."""

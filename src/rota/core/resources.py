@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 
 import msgspec
 
@@ -51,10 +52,11 @@ def _merge(
 
 
 def total(amounts: Iterable[Resources]) -> Resources:
-    """The sum of all."""
+    """The sum of all; alike jobs hold one and the same amount, which is multiplied."""
     result = NOTHING
-    for amount in amounts:
-        result = plus(result, amount)
+    for _, same in groupby(amounts, id):
+        alike = list(same)
+        result = plus(result, multiplied(alike[0], len(alike)))
     return result
 
 
@@ -66,6 +68,34 @@ def fits(need: Resources, room: Resources) -> bool:
         and (need.storage <= room.storage or not need.storage)
         and (need.gpu_milli <= room.gpu_milli or not need.gpu_milli)
         and (not need.custom or _custom_fits(need.custom, room.custom))
+    )
+
+
+def times(need: Resources, room: Resources, most: int) -> int:
+    """How many times `room` holds `need`, up to so many."""
+    if need.cpu_milli and room.cpu_milli < most * need.cpu_milli:
+        most = room.cpu_milli // need.cpu_milli
+    if need.memory and room.memory < most * need.memory:
+        most = room.memory // need.memory
+    if need.storage and room.storage < most * need.storage:
+        most = room.storage // need.storage
+    if need.gpu_milli and room.gpu_milli < most * need.gpu_milli:
+        most = room.gpu_milli // need.gpu_milli
+    if need.custom:
+        there = dict(room.custom)
+        for name, amount in need.custom:
+            most = min(most, there.get(name, 0) // amount) if amount else most
+    return max(0, most)
+
+
+def multiplied(amount: Resources, count: int) -> Resources:
+    """So many times as much of everything."""
+    return Resources(
+        amount.cpu_milli * count,
+        amount.memory * count,
+        amount.storage * count,
+        amount.gpu_milli * count,
+        tuple((name, one * count) for name, one in amount.custom),
     )
 
 

@@ -65,6 +65,18 @@ class Ring(Generic[S]):
                 block.repair()
         return None
 
+    def only(self, mask: int) -> S | None:
+        """The one who has any of these classes ready, if there is just one."""
+        only: S | None = None
+        for block in self._blocks:
+            if block.mask & mask:
+                for _, _, _, seat in block.entries:
+                    if seat.ready & mask:
+                        if only is not None:
+                            return None
+                        only = seat
+        return only
+
     def all_with(self, mask: int) -> Iterator[S]:
         """All who have any of these classes ready, in order; nobody may move meanwhile."""
         for block in self._blocks:

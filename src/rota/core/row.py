@@ -89,6 +89,28 @@ class Row:
         else:
             heappop(fronts)
 
+    def ahead(self) -> tuple[Iterator[LineKey], LineKey | None] | None:
+        """The run that the smallest entry is of, and the smallest of no run or another.
+
+        None: the smallest is of no run.
+        """
+        fronts, others = self._fronts, self._others
+        if not fronts or (others and others[0] < fronts[0][0]):
+            return None
+        rest = others[:1] + [entry for entry, _, _ in fronts[1:3]]  # both are heaps
+        return _entries(fronts[0][2]), min(rest, default=None)
+
+    def drop_ahead(self, count: int) -> None:
+        """The first so many of that run, which come before all others, are in line no more."""
+        _, number, run = self._fronts[0]
+        self.size -= count
+        for _ in range(3 * count):
+            run.popleft()
+        if run:
+            heapreplace(self._fronts, ((run[0], run[1], run[2]), number, run))
+        else:
+            heappop(self._fronts)
+
     def tidy(self, stands: Callable[[LineKey], bool]) -> None:
         """Only those stay that still mean something."""
         self._others = [entry for entry in self._others if stands(entry)]

@@ -6,6 +6,8 @@ orders and reserves; it never ends a job.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rota.core.learned import Name
 from rota.core.limits import (
     RUNTIME_GUESS_MS,
@@ -58,28 +60,28 @@ class Runtimes:
         recent, _, short = self._known.get((terms.tenant, terms.name), ((), 0, 0))
         return max(recent) if short >= SHORT_RUNS else None
 
-    def learn(self, terms: Terms, ran: Millis) -> Runtime | None:
-        """A job succeeded after so long; answers what is worth writing down, if anything is."""
+    def learn(self, terms: Terms, runs: Sequence[Millis]) -> bool:
+        """Jobs succeeded, one after the other; whether what is known now is worth writing down."""
         if terms.expected_runtime_ms is not None:
-            return None
+            return False
         key = (terms.tenant, terms.name)
         before, _, short = self._known.pop(key, ((), 0, 0))
-        short = short + 1 if ran <= SHORT_MS else 0
+        for ran in runs:
+            short = short + 1 if ran <= SHORT_MS else 0
         # In the order of when they were heard of, for the first of them goes.
         if len(self._known) >= RUNTIMES_KEPT:
             oldest = next(iter(self._known))
             del self._known[oldest]
             self._written.pop(oldest, None)
-        if not before:
-            self._known[key] = ((ran,), _coarse(ran), short)
-            return None  # a name that comes once is no name
-        recent = (ran, before[0])
-        mean, written = (ran + before[0]) // 2, self._written.get(key)
+        recent = (*runs[:-3:-1], *before)[:2]
+        mean, written = _mean(recent), self._written.get(key)
         self._known[key] = (recent, _coarse(mean), short)
+        if len(recent) < 2:
+            return False  # a name that comes once is no name
         if written is not None and abs(mean - written) <= max(1_000, RUNTIME_NEWS * written):
-            return None
+            return False
         self._written[key] = mean
-        return Runtime(terms.tenant, terms.name, recent)
+        return True
 
 
 def _coarse(length: Millis) -> Millis:

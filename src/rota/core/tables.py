@@ -14,6 +14,7 @@ from rota.core.bands import Bands
 from rota.core.bus import Bus
 from rota.core.cells import ExecutionCell, JobCell, QueueCell, WorkerCell
 from rota.core.concurrency import KeyGroups
+from rota.core.depths import Depths
 from rota.core.draft import Draft
 from rota.core.errors import NotFound, TooMuch
 from rota.core.gates import closed, is_limited
@@ -92,8 +93,7 @@ class Tables:
         """Who will have waited long enough to have others stopped, and when."""
         self.parked = 0
         """Bits of the classes whose queue is held back by a gate."""
-        self.depth: dict[str, dict[JobState, int]] = {}
-        """Live jobs by queue and state, those on the shelf among them."""
+        self.depths = Depths(self.tenants)
         self.order_next = 1
         self.tickets = 0
         """Questions asked of the store so far."""
@@ -105,9 +105,11 @@ class Tables:
         """Workers that opened a poll in this turn."""
         self.answer_now: dict[WorkerId, None] = {}
         """Workers whose open poll is answered at the end of this turn."""
-        self.bands = Bands(self._count)
+        self.bands = Bands(self.depths.count)
         self._ready = FRESH
         self._terms: Pool[Terms] = Pool(TERMS_POOL_MAX)
+        self._newest: Terms | None = None
+        """Those that were last asked for: alike jobs mostly come together."""
 
     def begin_turn(self) -> None:
         """What changes from now on is a new draft."""
@@ -149,15 +151,21 @@ class Tables:
         cell.place = self.lines.order.place(cell.spec)
         self.jobs[job_id] = cell
         if spec.band is None or self.bands.add(cell):
-            self._count_in(spec.terms.queue, spec.terms.tenant, life.state, 1)
+            self.depths.count(spec.terms, life.state, 1)
         if spec.origin is not None:
             self.agenda.run_begins(spec.origin, job_id)
         return cell
 
     def _shared(self, spec: Spec) -> Spec:
         """The same spec, with terms that other jobs use too."""
-        terms = self._terms.same(spec.terms)
+        terms = self.shared(spec.terms)
         return spec if terms is spec.terms else replace(spec, terms=terms)
+
+    def shared(self, terms: Terms) -> Terms:
+        """The same terms, as other jobs use them."""
+        if terms is not self._newest:
+            self._newest = terms = self._terms.same(terms)
+        return terms
 
     def released(self, life: Life, now: Instant) -> Life:
         """The life of a pending job that is ready now; one object for all fresh jobs of a turn."""
@@ -171,7 +179,7 @@ class Tables:
     def forget_job(self, cell: JobCell) -> None:
         """The job is no longer in memory; it must not stand in any line."""
         if cell.spec.band is None or self.bands.remove(cell):
-            self._count(cell.spec.terms, cell.life.state, -1)
+            self.depths.count(cell.spec.terms, cell.life.state, -1)
         del self.jobs[cell.id]
 
     def put_job(self, cell: JobCell) -> None:
@@ -182,7 +190,7 @@ class Tables:
         """The job is asked for in another way; it must not stand in any line."""
         self._weigh(cell, -1)
         if cell.life.line:
-            self._leave_shelf(cell)
+            self.leave_shelf(cell)
             cell.life = replace(cell.life, line=0)
         cell.spec = self._shared(spec)
         cell.place = self.lines.order.place(cell.spec)
@@ -192,28 +200,22 @@ class Tables:
     def _weigh(self, cell: JobCell, sign: int) -> None:
         """The job counts, or counts no longer, as what it asks for says."""
         if cell.spec.band is None or self.bands.weigh(cell, sign):
-            self._count(cell.spec.terms, cell.life.state, sign)
+            self.depths.count(cell.spec.terms, cell.life.state, sign)
 
     def set_life(self, cell: JobCell, life: Life) -> None:
         """The job is where `life` says. Whoever calls has asked the lifecycle before."""
         before, after = cell.life.state, life.state
         if after is not before and (cell.spec.band is None or self.bands.move(cell, after)):
-            terms = cell.spec.terms
-            depth = self.depth[terms.queue]
-            depth[before] -= 1
-            depth[after] = depth.get(after, 0) + 1
-            depth = self.tenants.cells[terms.tenant].depth
-            depth[before] -= 1
-            depth[after] = depth.get(after, 0) + 1
+            self.depths.move(cell.spec.terms, before, after)
         self._put_life(cell, life)
 
     def _put_life(self, cell: JobCell, life: Life) -> None:
         if cell.life.line:
-            self._leave_shelf(cell)
+            self.leave_shelf(cell)
         cell.life = replace(life, line=0) if life.line else life
         self.draft.moved[cell.id] = cell
 
-    def _leave_shelf(self, cell: JobCell) -> None:
+    def leave_shelf(self, cell: JobCell) -> None:
         """Its row is about to say that it waits in no line of the store any more."""
         lane = self.lines.numbered.get(cell.life.line)
         if lane is not None and lane.asked and cell.spec.order >= lane.edge:
@@ -264,18 +266,7 @@ class Tables:
     def count_shelved(self, lane: Lane, step: int) -> None:
         """So many more jobs of the lane are on the shelf, where they are queued like others."""
         queue = self.lines.classes[lane.class_index].queue.queue.name
-        self._count_in(queue, lane.key[0], JobState.QUEUED, step)
-
-    def _count(self, terms: Terms, state: JobState, step: int) -> None:
-        self._count_in(terms.queue, terms.tenant, state, step)
-
-    def _count_in(self, queue: str, tenant: str, state: JobState, step: int) -> None:
-        depth = self.depth.get(queue)
-        if depth is None:
-            depth = self.depth[queue] = {}
-        depth[state] = depth.get(state, 0) + step
-        depth = (self.tenants.cells.get(tenant) or self.tenants.cell(tenant)).depth
-        depth[state] = depth.get(state, 0) + step
+        self.depths.count_in(queue, lane.key[0], JobState.QUEUED, step)
 
     # Executions, workers, queues
 
@@ -295,7 +286,7 @@ class Tables:
             self.fleet.offer(worker)
         job = self.jobs[execution.job_id]
         terms, queue = job.spec.terms, self.queues[job.spec.terms.queue]
-        self.lines.order.end((terms.tenant, queue), cell.rate, cell.ends_at, now)
+        self.lines.order.end((terms.tenant, queue), [(cell.rate, cell.ends_at)], now)
         queue.running.pop(execution_id, None)
         if is_limited(queue):
             self.check_gates(queue, now)
@@ -359,7 +350,7 @@ class Tables:
             terms = self.jobs[cell.execution.job_id].spec.terms
             payer = (terms.tenant, self.queues[terms.queue])
             share, until = self.share_like(terms), max(now, cell.ends_at)
-            cell.rate = self.lines.order.begin(payer, share, now, until)
+            cell.rate = self.lines.order.begin(payer, share, (now, until))
         for tenant in self.tenants.limited():
             self.check_quota(tenant, now)
 

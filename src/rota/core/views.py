@@ -73,7 +73,7 @@ def entitlement(t: Tables, cell: TenantCell) -> float:
 
 def glance_queue(t: Tables, cell: QueueCell) -> QueueGlance:
     """A queue as it is now."""
-    depth = dict(t.depth.get(cell.queue.name, {}))
+    depth = dict(t.depths.of_queue.get(cell.queue.name, {}))
     return QueueGlance(cell.queue, depth, t.lines.shelved_of(cell))
 
 

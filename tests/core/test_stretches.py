@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rota.core.inputs import Completion, Timing
+from rota.core.model import ExecutionState, JobId
+from rota.core.order_fair import FairOrder
+from rota.core.policy import DEFAULT, STRICT, BackfillKind, OrderKind, Policy
+from tests.core.asking import HOUR, job, retries
+from tests.core.world import World
+
+PATIENT = Timing(lease_ttl_ms=100 * HOUR)
+POLICIES = (
+    DEFAULT,
+    STRICT,
+    replace(DEFAULT, backfill=BackfillKind.GREEDY),
+    replace(DEFAULT, order=OrderKind.ROUND_ROBIN),
+    replace(DEFAULT, max_running=30),
+)
+KINDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"priority": 5},
+    {"name": "other", "retry": retries(2)},
+    {"cpu": 2},
+    {"cpu": 0.5, "memory": 1 << 20, "custom": {"seat": 1}},
+    {"tenant": "b"},
+    {"queue": "narrow"},
+    {"count": 7},
+    {"key": "k", "limit": 3},
+    {"preemptible": True},
+    {"finish_by": None, "runs_ms": 500},
+)
+"""What stretches are made of, and what ends them."""
+runs_of_jobs = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.integers(1, 40)), min_size=1, max_size=5
+)
+ends = st.lists(st.sampled_from(("well", "well", "well", "badly", "twice")), max_size=60)
+
+
+class AtOnce:
+    """A worker that takes all that there is in one call, and reports it in one call."""
+
+    def __init__(self, policy: Policy, limit: int | None) -> None:
+        self.world = World(policy=policy, timing=PATIENT, checked=False)
+        self.world.queue("narrow", max_workers=limit)
+        self.world.register(cpu=60, memory=1 << 30, custom={"seat": 20})
+
+    def take(self, most: int) -> list[JobId]:
+        return self.world.take(max_orders=most)
+
+    def report(self, reports: list[Completion]) -> None:
+        self.world.poll(completed=reports, max_orders=0, wait_ms=0)
+
+
+class OneByOne(AtOnce):
+    """One that asks for each and tells of each."""
+
+    def take(self, most: int) -> list[JobId]:
+        taken: list[JobId] = []
+        while len(taken) < most and (more := self.world.take(max_orders=1)):
+            taken += more
+        return taken
+
+    def report(self, reports: list[Completion]) -> None:
+        for report in reports:
+            self.world.poll(completed=[report], max_orders=0, wait_ms=0)
+
+
+def reports_of(world: World, taken: list[JobId], how: list[str]) -> list[Completion]:
+    said: list[Completion] = []
+    for job_id, end in zip(taken, [*how, *("well" for _ in taken)], strict=False):
+        state = "failed" if end == "badly" else "succeeded"
+        said += [world.report(job_id, state)] * (2 if end == "twice" else 1)
+    return said
+
+
+def everything(world: World) -> tuple[object, ...]:
+    world.check()
+    t = world.scheduler._t
+    order = t.lines.order
+    standings = order.standings(world.now) if isinstance(order, FairOrder) else ()
+    waiting = [(line.number, line.waiting, line.work) for line in t.lines._lines.values()]
+    held = [(w.free, w.held, w.ends, w.named) for w in t.fleet.workers.values()]
+    return (
+        world.ledger.jobs,
+        world.ledger.executions,
+        standings,
+        waiting,
+        held,
+        t.runtimes._known,
+        t.depths.of_queue,
+        {name: (cell.depth, cell.held, cell.used) for name, cell in t.tenants.cells.items()},
+        {name: cell.running for name, cell in t.queues.items()},
+    )
+
+
+@settings(deadline=None)
+@given(
+    policy=st.sampled_from(POLICIES),
+    limit=st.sampled_from((None, 4)),
+    story=st.lists(st.tuples(runs_of_jobs, st.integers(0, 80), ends), min_size=1, max_size=3),
+)
+def test_what_starts_and_ends_together_comes_to_the_same_as_one_by_one(
+    policy: Policy, limit: int | None, story: list[tuple[Any, int, list[str]]]
+) -> None:
+    many, single = AtOnce(policy, limit), OneByOne(policy, limit)
+    for round_number, (jobs, most, how) in enumerate(story):
+        for worker in (many, single):
+            worker.world.now += 1_000
+            for place, (kind, count) in enumerate(jobs):
+                asked = [job(f"{round_number}-{place}-{n}", **kind) for n in range(count)]
+                worker.world.submit_all(asked)
+            # Entries of jobs that are gone stand in between.
+            worker.world.cancel(f"{round_number}-0-0")
+        taken = many.take(most)
+        assert taken == single.take(most)
+        assert everything(many.world) == everything(single.world)
+        for worker in (many, single):
+            worker.world.now += 700
+            worker.report(reports_of(worker.world, taken, how))
+        assert everything(many.world) == everything(single.world)
+
+
+@settings(deadline=None)
+@given(
+    counts=st.tuples(st.integers(1, 30), st.integers(0, 30)),
+    spare=st.integers(1, 40),
+    how=ends,
+    seed=st.integers(0, 1_000),
+    in_order=st.booleans(),
+)
+def test_reports_of_heirs_come_to_the_same_together_as_one_by_one(
+    counts: tuple[int, int], spare: int, how: list[str], seed: int, *, in_order: bool
+) -> None:
+    """Each after the one whose place it takes, as a worker tells it; or in any order."""
+    many, single = AtOnce(DEFAULT, None), OneByOne(DEFAULT, None)
+    found: list[tuple[object, ...]] = []
+    for worker in (many, single):
+        world = worker.world
+        world.register("w1", cpu=12)
+        short, other = counts
+        world.submit_all([job(f"a{n}", runs_ms=50) for n in range(short)])
+        world.submit_all([job(f"b{n}", runs_ms=50, name="b") for n in range(other + 1)])
+        taken = world.take(max_orders=20, spare=spare)
+        if not in_order:
+            taken = Random(seed).sample(taken, len(taken))
+        world.now += 700
+        worker.report(reports_of(world, taken, how))
+        heirs = [one.heirs for one in world.scheduler._t.fleet.workers.values()]
+        found.append((taken, heirs, *everything(world)))
+    assert found[0] == found[1]
+
+
+def test_jobs_that_arrive_at_once_fill_the_tightest_of_the_waiting_workers_first() -> None:
+    world = World(policy=DEFAULT)
+    for name, cpu in (("large", 64), ("small", 20)):
+        world.register(name, cpu=cpu)
+    large, small = world.poll("large"), world.poll("small")
+    world.submit_all([job(f"j{n:02}") for n in range(40)])
+    assert world.orders(small) == [f"j{n:02}" for n in range(20)]
+    assert world.orders(large) == [f"j{n:02}" for n in range(20, 40)]
+
+
+@pytest.mark.parametrize("policy", [DEFAULT, STRICT])
+def test_an_urgent_job_ends_a_stretch_where_its_place_is(policy: Policy) -> None:
+    world = World(policy=policy)
+    world.register(cpu=50)
+    world.submit_all([job(f"a{n:02}") for n in range(30)])
+    world.submit_all([job("b", cpu=2)])
+    world.submit_all([job(f"c{n:02}") for n in range(30)])
+    taken = world.take()
+    assert taken[:31] == [*(f"a{n:02}" for n in range(30)), "b"]
+    assert taken[31:] == [f"c{n:02}" for n in range(len(taken) - 31)]
+
+
+def test_a_report_that_fails_between_others_is_not_taken_for_one_of_them() -> None:
+    world = World()
+    world.register(cpu=50)
+    world.submit_all([job(f"j{n:02}") for n in range(30)])
+    taken = world.take()
+    said = [world.report(job_id) for job_id in taken]
+    said[7] = world.report(taken[7], "failed")
+    said[9] = Completion(
+        execution_id=said[9].execution_id, fence=99, state=ExecutionState.SUCCEEDED
+    )
+    poll = world.poll(completed=said, wait_ms=0)
+    assert world.answers[poll].lost == (said[9].execution_id,)
+    states = [world.state(job_id) for job_id in taken]
+    assert states == ["succeeded"] * 7 + ["failed", "succeeded", "running"] + ["succeeded"] * 20
