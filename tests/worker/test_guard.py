@@ -336,11 +336,15 @@ async def test_a_clean_folder_serves_the_next_job_and_a_used_one_does_not(
     report = await ran('cat "$ROTA_PAYLOAD"', b"[1]")
     assert bytes(sink.log) == b"[1]", "the log of the second alone"
     assert msgspec.json.decode(report.result) is None
+    for said in ("0.25", "0.5 whoever comes next does not hear of half a line", "0.75"):
+        await ran(f'(echo "{said}"; printf 0.9) > "$ROTA_PROGRESS"')
+    assert [progress for progress, _ in sink.progress] == [0.25, 0.5, 0.75]
     await ran('touch x "$TMPDIR/y" "$ROTA_ARTIFACTS/z"; rm x "$TMPDIR/y" "$ROTA_ARTIFACTS/z"')
     assert os.listdir(tmp_path) == [kept], "it is as it was, though not untouched"
     dated_back = f"touch x; touch -d @{LONG_AGO_NS / 10**9:.9f} ."
+    another_pipe = 'mkfifo -m 600 ../new; mv ../new "$ROTA_PROGRESS"'
     tampers = ("touch x", 'chmod 755 "$TMPDIR"', 'rm "$ROTA_PAYLOAD"', "touch ../x", dated_back)
-    for tamper in tampers:
+    for tamper in (*tampers, another_pipe):
         await ran(tamper)
         assert kept not in os.listdir(tmp_path)
         await ran("true")

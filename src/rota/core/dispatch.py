@@ -68,7 +68,7 @@ def _fill(t: Tables, now: Instant) -> None:
 def _start(t: Tables, candidate: Candidate, now: Instant) -> None:
     """The job and those who follow it, an array's next member, or all members of a gang start."""
     job, worker = candidate.job, candidate.worker
-    if isinstance(job.spec.band, Gang):
+    if job.spec.band is not None and isinstance(job.spec.band, Gang):
         for member, place in assemble(t, job, now):
             hand_over(t, place, claim(t, member, place, now))
         return

@@ -120,7 +120,7 @@ SHORT_RUNS = 5
 """So many in a row must have been short before a name counts as short."""
 AHEAD_MS = 100
 """Work given ahead of one place, as far as is known: it comes to be done within about this."""
-AHEAD_CHAIN = 16
+AHEAD_CHAIN = 32
 """Orders given ahead of one place, however short they are."""
 USAGE_NOTE_MS = 60_000
 """What a tenant has used is written at most this often, along with a start."""

@@ -72,7 +72,7 @@ def fits(need: Resources, room: Resources) -> bool:
 
 
 def times(need: Resources, room: Resources, most: int) -> int:
-    """How many times `room` holds `need`, up to so many."""
+    """How many times `room` holds `need`, up to so many; less than once: zero or below."""
     if need.cpu_milli and room.cpu_milli < most * need.cpu_milli:
         most = room.cpu_milli // need.cpu_milli
     if need.memory and room.memory < most * need.memory:
@@ -85,7 +85,7 @@ def times(need: Resources, room: Resources, most: int) -> int:
         there = dict(room.custom)
         for name, amount in need.custom:
             most = min(most, there.get(name, 0) // amount) if amount else most
-    return max(0, most)
+    return most
 
 
 def multiplied(amount: Resources, count: int) -> Resources:

@@ -40,7 +40,7 @@ from rota.worker.shift import Shift
 EXIT_FAILED = 1
 FOLDERS_KEPT = 64
 """Clean folders that wait for the next job."""
-SPARE_PER_SLOT = 16
+SPARE_PER_SLOT = 32
 """Twice as many short jobs as begin and end while one call is on its way: the other half of them
 ends before the next one goes."""
 LOGS_S = 5.0

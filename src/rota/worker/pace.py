@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-GATHER_S = 0.02
+GATHER_S = 0.04
 """While enough is in hand to go on with, calls are this far apart: each carries the ends of many
 short jobs. Whoever waits for such an end waits this much longer at most."""
 

@@ -65,6 +65,8 @@ class Conversation:
         self._silence_limit_s = silence_s
         self._talks_to = ""
         self._stir = asyncio.Event()
+        self._rest_until: float | None = None
+        """A pause is on until then; what comes meanwhile goes with what ends it."""
         self._known = asyncio.Event()
         self._open: dict[asyncio.Task[LeaseAnswer], Call] = {}
         self._seed = secrets.token_hex(8)
@@ -79,7 +81,8 @@ class Conversation:
 
     def wake(self) -> None:
         """Something changed here that may be worth a call."""
-        self._stir.set()
+        if self._rest_until is None or self._session.rests_until() != self._rest_until:
+            self._stir.set()
 
     async def register(self, spec: RegisterSpec) -> bool:
         """Gets a new identity, however long it takes; False if told to leave first."""
@@ -197,8 +200,11 @@ class Conversation:
 
     async def _something(self) -> None:
         """Waits for an answer, a stir, or the end of a pause."""
-        pause = max(self._not_before, self._session.rests_until() or 0.0) - self._clock.now()
+        rest_until = self._session.rests_until()
+        pause = max(self._not_before, rest_until or 0.0) - self._clock.now()
+        self._rest_until = rest_until if pause > 0 else None
         await self._pause(pause if pause > 0 or not self._open else None)
+        self._rest_until = None
 
     async def _pause(self, delay: float | None) -> None:
         """So long at most; None: until something stirs."""

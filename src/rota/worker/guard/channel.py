@@ -1,4 +1,4 @@
-"""Messages between agent, guard and shims: JSON with its length before it, descriptors beside it.
+"""Messages between agent, guard and shims: bytes with their length before them, descriptors beside.
 
 Standard library only: the guard runs without any installed package, so that it stays small.
 """
@@ -6,11 +6,13 @@ Standard library only: the guard runs without any installed package, so that it 
 from __future__ import annotations
 
 import array
+import json
 import os
 import socket
 import struct
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 HEAD = struct.Struct("!I")
 READ_BYTES = 64 * 1024
@@ -19,6 +21,18 @@ FDS_MAX = 16
 """Descriptors beside one message."""
 _FD_BYTES = array.array("i").itemsize
 _BESIDE_BYTES = socket.CMSG_SPACE(FDS_MAX * _FD_BYTES)
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_decode = json.JSONDecoder().decode
+
+
+def pack(word: dict[str, Any]) -> bytes:
+    """What `unpack` reads. Each job has a few of these, so nothing is set up anew for them."""
+    return _encode(word).encode()
+
+
+def unpack(message: bytes) -> Any:
+    """What `pack` was given, or whoever else writes JSON."""
+    return _decode(message.decode())
 
 
 class Channel:
@@ -48,6 +62,10 @@ class Channel:
                 self.fds.extend(numbers)
         if not data:
             return None
+        if not self._came and len(data) >= HEAD.size:
+            (size,) = HEAD.unpack_from(data)
+            if len(data) == HEAD.size + size:  # as nearly always: one message, and all of it
+                return [data[HEAD.size :]]
         self._came += data
         return self._whole()
 
@@ -69,8 +87,19 @@ class Channel:
         return [self.fds.popleft() for _ in range(count)]
 
     def send(self, body: bytes, fds: Sequence[int] = ()) -> bool:
-        """True if it is out; else `flush` must be asked again. The channel closes `fds` then."""
-        self._outbox.append((memoryview(HEAD.pack(len(body)) + body), fds))
+        """True if it is out; else `flush` must be asked again. `fds` stay the caller's to close."""
+        data = memoryview(HEAD.pack(len(body)) + body)
+        sent = 0
+        if not self._outbox:
+            try:
+                sent = self._write(data, fds)
+            except BlockingIOError:
+                pass
+            except ConnectionError:
+                return True
+            if sent == len(data):
+                return True
+        self._outbox.append((data[sent:], () if sent else [os.dup(fd) for fd in fds]))
         return self.flush()
 
     def flush(self) -> bool:

@@ -173,24 +173,27 @@ class Guard:
         """
         self._keys += 1
         carried = list(dict.fromkeys(launch.fds.values()))  # one that has two numbers goes once
-        body = msgspec.json.encode(
-            {
-                "do": "spawn",
-                "key": self._keys,
-                "argv": launch.argv,
-                "env": launch.env,
-                "cwd": launch.cwd,
-                "fds": [[number, carried.index(fd)] for number, fd in launch.fds.items()],
-                "carried": len(carried),
-                "limits": {**launch.limits, "may_gain": int(launch.may_gain)},
-                "after": launch.after,
-                "timeout": launch.timeout_s,
-                "grace": launch.grace_s,
-                "deadline": deadline,
-            }
-        )
+        charge = {
+            "do": "spawn",
+            "key": self._keys,
+            "carried": len(carried),
+            "limits": {**launch.limits, "may_gain": int(launch.may_gain)},
+            "timeout": launch.timeout_s,
+            "grace": launch.grace_s,
+            "deadline": deadline,
+        }
+        if launch.after:
+            charge.update(after=launch.after, env=launch.env)
+        job = {
+            "argv": launch.argv,
+            "env": launch.env,
+            "cwd": launch.cwd,
+            "fds": [[number, carried.index(fd)] for number, fd in launch.fds.items()],
+            "carried": len(carried),
+        }
+        body = b"\n".join((msgspec.json.encode(charge), msgspec.json.encode(job)))
         ward = self._wards[self._keys] = Ward(self, self._keys)
-        self._send(body, [os.dup(fd) for fd in carried])
+        self._send(body, carried)
         return ward
 
     def tell(self, message: dict[str, Any]) -> None:
@@ -235,8 +238,6 @@ class Guard:
 
     def _send(self, body: bytes, fds: Sequence[int] = ()) -> None:
         if self._channel.sock.fileno() < 0:
-            for fd in fds:
-                os.close(fd)
             self._loop.call_soon(self._lost, "there is none")
         elif not self._channel.send(body, fds):
             self._loop.add_writer(self._channel.sock, self._writable)

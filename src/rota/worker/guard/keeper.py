@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import json
 import os
 import signal
 from collections.abc import Callable
 from typing import Any
 
 from rota.worker.guard import tree
+from rota.worker.guard.channel import pack, unpack
 from rota.worker.guard.charge import LOOK_S, STRAY_GRACE_S, Charge
 from rota.worker.guard.pool import Pool, Shim
 from rota.worker.guard.shim import Bounds
@@ -62,19 +62,17 @@ class Keeper:
 
     # What the agent says.
 
-    def spawn(self, said: dict[str, Any], body: bytes, fds: list[int], now: float) -> None:
-        """Starts a job."""
+    def spawn(self, said: dict[str, Any], job: bytes, fds: list[int], now: float) -> None:
+        """Starts a job; `job` is for its shim to read. `fds` stay the caller's."""
         try:
             shim = self._pool.take(Bounds(said["limits"]))
         except OSError as error:
-            for fd in fds:
-                os.close(fd)
             problem = ["worker", error.errno, str(error)]
             self._say({"say": "ended", "key": said["key"], "cause": "exit", "problem": problem})
             return
         shim.key = said["key"]
         charge = self._charges[shim.key] = Charge(said, shim, now)
-        if not shim.channel.send(body, fds):  # somebody has stopped it
+        if not shim.channel.send(job, fds):  # somebody has stopped it
             tree.tell(shim.pid, signal.SIGKILL)
         if self._needs_watch(charge):
             self._watch_at = now + WATCH_S if not self._watched else self._watch_at
@@ -214,7 +212,7 @@ class Keeper:
             self.dismiss(shim)
             return
         for message in messages:
-            word = json.loads(message)
+            word = unpack(message)
             charge = self._charges.get(shim.key)
             if charge is not None and "fit" not in word:
                 self._ended(charge, word, now)
@@ -274,7 +272,7 @@ class Keeper:
             self._say(account)
             return
         self._untold[charge.after["key"]] = account
-        self.spawn(charge.after, json.dumps(charge.after).encode(), [], now)
+        self.spawn(charge.after, pack(charge.after), [], now)
 
     def _say(self, account: dict[str, Any]) -> None:
         """Of a farewell the agent only hears how it ended, with the job it was for."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import select
 import signal
@@ -12,7 +11,7 @@ import sys
 from typing import Any
 
 from rota.worker.clock import BootClock
-from rota.worker.guard.channel import Channel
+from rota.worker.guard.channel import Channel, pack, unpack
 from rota.worker.guard.groups import Groups, open_groups
 from rota.worker.guard.keeper import Keeper
 from rota.worker.guard.pool import Pool, Shim
@@ -82,13 +81,18 @@ class Guard:
             self._keeper.kill_everything(self._clock.now())
             return
         for body in messages:
-            self._do(json.loads(body), body)
+            # What follows the line that is for the guard, it does not even read.
+            word, _, job = body.partition(b"\n")
+            self._do(unpack(word), job)
 
-    def _do(self, said: dict[str, Any], body: bytes) -> None:
+    def _do(self, said: dict[str, Any], job: bytes) -> None:
         keeper, now = self._keeper, self._clock.now()
         match said["do"]:
             case "spawn":
-                keeper.spawn(said, body, self._agent.take_fds(said["carried"]), now)
+                fds = self._agent.take_fds(said["carried"])
+                keeper.spawn(said, job, fds, now)
+                for fd in fds:
+                    os.close(fd)
             case "stop":
                 keeper.stop(said["key"], now)
             case "kill":
@@ -107,7 +111,7 @@ class Guard:
             self._poll.register(fd, select.EPOLLIN)
 
     def _tell(self, word: dict[str, Any]) -> None:
-        if not self._leaving and not self._agent.send(json.dumps(word).encode()):
+        if not self._leaving and not self._agent.send(pack(word)):
             self._poll.modify(self._agent.sock.fileno(), select.EPOLLIN | select.EPOLLOUT)
 
 

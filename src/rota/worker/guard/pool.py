@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import resource
 import signal
@@ -11,7 +10,7 @@ import socket
 import struct
 
 from rota.worker.guard import kernel, tree
-from rota.worker.guard.channel import Channel
+from rota.worker.guard.channel import Channel, unpack
 from rota.worker.guard.groups import Group, Groups
 from rota.worker.guard.shim import Bounds, Nest, fork_shim
 
@@ -100,7 +99,7 @@ class Pool:
 
     def take(self, bounds: Bounds) -> Shim:
         """One that holds jobs to these bounds. Raises OSError if none can be made."""
-        idle = self._idle.get(bounds.key())
+        idle = self._idle.get(bounds.key)
         if idle:
             self._idle_count -= 1
             return idle.pop()
@@ -111,13 +110,13 @@ class Pool:
         if shim.bounds.memory is not None or self._idle_count >= IDLE_MAX:
             return False  # a group remembers the most memory that was used: a new job, a new group
         shim.key = 0
-        self._idle.setdefault(shim.bounds.key(), []).append(shim)
+        self._idle.setdefault(shim.bounds.key, []).append(shim)
         self._idle_count += 1
         return True
 
     def forget(self, shim: Shim) -> None:
         """It is gone, or on its way."""
-        idle = self._idle.get(shim.bounds.key(), [])
+        idle = self._idle.get(shim.bounds.key, [])
         if shim in idle:
             idle.remove(shim)
             self._idle_count -= 1
@@ -168,6 +167,6 @@ class Pool:
     def _first_word(self, shim: Shim) -> str:
         with contextlib.suppress(OSError):
             for message in shim.channel.receive() or ():
-                word = json.loads(message)
+                word = unpack(message)
                 return f"/proc cannot be mounted: {word['unfit']}" if "unfit" in word else ""
         return "the first process of a PID namespace ended at once"

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import resource
 import select
 import signal
 import socket
 import sys
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from rota.worker.guard import kernel, tree
-from rota.worker.guard.channel import Channel
+from rota.worker.guard.channel import Channel, pack, unpack
 from rota.worker.guard.groups import Group
 
 UMASK = 0o077
@@ -35,7 +36,7 @@ RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.S
 class Bounds:
     """What a shim and all that it starts are held to."""
 
-    __slots__ = ("file_size", "may_gain", "memory", "open_files", "processes")
+    __slots__ = ("file_size", "key", "may_gain", "memory", "open_files", "processes")
 
     def __init__(self, said: dict[str, int | None]) -> None:
         self.processes = said.get("processes")
@@ -43,10 +44,8 @@ class Bounds:
         self.file_size = said.get("file_size")
         self.memory = said.get("memory")
         self.may_gain = bool(said.get("may_gain"))
-
-    def key(self) -> tuple[int | None, ...]:
+        self.key = (self.processes, self.open_files, self.file_size, self.memory, self.may_gain)
         """Shims with equal keys can stand in for each other."""
-        return (self.processes, self.open_files, self.file_size, self.memory, self.may_gain)
 
 
 class Nest:
@@ -158,7 +157,7 @@ def _end_with_guard(number: int, frame: object) -> None:
 def _serve(channel: Channel) -> None:
     while (messages := channel.receive()) is not None:
         for message in messages:
-            _run(json.loads(message), channel)
+            _run(unpack(message), channel)
 
 
 def _run(job: dict[str, Any], channel: Channel) -> None:
@@ -213,7 +212,7 @@ def _attend(main: int, channel: Channel) -> None:
 
 
 def _say(channel: Channel, word: dict[str, Any]) -> None:
-    channel.send(json.dumps(word).encode())
+    channel.send(pack(word))
 
 
 def _start(job: dict[str, Any], fds: dict[int, int]) -> int:
@@ -236,10 +235,22 @@ def _start(job: dict[str, Any], fds: dict[int, int]) -> int:
     raise refused or FileNotFoundError(2, "not found")
 
 
-def _places(program: str, path: str) -> list[str]:
+def _places(program: str, path: str) -> Iterator[str]:
+    """Where it may be, one after the other."""
     if "/" in program:
-        return [program]
-    places = [os.path.join(folder or ".", program) for folder in path.split(os.pathsep)]
+        yield program
+        return
+    is_seen = False
     # A try that finds nothing there costs a process, a look does not. Where none can be seen all
     # are tried, and it is the system that says why not.
-    return [place for place in places if os.access(place, os.F_OK)] or places
+    for place in _named(program, path):
+        if os.access(place, os.F_OK):
+            is_seen = True
+            yield place
+    if not is_seen:
+        yield from _named(program, path)
+
+
+@lru_cache(maxsize=64)
+def _named(program: str, path: str) -> tuple[str, ...]:
+    return tuple(os.path.join(folder or ".", program) for folder in path.split(os.pathsep))

@@ -17,6 +17,7 @@ import msgspec
 
 from rota.wire.workers import OrderView
 from rota.worker.marks import member_marks
+from rota.worker.runners.pipes import ProgressPipe, ProgressSink
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
 """Of the agent's environment; and whatever begins with LC_."""
@@ -99,6 +100,8 @@ class Folder:
         self.result = self.path / "result.json"
         self.progress = self.path / "progress"
         os.mkfifo(self.progress, 0o600)
+        self._fifo = os.lstat(self.progress).st_ino
+        self._ear: ProgressPipe | None = None
         self._dates: dict[Path, _Date] = {}
         """As it was left for a job. Empty where the file system does not keep such dates."""
         if _date_of(self.path) != dated:
@@ -116,13 +119,30 @@ class Folder:
         finally:
             os.close(handle)
 
+    def listen(self, sink: ProgressSink) -> None:
+        """Its job begins, whose progress `sink` hears of until `hush`. Raises OSError."""
+        if self._ear is None:
+            self._ear = ProgressPipe(self.progress)
+        self._ear.listen(sink)
+
+    def hush(self) -> None:
+        """Its job is over, or never began."""
+        if self._ear is not None:
+            self._ear.hush()
+
+    def let_go(self) -> None:
+        """Nobody listens here any more: it is to be removed."""
+        if self._ear is not None:
+            self._ear.close()
+            self._ear = None
+
     def is_as_new(self) -> bool:
         """Whether a job that has ended left it, its result aside, just as it was made."""
         try:
             return (
                 (self._is_untouched(*self._folders) or self._looks_new())
                 and _is(self.payload, stat.S_IFREG | 0o600)
-                and _is(self.progress, stat.S_IFIFO | 0o600)
+                and _is(self.progress, stat.S_IFIFO | 0o600, self._fifo)
             )
         except OSError:
             return False
@@ -215,6 +235,7 @@ class Shelf:
         try:
             folder.fill(order)
         except OSError:
+            folder.let_go()
             folder.remove()
             raise
         return folder
@@ -222,6 +243,7 @@ class Shelf:
     def put_back(self, folder: Folder) -> bool:
         """Nobody uses it any more; False if it must be removed."""
         if len(self._kept) >= self._kept_max or not folder.is_as_new():
+            folder.let_go()
             return False
         self._kept.append(folder)
         return True
@@ -233,9 +255,11 @@ def sha256_of(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _is(path: Path, mode: int) -> bool:
-    """Of this kind and with these rights; and no other name leads to it."""
+def _is(path: Path, mode: int, inode: int | None = None) -> bool:
+    """Of this kind and with these rights; and no other name leads to it. `inode`: that very one."""
     found = os.lstat(path)
+    if inode is not None and found.st_ino != inode:
+        return False
     return found.st_mode == mode and (stat.S_ISDIR(mode) or found.st_nlink == 1)
 
 

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 from rota.wire.limits import MESSAGE_CHARS_MAX
 
@@ -17,6 +18,9 @@ BURST_S = 0.05
 """How long that turn takes: a job that floods its output is slowed down, not the agent."""
 LINE_BYTES_MAX = 4096
 """A longer line is no progress report."""
+
+
+ProgressSink: TypeAlias = Callable[[float, str | None], None]
 
 
 def _never() -> bool:
@@ -33,24 +37,32 @@ class OutputPipe:
         """More had better not be read now."""
         self._read, self.write_end = os.pipe()
         os.set_blocking(self._read, False)
+        self._is_ours = True
+        """The end to write to is open here as well, so that a job's last breath wakes nobody: how
+        it ended is told a moment later, and the rest of its output is read then."""
         self._burst = 0
         self._turn: asyncio.TimerHandle | None = None
         self._ended = asyncio.Event()
 
     def started(self) -> None:
-        """The job has its end of it; ours is not needed."""
-        os.close(self.write_end)
+        """The job has its end of it."""
         self._next_turn()
 
     async def drained(self, limit_s: float) -> None:
         """Waits until every writer is gone, or for `limit_s`, then closes."""
         if self._ended.is_set():
             return
+        self._let_go()
         # What a pipe still holds is little: it is taken now, however slow its reader is.
         self._crowded = _never
         if self._turn is not None:
             self._turn.cancel()
             self._next_turn()
+        taken = 0
+        while taken < BURST_BYTES and (more := self._take()):
+            taken += more
+        if self._ended.is_set():
+            return
         try:
             async with asyncio.timeout(limit_s):
                 await self._ended.wait()
@@ -59,6 +71,7 @@ class OutputPipe:
 
     def close(self) -> None:
         """Reads no more."""
+        self._let_go()
         if not self._ended.is_set():
             self._ended.set()
             self._loop.remove_reader(self._read)
@@ -74,41 +87,58 @@ class OutputPipe:
         self._turn = None
         self._loop.add_reader(self._read, self._readable)
 
+    def _let_go(self) -> None:
+        if self._is_ours:
+            self._is_ours = False
+            os.close(self.write_end)
+
     def _readable(self) -> None:
-        try:
-            data = os.read(self._read, READ_BYTES)
-        except BlockingIOError:
+        self._burst += self._take()
+        if self._ended.is_set():
             return
-        if not data:
-            self.close()
-            return
-        self._sink(data)
-        self._burst += len(data)
         if self._burst >= BURST_BYTES or self._crowded():
             self._loop.remove_reader(self._read)
             self._turn = self._loop.call_later(BURST_S, self._next_turn)
+
+    def _take(self) -> int:
+        """What is there now; how many bytes. Where nobody can write any more it closes."""
+        try:
+            data = os.read(self._read, READ_BYTES)
+        except BlockingIOError:
+            return 0
+        if data:
+            self._sink(data)
+        else:
+            self.close()
+        return len(data)
 
 
 class ProgressPipe:
     """Reads progress lines from a named pipe that the agent keeps open on both sides.
 
-    Open for writing too, so that a job that opens and closes it for each line never ends it.
+    Open for writing too, so that a job that opens and closes it for each line never ends it. It
+    serves one job after the other, as the folder does in which it is.
     """
 
-    def __init__(self, path: Path, sink: Callable[[float, str | None], None]) -> None:
+    def __init__(self, path: Path) -> None:
         self._loop = asyncio.get_running_loop()
-        self._sink = sink
+        self._sink: ProgressSink | None = None
         self._rest = b""
-        self._closed = False
         self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._loop.add_reader(self._pipe, self._readable)
 
+    def listen(self, sink: ProgressSink) -> None:
+        """A job begins, whose progress `sink` hears of."""
+        self._sink = sink
+
+    def hush(self) -> None:
+        """The job is over: takes what is there, and passes on no more."""
+        if self._sink is not None:
+            self._readable()
+            self._sink, self._rest = None, b""
+
     def close(self) -> None:
-        """Takes what is there, and ends."""
-        if self._closed:
-            return
-        self._closed = True
-        self._readable()
+        """Its folder goes."""
         self._loop.remove_reader(self._pipe)
         os.close(self._pipe)
 
@@ -117,6 +147,8 @@ class ProgressPipe:
             data = os.read(self._pipe, READ_BYTES)
         except BlockingIOError:
             return
+        if self._sink is None:
+            return  # of a job that is over
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:LINE_BYTES_MAX]
         for line in reversed(lines):

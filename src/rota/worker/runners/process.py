@@ -30,7 +30,7 @@ from rota.worker.runners.aside import Aside, AsideSink
 from rota.worker.runners.child import StartError, deeds_text, must_have_started
 from rota.worker.runners.equipment import Equipment, Outfit
 from rota.worker.runners.folder import Folder, Shelf, UnusableError, passed_on, sha256_of
-from rota.worker.runners.pipes import OutputPipe, ProgressPipe
+from rota.worker.runners.pipes import OutputPipe
 from rota.worker.runners.programs import ProgramTask, Surroundings, program_of
 from rota.worker.runners.verdict import Verdict
 
@@ -151,13 +151,13 @@ class ProcessRun:
             return report_stopped(self._order.execution_id, self._order.fence, self._told)
         aside = self._aside
         output = OutputPipe(aside.printed, lambda: aside.crowded)
-        progress = ProgressPipe(folder.progress, aside.progressed)
+        folder.listen(aside.progressed)
         try:
             file = await self._equipped(folder)
             ended = await self._guarded(self._launch(folder, file, output.write_end), output)
             ended = self._as_its_engine_saw(ended, folder)
             await output.drained(DRAIN_S)
-            progress.close()
+            folder.hush()
             verdict = Verdict(self._order, contained=isinstance(self._task, Container))
             report = verdict.of(ended, self._told, aside.tail())
             if not self._at_once.is_set():
@@ -165,7 +165,7 @@ class ProcessRun:
                 await aside.flush(self._at_once)
         finally:
             output.close()
-            progress.close()
+            folder.hush()
             aside.close()
         return report
 
