@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import msgspec
@@ -64,6 +65,25 @@ def test_ids_rise_and_are_uuids_of_their_time_and_cell() -> None:
     for text in ids[:-1]:
         assert (text[:13], text[14], text[19] in "89ab") == ("0199abcd-ef01", "7", True)
         assert [len(part) for part in text.split("-")] == [8, 4, 4, 4, 12]
+    assert ids[-1].startswith("0199abcd-ef02-7")
+
+
+@pytest.mark.parametrize("counts", [(0,), (1,), (3, 700, 1), (255, 256, 257, 1000)], ids=str)
+def test_many_ids_at_once_are_those_that_would_come_one_by_one(counts: tuple[int, ...]) -> None:
+    one_by_one, at_once = (IdMint("blue", Random(7).randbytes) for _ in range(2))
+    for now, count in enumerate(counts, 0x0199_ABCD_EF01):
+        ids = at_once.mint_many(now, count)
+        assert ids == [one_by_one.mint(now) for _ in range(count)]
+    assert at_once.mint(0) == one_by_one.mint(0)
+
+
+@pytest.mark.slow
+def test_ids_go_on_in_the_next_millisecond_where_one_has_no_more() -> None:
+    # Each step is as long as it can be, from as far as a millisecond can begin.
+    mint, now = IdMint("blue", lambda count: b"\xff" * count), 0x0199_ABCD_EF01
+    ids = [one for _ in range(3) for one in mint.mint_many(now, 1_000_000)]
+    assert ids == sorted(ids)
+    assert ids[0].startswith("0199abcd-ef01-7")
     assert ids[-1].startswith("0199abcd-ef02-7")
 
 

@@ -29,7 +29,7 @@ def given(session: Session, *orders: OrderView, at: float = 0.0) -> list[str]:
 
 def ended(session: Session, name: str, at: float = 0.0) -> list[str]:
     """It has ended; those that began because of it."""
-    return begun(session.ended(report_noop(name, 7), at))
+    return begun(session.ended([report_noop(name, 7)], at))
 
 
 def begun(instructions: list[Instruction]) -> list[str]:

@@ -36,7 +36,7 @@ def test_an_order_that_comes_again_after_its_report_was_heard_is_not_started(
 ) -> None:
     running(session, "a")
     old = session.call(1)
-    session.ended(report_noop("a", 7), 0)
+    session.ended([report_noop("a", 7)], 0)
     new = session.call(1)
     assert new.carried == ("a",)
     session.answered(new, answer(), 2)
@@ -73,7 +73,7 @@ def test_what_was_ended_for_its_lease_is_neither_reported_nor_named(session: Ses
     running(session, "a")
     assert session.deadline("a") == pytest.approx(TTL * (1 - LEASE_MARGIN))
     session.lapsed("a")
-    session.ended(report_noop("a", 7), 0)
+    session.ended([report_noop("a", 7)], 0)
     assert (session.held, session.owed, session.deadline("a")) == (0, 0, None)
     assert session.answered(session.call(1), answer(order("a")), 1) == [], "nor started again"
 
@@ -85,7 +85,7 @@ def test_what_loses_its_lease_is_abandoned_at_once_and_not_reported(session: Ses
     assert isinstance(gone, Abandon)
     assert session.expire(TTL + 1) == []
     assert session.held == 1, "its processes are still being ended"
-    session.ended(report_noop("a", 7), 0)
+    session.ended([report_noop("a", 7)], 0)
     assert (session.held, session.owed) == (0, 0)
 
 
@@ -105,7 +105,7 @@ def test_an_abandoned_execution_is_not_revived_by_a_late_answer(session: Session
 
 def test_a_report_is_owed_until_a_call_that_carried_it_is_answered(session: Session) -> None:
     running(session, "a")
-    session.ended(report_noop("a", 7), 0)
+    session.ended([report_noop("a", 7)], 0)
     lost = session.call(1)
     assert lost.carried == ("a",)
     session.failed(lost)
@@ -118,16 +118,16 @@ def test_a_report_is_owed_until_a_call_that_carried_it_is_answered(session: Sess
 
 def test_a_report_on_its_way_is_not_sent_a_second_time_beside_it(session: Session) -> None:
     running(session, "a", "b")
-    session.ended(report_noop("a", 7), 0)
+    session.ended([report_noop("a", 7)], 0)
     first = session.call(1)
-    session.ended(report_noop("b", 7), 0)
+    session.ended([report_noop("b", 7)], 0)
     second = session.call(1)
     assert (first.carried, second.carried) == (("a",), ("b",))
 
 
 def test_a_refused_report_is_dropped(session: Session) -> None:
     running(session, "a")
-    session.ended(report_noop("a", 7), 0)
+    session.ended([report_noop("a", 7)], 0)
     call = session.call(1)
     session.failed(call)
     session.answered(session.call(2), answer(lost=["a"]), 2)
@@ -152,7 +152,7 @@ def test_a_second_call_is_wanted_beside_an_open_one_only_for_reports(session: Se
     running(session, "a")
     session.call(1)
     assert not session.wants_call(1)
-    session.ended(report_noop("a", 7), 0)
+    session.ended([report_noop("a", 7)], 0)
     assert session.wants_call(1)
     session.call(1)
     assert not session.wants_call(1), "two are open: the older one is about to end"
@@ -163,7 +163,7 @@ def test_a_call_beside_an_open_one_denies_nothing_and_renews_what_was_named(
 ) -> None:
     running(session, "a", "b")
     open_poll = session.call(1)
-    session.ended(report_noop("a", 7), 0)
+    session.ended([report_noop("a", 7)], 0)
     beside = session.call(3)
     assert beside.spec.executions is None
     crossing = session.answered(open_poll, answer(order("c")), 3)
@@ -176,17 +176,17 @@ def test_a_call_beside_an_open_one_denies_nothing_and_renews_what_was_named(
 def test_calls_beside_open_ones_end_in_time_for_a_full_one(session: Session) -> None:
     running(session, "a", "b")
     session.call(10)
-    session.ended(report_noop("a", 7), 0)
+    session.ended([report_noop("a", 7)], 0)
     beside = session.call(14)
     assert beside.spec.wait.seconds == pytest.approx(1.0)
-    session.ended(report_noop("b", 7), 0)
+    session.ended([report_noop("b", 7)], 0)
     assert not session.wants_call(15.1)
 
 
 def test_room_counts_what_runs_and_reports_that_are_not_on_their_way(session: Session) -> None:
     running(session, "a", "b", "c")
     assert session.call(1).spec.max == 1
-    session.ended(report_noop("a", 7), 0)
+    session.ended([report_noop("a", 7)], 0)
     assert session.call(1).spec.max == 2
 
 
@@ -195,7 +195,7 @@ def test_orders_beyond_the_limit_wait_for_room_and_are_named_meanwhile(session: 
     started = session.answered(session.call(0), answer(*orders), 0)
     assert started == [Start(one) for one in orders[:4]]
     assert len(session.call(1).named) == 6
-    assert session.ended(report_noop("a", 7), 0) == [Start(orders[4])]
+    assert session.ended([report_noop("a", 7)], 0) == [Start(orders[4])]
 
 
 def test_an_order_cancelled_while_it_waits_for_room_is_reported_and_never_started(
@@ -205,7 +205,7 @@ def test_an_order_cancelled_while_it_waits_for_room_is_reported_and_never_starte
     assert session.answered(session.call(1), answer(cancel=["e"]), 1) == []
     (report,) = session.call(1).spec.completed
     assert (report.execution_id, report.status) == ("e", "cancelled")
-    assert session.ended(report_noop("a", 7), 0) == []
+    assert session.ended([report_noop("a", 7)], 0) == []
 
 
 def test_progress_travels_with_the_next_full_call(session: Session) -> None:
@@ -224,7 +224,7 @@ def test_a_draining_worker_asks_for_nothing_and_is_done_when_all_is_told(session
     told = session.call(1)
     assert told.spec.max == 0
     session.answered(poll, answer(), 1)
-    session.ended(report_noop("a", 7), 0)
+    session.ended([report_noop("a", 7)], 0)
     session.answered(told, answer(), 1)
     assert not session.done
     last = session.call(2)
@@ -237,15 +237,15 @@ def test_a_hurried_worker_stops_what_runs_and_gives_back_what_waits(session: Ses
     session.answered(session.call(0), answer(*(order(name) for name in "abcde")), 0)
     stops = session.hurry()
     assert stops == [Stop(name, "shutdown") for name in "abcd"]
-    session.ended(report_noop("a", 7), 0)
-    session.ended(report_failed("b", 7, "killed"), 0)
+    session.ended([report_noop("a", 7)], 0)
+    session.ended([report_failed("b", 7, "killed")], 0)
     (report,) = session.call(1).spec.completed
     assert (report.execution_id, report.status) == ("a", "succeeded"), "done before it was stopped"
 
 
 def test_a_forgotten_worker_abandons_everything_and_keeps_its_reports(session: Session) -> None:
     running(session, "a", "b")
-    session.ended(report_noop("a", 7), 0)
+    session.ended([report_noop("a", 7)], 0)
     old = session.call(1)
     assert session.forgotten("gone") == [Abandon("b", "gone")]
     assert session.answered(old, answer(order("c")), 1) == [], "an answer to the old identity"
@@ -257,7 +257,7 @@ def test_a_report_that_the_server_cannot_take_is_found_and_replaced(session: Ses
     for name in "ab":
         report = report_noop(name, 7)
         report.result = msgspec.Raw(b'"bad"')
-        session.ended(report, 0)
+        session.ended([report], 0)
     assert session.refused(session.call(1), "no good")
     alone = session.call(2)
     assert alone.carried == ("a",)
@@ -276,7 +276,7 @@ def test_large_results_are_spread_over_several_calls(session: Session) -> None:
     for name in "abcd":
         report = report_noop(name, 7)
         report.result = msgspec.Raw(b'"' + b"x" * 3_000_000 + b'"')
-        session.ended(report, 0)
+        session.ended([report], 0)
     first = session.call(1)
     assert first.carried == ("a", "b")
     assert session.call(1).carried == ("c", "d")
@@ -314,7 +314,7 @@ def test_an_idle_worker_waits_for_work_though_the_last_call_failed(session: Sess
 
 def test_the_answer_of_a_call_that_was_given_up_changes_nothing(session: Session) -> None:
     running(session, "a")
-    session.ended(report_noop("a", 7), 0)
+    session.ended([report_noop("a", 7)], 0)
     given_up = session.call(1)
     session.failed(given_up)
     assert session.answered(given_up, answer(order("b"), lost=["a"]), 2) == []

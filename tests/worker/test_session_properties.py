@@ -97,7 +97,7 @@ class AnyConversation(RuleBasedStateMachine):
             self.unheard.add(name)
         else:
             self.dying.remove(name)
-        self.obey(self.session.ended(report_noop(name, 7), self.now))
+        self.obey(self.session.ended([report_noop(name, 7)], self.now))
 
     @precondition(lambda self: len(self.started) > 4)
     @rule()

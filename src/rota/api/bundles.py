@@ -180,7 +180,11 @@ async def check_bundles(call: Call[Any, Any], specs: Sequence[JobSpec], field: s
     `field` is where the first of several jobs is in the request.
     """
     wanted: dict[str, list[tuple[JobSpec, str]]] = {}
+    last = None
     for number, spec in enumerate(specs):
+        if spec is last:
+            continue  # the same job again (alike.py)
+        last = spec
         for name, bundle_id in bundles_of(spec.task).items():
             wanted.setdefault(bundle_id, []).append((spec, field.format(number) + name))
     if not wanted:

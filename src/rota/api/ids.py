@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import secrets
 import string
+import struct
 from collections.abc import Callable
 from hashlib import shake_256
+from itertools import accumulate
 from typing import TypeAlias
 
 from rota.api.limits import KEY_TIME_MS
@@ -19,6 +21,8 @@ _VARIANT = 0b10 << _TAIL_BITS
 _STEP_BYTES = 5
 """Ids of the same millisecond rise by a random step of this size: ordered, yet not guessable."""
 _STEPS_AT_ONCE = 256
+_TAIL_SAFE = (1 << _TAIL_BITS) - (_STEPS_AT_ONCE << 8 * _STEP_BYTES)
+"""Below it, as many steps as are rolled at once do not lead beyond a millisecond's ids."""
 TOKEN_PREFIX = "rota_"
 _TOKEN_BITS = 256
 _TOKEN_DIGITS = 43
@@ -47,11 +51,27 @@ class IdMint:
         if now > self._ms:
             self._begin(now)
         else:
-            self._tail += 1 + (self._steps or self._roll()).pop()
+            self._tail += (self._steps or self._roll()).pop()
             if self._tail >> _TAIL_BITS:
                 self._begin(self._ms + 1)
-        text = "%x" % (_VARIANT | self._tail)
-        return f"{self._head}{text[:4]}-{text[4:]}"
+        return self._head + (_VARIANT | self._tail).to_bytes(8, "big").hex("-", 6)
+
+    def mint_many(self, now: Instant, count: int) -> list[str]:
+        """The same ids as of so many calls."""
+        made: list[str] = []
+        while len(made) < count:
+            made.append(self.mint(now))
+            if self._tail < _TAIL_SAFE:
+                made += self._more(count - len(made))
+        return made
+
+    def _more(self, count: int) -> list[str]:
+        """So many of the same millisecond, or as many as there are steps for."""
+        steps = [self._steps.pop() for _ in range(min(count, len(self._steps)))]
+        numbers = list(accumulate(steps, initial=_VARIANT | self._tail))
+        self._tail = numbers[-1] & ~_VARIANT
+        head = self._head
+        return [head + number.to_bytes(8, "big").hex("-", 6) for number in numbers[1:]]
 
     def _begin(self, ms: Instant) -> None:
         # The top bit starts clear, so that steps within a millisecond have room to rise.
@@ -61,8 +81,11 @@ class IdMint:
     def _roll(self) -> list[int]:
         """Random steps, asked of the system for many ids at once."""
         dice = self._dice(_STEP_BYTES * _STEPS_AT_ONCE)
-        places = range(0, len(dice), _STEP_BYTES)
-        self._steps = [int.from_bytes(dice[at : at + _STEP_BYTES], "big") for at in places]
+        # Read as numbers of eight bytes all at once, so they are laid out as such.
+        wide = bytearray(8 * _STEPS_AT_ONCE)
+        for at in range(_STEP_BYTES):
+            wide[8 - _STEP_BYTES + at :: 8] = dice[at::_STEP_BYTES]
+        self._steps = [1 + step for step in struct.unpack(f">{_STEPS_AT_ONCE}Q", wide)]
         return self._steps
 
 

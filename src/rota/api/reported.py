@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from rota.api.placing import used_of
 from rota.api.problems import ProblemError, invalid
@@ -20,10 +21,18 @@ _NULL = b"null"
 _X = ExecutionState
 _ENDED = {state.value: state for state in (_X.SUCCEEDED, _X.FAILED, _X.TIMED_OUT, _X.CANCELLED)}
 _ENDED["returned"] = _X.PREEMPTED
+_BARE = {
+    status: Completion(execution_id=ExecutionId(""), fence=0, state=state)
+    for status, state in _ENDED.items()
+}
+"""Most reports are these, but for whose they are."""
 
 
 def completion_of(execution_id: str, report: CompletionSpec, where: str = "") -> Completion:
     """How an execution ended."""
+    if _is_bare(report):
+        bare = _BARE[report.status]
+        return replace(bare, execution_id=ExecutionId(execution_id), fence=report.fence)
     usage = encode(report.usage) if report.usage is not None else None
     if usage is not None and len(usage) > TASK_BYTES_MAX:
         raise invalid(where + "usage", f"larger than {TASK_BYTES_MAX} bytes as JSON")
@@ -41,10 +50,22 @@ def completion_of(execution_id: str, report: CompletionSpec, where: str = "") ->
     )
 
 
+def _is_bare(report: CompletionSpec) -> bool:
+    """Whether it says how the execution ended, and no more."""
+    return (
+        report.result == NOTHING
+        and report.error == NOTHING
+        and report.exit_code is None
+        and report.usage is None
+        and report.retryable
+        and report.retry_after is None
+    )
+
+
 def completions_of(reports: Sequence[CompletedReport]) -> tuple[Completion, ...]:
     """Those carried by a lease call."""
     try:
-        return tuple(completion_of(report.execution_id, report) for report in reports)
+        return tuple([completion_of(report.execution_id, report) for report in reports])
     except ProblemError:
         # Where it is in the call is spelled out for one that is refused, and no other.
         for number, report in enumerate(reports):

@@ -98,6 +98,8 @@ class Operation:
     rule: Rule
     """Who may; asked before anything of the request is read."""
     body: Any = None
+    decode: Callable[[bytes], Any] | None = None
+    """Reads the body as its type, where there is a better way than the usual one."""
     query: type[Any] = NoQuery
     answer: Any = None
     status: int = 200
@@ -158,8 +160,8 @@ class Server:
         self._no_query = operation.query is NoQuery
         self._decode: Callable[[bytes], Any] | None = None
         if operation.body is not None and not (operation.streams_in or operation.reads_body):
-            decoder = msgspec.json.Decoder(operation.body, dec_hook=dec_hook)
-            self._decode = decoder.decode
+            usual = msgspec.json.Decoder(operation.body, dec_hook=dec_hook).decode
+            self._decode = operation.decode or usual
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, or leaves quietly if nobody is there any more."""

@@ -251,36 +251,42 @@ class Batch:
         self._trace = trace
         self._specs = specs
         self._alike: tuple[object, Alike] | None = None
-        mint = ids.mint
-        self.job_ids = [JobId(mint(now)) for _ in specs]
+        self.job_ids = [JobId(one) for one in ids.mint_many(now, len(specs))]
         self._refs: dict[str, JobId] = {}
-        for number, (spec, job_id) in enumerate(zip(specs, self.job_ids, strict=True)):
-            ref = spec.ref if isinstance(spec, BatchJobSpec) else None
-            if ref is None:
+        for number, spec in enumerate(specs):
+            if not (ref := _ref_of(spec)):
                 continue
             if ref in self._refs:
                 raise invalid(f"jobs[{number}].ref", f"`{ref}` names another job of this batch too")
-            self._refs[ref] = job_id
+            self._refs[ref] = self.job_ids[number]
         self.outside: dict[JobId, str] = {}
         """Dependencies on earlier jobs, and the field that named each first."""
 
     def new_jobs(self) -> tuple[NewJob, ...]:
         """All of them, ready to submit; fills `outside`."""
-        single = len(self._specs) == 1 and not isinstance(self._specs[0], BatchJobSpec)
-        jobs = []
+        jobs: list[NewJob] = []
+        last = None
         for number, (job_id, spec) in enumerate(zip(self.job_ids, self._specs, strict=True)):
-            # What it depends on is looked for later, and may be refused then.
-            where = f"jobs[{number}]." if spec.dependencies and not single else ""
-            try:
-                core = self._spec_of(spec, where)
-            except ProblemError:
-                if single or where:
-                    raise
-                # Where it is in the batch is spelled out for one that is refused, and no other.
-                core = self._spec_of(spec, f"jobs[{number}].")
-            ref = spec.ref or "" if isinstance(spec, BatchJobSpec) else ""
-            jobs.append(NewJob(id=job_id, spec=core, ref=ref))
+            # Neighbours that were written alike are one object (alike.py).
+            if spec is last:
+                jobs.append(replace(jobs[-1], id=job_id))
+            else:
+                jobs.append(NewJob(id=job_id, spec=self._spec_at(number), ref=_ref_of(spec)))
+                last = spec
         return tuple(jobs)
+
+    def _spec_at(self, number: int) -> Spec:
+        spec = self._specs[number]
+        single = len(self._specs) == 1 and not isinstance(spec, BatchJobSpec)
+        # What it depends on is looked for later, and may be refused then.
+        where = f"jobs[{number}]." if spec.dependencies and not single else ""
+        try:
+            return self._spec_of(spec, where)
+        except ProblemError:
+            if single or where:
+                raise
+            # Where it is in the batch is spelled out for one that is refused, and no other.
+            return self._spec_of(spec, f"jobs[{number}].")
 
     def _spec_of(self, spec: JobSpec, where: str) -> Spec:
         needed = self._dependencies(spec, where) if spec.dependencies else ()
@@ -330,11 +336,15 @@ class Batch:
 
     def _name(self, number: int) -> str:
         spec = self._specs[number]
-        ref = spec.ref if isinstance(spec, BatchJobSpec) else None
-        return ref or f"jobs[{number}] ({spec.name})"
+        return _ref_of(spec) or f"jobs[{number}] ({spec.name})"
 
     def _field_naming(self, detail: str) -> str | None:
         return next((field for job_id, field in self.outside.items() if job_id in detail), None)
+
+
+def _ref_of(job: JobSpec) -> str:
+    """The name that its batch knows it by; empty: none."""
+    return job.ref or "" if isinstance(job, BatchJobSpec) else ""
 
 
 def named(dependency: str | DependencySpec) -> tuple[str, When]:

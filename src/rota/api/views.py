@@ -25,6 +25,7 @@ from rota.core.model import (
     Resources,
     RetryPolicy,
     Spec,
+    Terms,
 )
 from rota.core.outcome import (
     Order,
@@ -163,35 +164,70 @@ def execution_view(execution: Execution, artifacts: Sequence[Output] = ()) -> Ex
 
 def order_views(orders: Sequence[Order], timing: Timing, naming: Naming) -> list[OrderView]:
     """What a worker is told to run."""
-    # Alike jobs share their needs, and those are the same in all their orders.
-    shared: dict[int, RequirementsView] = {}
-    views = []
+    views: list[OrderView] = []
+    forms: dict[int, OrderView] = {}
+    last = None
     for order in orders:
-        needs = order.spec.terms.needs
-        asked = shared.get(id(needs))
-        if asked is None:
-            asked = shared[id(needs)] = requirements_view(needs)
-        views.append(_order_view(order, asked, timing, naming))
+        spec = order.spec
+        # Jobs that came together mostly read the same, and follow each other here.
+        if last is not None and _reads_like(spec, last):
+            like = views[-1]
+        else:
+            form = forms.get(id(spec.terms))
+            if form is None:
+                form = forms[id(spec.terms)] = _form(spec.terms, timing)
+            like, last = _filled_in(form, spec), spec
+        views.append(_order_view(like, order, naming))
     return views
 
 
-def _order_view(order: Order, asked: RequirementsView, timing: Timing, naming: Naming) -> OrderView:
-    execution, spec = order.execution, order.spec
-    terms, company = spec.terms, order.company
+def _reads_like(spec: Spec, other: Spec) -> bool:
+    """Whether the orders of both differ by no more than their executions."""
+    return (
+        spec.terms is other.terms
+        and spec.task == other.task
+        and spec.payload == other.payload
+        and spec.created_at == other.created_at
+        and spec.run_at == other.run_at
+    )
+
+
+def _form(terms: Terms, timing: Timing) -> OrderView:
+    """What is the same in all orders of jobs with the same terms."""
     return OrderView(
+        execution_id="",
+        job_id="",
+        attempt=0,
+        fence=0,
+        name=terms.name,
+        queue=terms.queue,
+        task=_EMPTY,
+        payload=_EMPTY,
+        requirements=requirements_view(terms.needs),
+        timeout=_seconds(terms.timeout_ms),
+        lease_expires_in=timing.lease_ttl_ms / 1000,
+        scheduled_at="",
+    )
+
+
+def _filled_in(form: OrderView, spec: Spec) -> OrderView:
+    return structs.replace(
+        form,
+        task=msgspec.Raw(spec.task),
+        payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY,
+        scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
+    )
+
+
+def _order_view(like: OrderView, order: Order, naming: Naming) -> OrderView:
+    execution, company = order.execution, order.company
+    return structs.replace(
+        like,
         execution_id=execution.id,
         job_id=execution.job_id,
         attempt=execution.attempt,
         fence=execution.fence,
-        name=terms.name,
-        queue=terms.queue,
-        task=msgspec.Raw(spec.task),
-        payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY,
-        requirements=asked,
-        timeout=_seconds(terms.timeout_ms),
-        lease_expires_in=timing.lease_ttl_ms / 1000,
-        scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
-        traceparent=naming.for_run(execution.job_id, execution.fence, spec.trace),
+        traceparent=naming.for_run(execution.job_id, execution.fence, order.spec.trace),
         limits=None if order.limits is None else limits_view(order.limits),
         array=None if company is None else place_view(company),
         gang=None if company is None else rank_view(company),

@@ -15,7 +15,7 @@ NOTHING = msgspec.Raw(b"null")
 """What an execution leaves that says nothing: one object, which is known by itself."""
 
 
-class CompletionSpec(msgspec.Struct, forbid_unknown_fields=True):
+class CompletionSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """How an execution ended."""
 
     status: Literal["succeeded", "failed", "timed_out", "cancelled", "returned"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, assert_never
 
@@ -129,18 +129,18 @@ class Crew:
         """Does as told; what a step yields in turn is done as well."""
         todo = list(instructions)
         while todo:
-            more: list[Instruction] = []
+            over: list[CompletedReport] = []
             for instruction in todo:
                 match instruction:
                     case Start():
-                        more += self._start(instruction.order)
+                        self._start(instruction.order, over)
                     case Stop():
                         self._runs[instruction.execution_id].stop(instruction.reason)
                     case Abandon():
                         self._abandon(instruction)
                     case _:
                         assert_never(instruction)
-            todo = more
+            todo = self._ended(over) if over else []
 
     def renew(self, now: float) -> None:
         """Lets the guard know of renewed leases: not each time, for it forgets none."""
@@ -164,23 +164,25 @@ class Crew:
         for task in self._logs:
             task.cancel()
 
-    def _start(self, order: OrderView) -> list[Instruction]:
+    def _start(self, order: OrderView, over: list[CompletedReport]) -> None:
+        """Runs it; the report of what is over at once goes to the others."""
         try:
             task = _task.decode(order.task)
         except msgspec.MsgspecError as error:
             message = f"this worker cannot run the task: {error}"
-            return self._ended(report_failed(order.execution_id, order.fence, message))
+            over.append(report_failed(order.execution_id, order.fence, message))
+            return
         if isinstance(task, Noop):
-            return self._ended(report_noop(order.execution_id, order.fence))
+            over.append(report_noop(order.execution_id, order.fence))
+            return
         run = self._runs[order.execution_id] = self._workshop.run_of(order, task)
         running = asyncio.create_task(self._attend(order, run))
         self._tasks.add(running)
         running.add_done_callback(self._tasks.discard)
-        return []
 
-    def _ended(self, report: CompletedReport) -> list[Instruction]:
-        self.ended[report.status] += 1
-        return self._session.ended(report, self._clock.now())
+    def _ended(self, reports: Sequence[CompletedReport]) -> list[Instruction]:
+        self.ended.update(report.status for report in reports)
+        return self._session.ended(reports, self._clock.now())
 
     def _abandon(self, instruction: Abandon) -> None:
         self._diary.warning(
@@ -211,7 +213,7 @@ class Crew:
         if run.log_left is not None:
             self._logs.add(run.log_left)
             run.log_left.add_done_callback(self._logs.discard)
-        self.obey(self._ended(report))
+        self.obey(self._ended([report]))
         self._wake()
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from rota.wire.workers import OrderView
 
@@ -23,8 +24,7 @@ class Phase(Enum):
 UNBEGUN = (Phase.WAITING, Phase.AHEAD)
 
 
-@dataclass(slots=True)
-class Held:
+class Held(msgspec.Struct):
     """An order and what has become of it."""
 
     order: OrderView

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rota.wire.executions import CompletedReport
+import msgspec
+
+from rota.wire.executions import NOTHING, CompletedReport
 from rota.wire.limits import LEASE_REPORTS_MAX
 from rota.worker.reports import report_failed
 
@@ -46,7 +48,7 @@ class Owed:
         for key, report in self._reports.items():
             if key in self._flying:
                 continue
-            size += len(bytes(report.result)) + len(bytes(report.error))
+            size += _size(report.result) + _size(report.error)
             if len(reports) >= self._most or (reports and size > REPORT_BYTES_PER_CALL_MAX):
                 break
             reports.append(report)
@@ -85,6 +87,10 @@ class Owed:
         message = f"the server refused the report of this execution: {detail}"
         self.add(report_failed(report.execution_id, report.fence, message))
         return None
+
+
+def _size(said: msgspec.Raw) -> int:
+    return 0 if said is NOTHING else len(bytes(said))
 
 
 def _is_bare_failure(report: CompletedReport) -> bool:

@@ -282,17 +282,19 @@ class Session:
         if held is not None:
             held.progress, held.message = progress, message
 
-    def ended(self, report: CompletedReport, now: float) -> list[Instruction]:
-        """An execution is over and all its processes are gone; room for one that waits."""
-        held = self._held.pop(report.execution_id)
-        self._running -= 1
-        if held.phase is Phase.ABANDONED or (held.given_back and report.status != "succeeded"):
-            self._remember(report.execution_id)
-        else:
-            self._owed.add(report)
-        heir = self._ahead.ended(report.execution_id)
-        if heir is not None:
-            self._held[heir].phase = Phase.WAITING
+    def ended(self, reports: Sequence[CompletedReport], now: float) -> list[Instruction]:
+        """Executions are over and all their processes are gone; room for those that wait."""
+        self._running -= len(reports)
+        for report in reports:
+            key = report.execution_id
+            held = self._held.pop(key)
+            if held.phase is Phase.ABANDONED or (held.given_back and report.status != "succeeded"):
+                self._remember(key)
+            else:
+                self._owed.add(report)
+            heir = self._ahead.ended(key)
+            if heir is not None:
+                self._held[heir].phase = Phase.WAITING
         return self._starts(now)
 
     def expire(self, now: float) -> list[Instruction]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rota.api import (
+    alike,
     amend,
     bulk,
     error_groups,
@@ -66,6 +67,7 @@ JOBS: Sequence[Operation] = (
         rule=Rule.SUBMIT,
         without_leader=True,
         body=BatchSpec,
+        decode=alike.read_batch,
         query=jobs.SubmitQuery,
         answer=BatchAnswer,
         status=201,
