@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq
 PYTEST := $(BIN)/python -m pytest
 ARGS   ?=
 # More than cores: many tests wait for processes and for leases to run out.
-JOBS   ?= 3
+JOBS   ?= 4
 # What `make sim` runs, and how many of them twice, under two hash seeds: nothing may differ.
 SEEDS  ?= 1..200
 TWICE  ?= 1..50
@@ -22,6 +22,11 @@ STORM  := $(PYTEST) -rP --basetemp=.chaos tests/chaos
 EVERYDAY := not slow and not chaos and not soak and not fuzz and not browser
 SLOW     := (slow or hypothesis) and not chaos and not soak and not fuzz and not browser
 QUICK    := $(EVERYDAY) and not process and not sim and not postgres
+
+# Each worker begins with its own part of the list and, at its end, takes over from the others: those
+# that wait for processes run beside those that compute. None loads the browser's driver, nor the
+# fuzzer, which has processes of its own.
+SPREAD   := -n $(JOBS) --dist worksteal -p no:schemathesis --ignore=tests/browser
 
 # The tests start hundreds of processes: compile each module once, even where the machine's settings
 # keep Python from leaving bytecode behind.
@@ -121,11 +126,11 @@ check: $(VENV)/.product $(VENV)/.test ## Format, lint, types, imports and house 
 
 .PHONY: quick
 quick: $(VENV)/.product $(VENV)/.test ## The tests that start no process
-	$(PYTEST) -q -n $(JOBS) -m "$(QUICK)" $(ARGS)
+	$(PYTEST) -q $(SPREAD) -m "$(QUICK)" $(ARGS)
 
 .PHONY: test
 test: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## The everyday suite; installs what it needs
-	$(PYTEST) -q -n $(JOBS) -m "$(EVERYDAY)" $(ARGS)
+	$(PYTEST) -q $(SPREAD) -m "$(EVERYDAY)" $(ARGS)
 
 .PHONY: test-slow
 test-slow: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## What is too long for every day, and properties with many examples

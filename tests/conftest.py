@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+
+from tests.memory_disk import memory_disk
 
 # Here and not beside them: other rooms' tests import some of these first.
 pytest.register_assert_rewrite(
@@ -54,6 +58,22 @@ def _nobody_elses_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 
 def pytest_configure() -> None:
-    """Lets Ctrl-C be heard: in the background it is ignored, and who is started inherits that."""
+    """Lets Ctrl-C be heard: in the background it is ignored, and who is started inherits that.
+
+    And has tests write into memory: pytest reads the variable when the first folder is asked for.
+    """
+    if (quick := memory_disk()) is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(quick))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Gives the memory back, unless there is a failure to look into."""
+    quick = memory_disk()
+    if exitstatus or quick is None or "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    used: Path = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    if quick in used.parents:
+        shutil.rmtree(used, ignore_errors=True)

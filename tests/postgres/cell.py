@@ -9,6 +9,8 @@ import asyncpg
 
 from rota.store.limits import LOG_BYTES_PER_EXECUTION
 from rota.store.postgres import PostgresStore, open_postgres
+from rota.store.postgres_connect import parse_address
+from rota.store.postgres_migrate import migrate_postgres
 from tests.postgres.server import PostgresServer, shared_server
 
 EMPTY = """
@@ -35,9 +37,9 @@ UPDATE rota.meta SET folded_seq = 0, order_next = 0, submitted = 0, cell = '';
 class Cell:
     """A database of its own on the tests' PostgreSQL."""
 
-    def __init__(self, server: PostgresServer | None = None) -> None:
+    def __init__(self, server: PostgresServer | None = None, like: str = "template1") -> None:
         self.server = server or shared_server()
-        self.database = self.server.new_database()
+        self.database = self.server.new_database(like)
         self.dsn = self.server.dsn(self.database)
 
     @asynccontextmanager
@@ -67,3 +69,13 @@ class Cell:
     async def ask(self, sql: str, *args: object) -> object:
         async with self.connected() as connection:
             return await connection.fetchval(sql, *args)
+
+
+async def migrated_cell() -> Cell:
+    """One that has its tables already: a copy is cheaper than running every migration."""
+    server = shared_server()
+    if server.migrated is None:
+        first = Cell(server)
+        await migrate_postgres(parse_address(first.dsn))
+        server.migrated = first.database
+    return Cell(server, server.migrated)

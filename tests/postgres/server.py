@@ -17,10 +17,13 @@ from pathlib import Path
 
 import psutil
 
+from tests.memory_disk import memory_disk
+
 _QUICK = {
     "fsync": "off",
     "synchronous_commit": "on",
     "full_page_writes": "off",
+    "max_wal_size": "512MB",
     # With a database a test it is always at work somewhere, and whoever wants to make a partition
     # of the table it looks at gives up before it does.
     "autovacuum": "off",
@@ -47,7 +50,9 @@ class PostgresServer:
         quick: bool = True,
         within: Path | None = None,
     ) -> None:
-        """`within` is where its folder goes, and so which disk it has."""
+        """`within` is where its folder goes, and so which disk it has; a quick one needs none."""
+        if quick and within is None:
+            within = memory_disk()
         self._user = owner()
         self.folder = Path(tempfile.mkdtemp(prefix="rota-postgres-", dir=within))
         if self._user is not None:
@@ -56,6 +61,8 @@ class PostgresServer:
         self._data = self.folder / "data"
         self.port = free_port()
         self._databases = 0
+        self.migrated: str | None = None
+        """A database that has our schema and nothing else; others are made as copies of it."""
         self._run("initdb", "-D", self._data, "-U", "rota", "-A", "trust", "-N", "-E", "UTF8",
                   "--no-instructions", "--locale=C")  # fmt: skip
         self.settings = dict(_ALWAYS) | (_QUICK if quick else {}) | dict(settings or {})
@@ -74,11 +81,11 @@ class PostgresServer:
     def ports(self) -> tuple[int, ...]:
         return (self.port,)
 
-    def new_database(self) -> str:
-        """The name of an empty one."""
+    def new_database(self, like: str = "template1") -> str:
+        """The name of an empty one, or of a copy."""
         self._databases += 1
         name = f"test_{self._databases}"
-        self.sql(f"CREATE DATABASE {name}")
+        self.sql(f"CREATE DATABASE {name} TEMPLATE {like}")
         return name
 
     def sql(self, statement: str, database: str = "postgres") -> str:

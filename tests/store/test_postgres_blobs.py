@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rota.store.blobs import Blobs
-from tests.postgres.cell import Cell
+from tests.postgres.cell import migrated_cell
 from tests.store.conformance_blobs import BlobsConformance
 
 pytestmark = pytest.mark.postgres
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.postgres
 class TestPostgres(BlobsConformance):
     @pytest.fixture
     async def blobs(self) -> AsyncIterator[Blobs]:
-        async with Cell().opened() as store:
+        async with (await migrated_cell()).opened() as store:
             yield store.blobs
 
     async def test_of_those_that_mark_it_at_once_one_wins(self, blobs: Blobs) -> None:

@@ -21,7 +21,7 @@ from rota.store.protocol import (
     StoreFullError,
     UnknownFateError,
 )
-from tests.postgres.cell import Cell
+from tests.postgres.cell import Cell, migrated_cell
 from tests.postgres.server import PostgresServer
 from tests.store.conformance import Appender, leading, put, run_of
 from tests.store.conformance_bulk import eventually
@@ -34,8 +34,8 @@ _LOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' 
 
 
 @pytest.fixture
-def cell() -> Cell:
-    return Cell()
+async def cell() -> Cell:
+    return await migrated_cell()
 
 
 @pytest.fixture

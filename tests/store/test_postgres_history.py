@@ -49,7 +49,7 @@ from rota.store.protocol import (
     Seq,
     StoreError,
 )
-from tests.postgres.cell import Cell
+from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import Appender, leading
 from tests.store.conformance_bulk import stream
 from tests.store.naive import QUEUED, spec
@@ -62,8 +62,8 @@ WEEK_LATER = MONDAY + 7 * DAY_MS
 
 
 @pytest.fixture
-def cell() -> Cell:
-    return Cell()
+async def cell() -> Cell:
+    return await migrated_cell()
 
 
 def job_id(number: int, at: Instant) -> JobId:

@@ -8,7 +8,7 @@ import pytest
 from rota.store import postgres_stalled
 from rota.store.postgres import PostgresStore
 from rota.store.protocol import JobQuery, LeaderRow, StoreError
-from tests.postgres.cell import Cell
+from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import leading, put
 from tests.store.conformance_bulk import eventually
 
@@ -18,8 +18,8 @@ _END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application
 
 
 @pytest.fixture
-def cell() -> Cell:
-    return Cell()
+async def cell() -> Cell:
+    return await migrated_cell()
 
 
 async def test_a_leader_is_seen_to_be_there_for_as_long_as_its_process_is(cell: Cell) -> None:

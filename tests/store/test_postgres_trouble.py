@@ -25,7 +25,7 @@ from rota.store.protocol import (
     UnknownFateError,
 )
 from tests.chaos.proxy import Mode, Proxy
-from tests.postgres.cell import Cell
+from tests.postgres.cell import Cell, migrated_cell
 from tests.postgres.replica import Replica
 from tests.postgres.server import PostgresServer, free_port
 from tests.store.conformance import leading, put
@@ -39,8 +39,8 @@ SOON_S = 20.0
 
 
 @pytest.fixture
-def cell() -> Cell:
-    return Cell()
+async def cell() -> Cell:
+    return await migrated_cell()
 
 
 @pytest.fixture
@@ -107,7 +107,8 @@ def test_every_trouble_is_certain_or_in_doubt_and_says_what_to_do(
     assert spoils(error) is spoiled
 
 
-async def test_no_connection_left_is_said_so_and_goes_on_when_there_is_one(cell: Cell) -> None:
+async def test_no_connection_left_is_said_so_and_goes_on_when_there_is_one() -> None:
+    cell = Cell()
     role = f"few_{cell.database}"
     await cell.run(f"CREATE ROLE {role} LOGIN; CREATE SCHEMA rota AUTHORIZATION {role}")
     store = await open_postgres(cell.dsn.replace("rota@", f"{role}@"))

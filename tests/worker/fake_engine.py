@@ -80,7 +80,7 @@ def main(state: Path, args: list[str]) -> int:
         serve(state)
     with (state / "calls").open("a") as calls:
         calls.write(json.dumps([args, dict(os.environ)]) + "\n")
-    if args[0] == "info":
+    if args[0] == "ps":
         return 0 if (state / "service").exists() else 1
     if args[0] == "inspect":
         print("true" if (state / "starved").exists() else "false")  # noqa: T201

@@ -14,7 +14,6 @@ import psutil
 from rota.wire.bundles import BundleView, Format
 from rota.wire.executions import ProgressSpec
 from rota.worker.bundles import BundleCache
-from rota.worker.containers import find_engine
 from rota.worker.devices import Devices
 from rota.worker.guard.client import Guard, Isolation
 from rota.worker.link import AwayError, RefusedError
@@ -107,7 +106,7 @@ async def dismiss_guards() -> None:
 
 
 def site(workplace: Path, sink: Sink, grace_s: float = 5.0, isolation: Isolation = "auto") -> Site:
-    """Where a test's executions run."""
+    """Where a test's executions run; whoever wants containers brings an engine."""
     return Site(
         workplace=workplace,
         shelf=Shelf(workplace, kept_max=0),
@@ -122,7 +121,7 @@ def site(workplace: Path, sink: Sink, grace_s: float = 5.0, isolation: Isolation
         equipment=Equipment(
             BundleCache(workplace.parent / f"{workplace.name}-bundles", sink), guard_here(isolation)
         ),
-        engine=find_engine("auto"),
+        engine=None,
     )
 
 

@@ -33,6 +33,7 @@ async def start(cell: Cell, tmp_path: Path) -> AsyncIterator[Starter]:
             "token": "t0ken",
             "name": "tester",
             "work_dir": tmp_path / "work",
+            "containers": "none",
             "grace_s": 1.0,
         }
         running.append(Started(WorkerConfig(**{**settings, **changes})))  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ What podman itself makes of the command line is tried in tests/process/test_podm
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -17,7 +18,7 @@ import pytest
 from rota.wire.jobs import RequirementsView
 from rota.wire.tasks import Container
 from rota.worker.containers import find_engine
-from rota.worker.runners.process import ProcessRun
+from rota.worker.runners.process import ProcessRun, Site
 from tests.worker import fake_engine
 from tests.worker.orders import order
 from tests.worker.site import Sink, alive, guard_here, site, until
@@ -51,12 +52,16 @@ def where(tmp_path: Path) -> Path:
 def calls(state: Path) -> list[tuple[list[str], dict[str, str]]]:
     lines = (state / "calls").read_text().splitlines()
     found = [msgspec.json.decode(line) for line in lines]
-    return [(args, env) for args, env in found if args[0] not in ("info", "inspect")]
+    return [(args, env) for args, env in found if args[0] not in ("ps", "inspect")]
+
+
+def with_engine(where: Path, sink: Sink) -> Site:
+    return dataclasses.replace(site(where, sink, 0.5), engine=find_engine("auto"))
 
 
 def run_of(argv: list[str], where: Path, sink: Sink, **changes: object) -> ProcessRun:
     task = Container(image="image", argv=argv, env={"GREETING": "hello"})
-    return ProcessRun(order("e1", **changes), task, site(where, sink, 0.5))
+    return ProcessRun(order("e1", **changes), task, with_engine(where, sink))
 
 
 def boxes(state: Path) -> list[str]:
@@ -95,7 +100,7 @@ async def test_a_jobs_variables_never_reach_the_engine(
     monkeypatch.setenv("AGENT_SECRET", "hidden")
     task = Container(image="image", argv=["env"], env={"DOCKER_HOST": "evil", "LD_PRELOAD": "x.so"})
     sink = Sink()
-    await ProcessRun(order("e1"), task, site(where, sink)).run()
+    await ProcessRun(order("e1"), task, with_engine(where, sink)).run()
     for _, env in calls(state):
         assert {"DOCKER_HOST", "LD_PRELOAD", "GREETING", "AGENT_SECRET"}.isdisjoint(env)
     assert b"DOCKER_HOST=evil" in sink.log

@@ -37,6 +37,7 @@ async def start(doors: Sequence[Door], tmp_path: Path) -> AsyncIterator[Starter]
             "servers": [door.url for door in given or doors],
             "name": "tester",
             "work_dir": tmp_path / "work",
+            "containers": "none",
             "grace_s": 0.5,
             "silence_s": 0.3,
         }

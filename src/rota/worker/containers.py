@@ -113,9 +113,11 @@ def find_engine(choice: Choice, options: Sequence[str] = ()) -> Engine | None:
 
 
 def _works(program: str) -> bool:
+    # A list needs what a run needs: the service, or the storage. `info` takes several times
+    # as long: podman's asks the package manager about each program it uses.
     try:
         return not subprocess.run(
-            [program, "info"],
+            [program, "ps", "--quiet"],
             env=engine_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
