@@ -7,7 +7,7 @@ state. Folding records in one window or one by one comes to the same rows, whate
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -69,8 +69,8 @@ AnyTimeWrite: TypeAlias = (
     PutSchedule | MoveSchedule | DropSchedule | PutOccurrence | PutCalendar | DropCalendar
 )
 
-_OF_JOBS = (PutJob, MoveJob, DropJob)
-"""Made once: `|` in the loop would make a new type for every write."""
+_OF_JOBS = frozenset((PutJob, MoveJob, DropJob))
+"""Nobody derives from a write, so its type says what it is: the quickest question there is."""
 
 AnySettingWrite: TypeAlias = PutPolicy | PutTenant | PutRuntime
 
@@ -120,11 +120,9 @@ class Folded(msgspec.Struct):
 
 def jobs_touched(records: Iterable[Sequence[AnyWrite]]) -> list[JobId]:
     """Whose standings `fold` has to be told."""
-    return list(
-        dict.fromkeys(
-            write.id for writes in records for write in writes if isinstance(write, _OF_JOBS)
-        )
-    )
+    of_jobs: frozenset[type] = _OF_JOBS
+    touched: list[Any] = [write for writes in records for write in writes if type(write) in of_jobs]
+    return list(dict.fromkeys([write.id for write in touched]))
 
 
 def shelf_of(life: Life | Standing) -> int:
@@ -134,36 +132,43 @@ def shelf_of(life: Life | Standing) -> int:
 
 def fold(records: Iterable[Sequence[AnyWrite]], standings: Standings) -> Folded:
     """What the records come to, given where the jobs they touch stood before them."""
-    window = _Window(standings)
-    for writes in records:
-        for write in writes:
-            # A short life is five of these, and nothing else.
-            if isinstance(write, MoveJob):
-                window.move(write)
-            elif isinstance(write, PutExecution):
-                window.put_execution(write.execution)
-            else:
-                window.take(write)
+    window = Folding(dict(standings))
+    window.take_all(records)
     return window.folded
 
 
-class _Window:
+class Folding:
     """Makes nothing for a write that the outcome does not need: this is done for every one."""
 
-    def __init__(self, standings: Standings) -> None:
+    def __init__(self, standings: dict[JobId, Standing]) -> None:
         self.folded = Folded()
-        self._standings: dict[JobId, Standing] = dict(standings)
+        self.standings = standings
         """From before the window; whoever was written in it stands as `folded.lives` says."""
         self._executions_of: dict[JobId, list[ExecutionId]] | None = None
         """Known from the first job on that is dropped: mostly there is none."""
 
-    def take(self, write: AnyWrite) -> None:
+    def take_all(self, records: Iterable[Sequence[AnyWrite]]) -> None:
+        """The next records of the window, whose jobs' standings are there."""
+        move, put_execution, put, take = self._move, self._put_execution, self._put, self._take
+        for writes in records:
+            for write in writes:
+                # A short life is five of these, and nothing else.
+                if type(write) is MoveJob:
+                    move(write)
+                elif type(write) is PutExecution:
+                    put_execution(write.execution)
+                elif type(write) is PutJob:
+                    put(write)
+                else:
+                    take(write)
+
+    def _take(self, write: AnyWrite) -> None:
         folded = self.folded
         match write:
             case MoveJob():
-                self.move(write)
+                self._move(write)
             case PutExecution():
-                self.put_execution(write.execution)
+                self._put_execution(write.execution)
             case PutJob():
                 self._put(write)
             case DropJob():
@@ -229,11 +234,11 @@ class _Window:
 
     def _put(self, write: PutJob) -> None:
         folded, job_id, spec, life = self.folded, write.id, write.spec, write.life
-        before = folded.lives.get(job_id) or self._standings.get(job_id)
+        before = folded.lives.get(job_id) or self.standings.get(job_id)
         if before is None:
             folded.submitted += 1
         if life.state in JOB_FINAL:
-            self._count_end(before, life, spec.terms.queue)
+            self._end(job_id, before, life, spec.terms.queue)
         if life.line or (before is not None and before.line):
             self._count_shelves(before, life)
         folded.specs[job_id] = spec
@@ -241,14 +246,14 @@ class _Window:
         if spec.order >= folded.order_next:
             folded.order_next = spec.order + 1
 
-    def put_execution(self, execution: Execution) -> None:
+    def _put_execution(self, execution: Execution) -> None:
         self.folded.executions[execution.id] = execution
         if self._executions_of is not None:
             self._executions_of.setdefault(execution.job_id, []).append(execution.id)
 
-    def move(self, write: MoveJob) -> None:
+    def _move(self, write: MoveJob) -> None:
         folded, job_id, life = self.folded, write.id, write.life
-        before = folded.lives.get(job_id) or self._standings.get(job_id)
+        before = folded.lives.get(job_id) or self.standings.get(job_id)
         if before is None:
             return
         if life.line:
@@ -256,8 +261,8 @@ class _Window:
             life = msgspec.structs.replace(life, line=0)
         if life.state in JOB_FINAL:
             spec = folded.specs.get(job_id)
-            queue = self._standings[job_id].queue if spec is None else spec.terms.queue
-            self._count_end(before, life, queue)
+            queue = self.standings[job_id].queue if spec is None else spec.terms.queue
+            self._end(job_id, before, life, queue)
         if before.line:
             self._count_shelves(before, life)
         folded.lives[job_id] = life
@@ -266,7 +271,7 @@ class _Window:
         folded, job_id = self.folded, write.id
         folded.dropped[job_id] = None
         folded.specs.pop(job_id, None)
-        standing = self._standings.pop(job_id, None)
+        standing = self.standings.pop(job_id, None)
         before = folded.lives.pop(job_id, None) or standing
         if before is not None:
             self._count_shelves(before, None)
@@ -284,11 +289,13 @@ class _Window:
                 self._executions_of.setdefault(execution.job_id, []).append(execution.id)
         return self._executions_of
 
-    def _count_end(self, before: Standing | Life | None, life: Life, queue: str) -> None:
-        """Once a life, even if the job is written again after it."""
+    def _end(self, job_id: JobId, before: Standing | Life | None, life: Life, queue: str) -> bool:
+        """Counts it, once a life, even if the job is written again after it."""
         if before is None or before.state not in JOB_FINAL or life.lives > before.lives:
             ended = (queue, life.state)
             self.folded.finished[ended] = self.folded.finished.get(ended, 0) + 1
+            return True
+        return False
 
     def _count_shelves(self, before: Standing | Life | None, life: Life | None) -> None:
         """It leaves one, or comes to one, or both."""

@@ -79,6 +79,16 @@ jobs have ended within it. A job that has not is written two or three times, int
 FOLD_LAG_S = 0.5
 """With no reader waiting, how long PostgreSQL's fold lets many writes gather. What a reader then
 waits for is the folding of what came in this time."""
+FOLD_TAIL_S = 5.0
+"""How long, under load and with no reader waiting, PostgreSQL's tables may lack what has not ended
+yet: a job that lives shorter is mostly written once."""
+FOLD_TAIL_JOBS = 40_000
+"""Jobs that they may lack: what a reader waits for is that these are written."""
+FOLD_TAIL_WRITES = 200_000
+"""Writes since the tables had all: bounds what a server that takes over folds again."""
+FOLD_COMPANY_S = 60.0
+"""How long PostgreSQL's tables are kept near the journal after another server had to fold for its
+own readers: there may be more of them, and only the leader's own can tell it that they wait."""
 FOLD_JOBS_KNOWN = 100_000
 """Live jobs that PostgreSQL's fold remembers having written: a hundred bytes each beside what the
 scheduler keeps of them anyway."""

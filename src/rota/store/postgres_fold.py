@@ -11,15 +11,16 @@ import msgspec
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import Execution, ExecutionId, JobId, Life
 from rota.store import rows
-from rota.store.fold import Folded, Standing, fold, jobs_touched, shelf_of
-from rota.store.known import KnownJobs
+from rota.store.fold import Folded, jobs_touched, shelf_of
 from rota.store.postgres_connect import Connection
 from rota.store.postgres_events import write_events
 from rota.store.postgres_migrate import Schema
 from rota.store.postgres_times import write_times
 from rota.store.postgres_window import Window
+from rota.store.protocol import Seq
 from rota.store.rows import Row
 from rota.store.settings import setting_rows
+from rota.store.tail import Tail
 
 _JOB_COLUMNS = {
     "id": "text",
@@ -76,75 +77,84 @@ class Way(msgspec.Struct, frozen=True):
     schema: Schema
 
 
-class Places(msgspec.Struct):
-    """Where the jobs of a window stood before it."""
-
-    standings: dict[JobId, Standing]
-    tables: dict[JobId, str]
-    """Of those that were looked up; the others are known, and among the live ones."""
-
-
 class Done(msgspec.Struct, frozen=True):
-    """A window that is in the tables, once the transaction is."""
+    """What is in the tables, once the transaction is."""
 
     folded: Folded
+    whole: bool
+    """All of the tail; otherwise jobs that have ended, and `folded_seq` is what it was."""
     leaves_behind: bool
     """Whether deleted jobs left logs and files."""
 
 
 class WindowFold:
-    """One window on its way into the tables, inside the caller's transaction."""
+    """One window on its way into the tail and the tables, inside the caller's transaction."""
 
-    def __init__(self, connection: Connection, window: Window, known: KnownJobs, way: Way) -> None:
+    def __init__(self, connection: Connection, window: Window, tail: Tail, way: Way) -> None:
         self._connection = connection
         self._window = window
-        self._known = known
+        self._tail = tail
         self._copies = way.copies
         self._schema = way.schema
         self._newest: Mapping[str, str | None] = {}
         self._tables: tuple[str, ...] = ()
         """Those that have jobs: mostly there are none on the shelf, and nobody looks for them."""
 
-    async def run(self, newest: Mapping[str, str | None]) -> Done:
-        """Writes it all; `newest` is the greatest id of each table before the window."""
+    async def run(self, newest: Mapping[str, str | None], *, whole: bool) -> Done:
+        """Writes all of the tail, or what can leave it.
+
+        `newest` is the greatest id of each table before that.
+        """
         self._newest = newest
         shelf = ("jobs_shelved",) if await self._shelf_in_use() else ()
         self._tables = ("jobs_live", *shelf, "jobs_done")
-        places = await self._places(jobs_touched(self._window.records))
-        folded = fold(self._window.records, places.standings)
-        replaced = [job_id for job_id in folded.specs if job_id in places.standings]
+        tail, window = self._tail, self._window
+        await self._find(tail.strangers(jobs_touched(window.records)))
+        tail.take_window(window.records, window.writes)
+        whole = whole or tail.tangled
+        folded = tail.folded if whole else tail.leave()
+        leaves_behind = await self._write(folded)
+        if whole:
+            await self._write_rarer(folded)
+        await self._write_figures(folded, window.last_seq if whole else None)
+        await self._count_lines(folded)
+        return Done(folded, whole, leaves_behind)
+
+    async def _write(self, folded: Folded) -> bool:
+        """Jobs and executions; answers whether deleted ones left logs and files."""
+        replaced = [job_id for job_id in folded.specs if job_id in self._tail.standings]
         await self._remove_jobs([*folded.dropped, *replaced])
         leaves_behind = await self._drop_executions(folded)
         await self._write_jobs(folded)
-        await self._move_jobs(folded, places)
+        await self._move_jobs(folded)
         await self._write_executions(folded.executions)
+        return leaves_behind
+
+    async def _write_rarer(self, folded: Folded) -> None:
         await self._write_others(folded)
         if folded.schedules or folded.events.triggers:
             await self._connection.execute("SELECT rota.open_agenda()")
         await write_times(self._connection, folded)
         await write_events(self._connection, folded.events)
-        await self._write_figures(folded)
-        await self._count_lines(folded)
-        return Done(folded, leaves_behind)
 
     async def _shelf_in_use(self) -> bool:
         if not self._schema.has("lines"):
             return False
         return bool(await self._connection.fetchval("SELECT EXISTS (SELECT FROM rota.lines)"))
 
-    async def _places(self, job_ids: Sequence[JobId]) -> Places:
-        places = Places(self._known.standings(job_ids), {})
-        job_ids = [job_id for job_id in job_ids if job_id not in places.standings]
+    async def _find(self, job_ids: Sequence[JobId]) -> None:
+        """Where these jobs stand, if anywhere."""
+        standings, tables = self._tail.standings, self._tail.tables
         for table in self._tables:
             where = "'queued', j.lives, j.queue, j.line"
             if table != "jobs_shelved":
                 where = "j.state, j.lives, j.queue, 0"
             found = await self._look_up(table, where, job_ids)
             for job_id, *standing in found:
-                places.standings[job_id] = rows.standing(*standing)
-                places.tables[job_id] = table
-            job_ids = [job_id for job_id in job_ids if job_id not in places.standings]
-        return places
+                standings[job_id] = rows.standing(*standing)
+                tables[job_id] = table
+            if found:
+                job_ids = [job_id for job_id in job_ids if job_id not in standings]
 
     async def _remove_jobs(self, job_ids: Sequence[JobId]) -> None:
         """With labels and edges, found through what the rows still say: an index by job on both
@@ -186,7 +196,7 @@ class WindowFold:
         live: list[Row] = []
         done: list[Row] = []
         shelved: list[Row] = []
-        moved = self._known.specs(id_ for id_ in folded.lives if id_ not in folded.specs)
+        moved = self._tail.known.specs(id_ for id_ in folded.lives if id_ not in folded.specs)
         # Written anew, not updated: that would write all indexes, too, and find each row by itself.
         await self._delete_ids("jobs_live", list(moved))
         for job_id, spec in chain(folded.specs.items(), moved.items()):
@@ -210,12 +220,13 @@ class WindowFold:
         await self._insert("labels", _LABEL_COLUMNS, list(dict.fromkeys(labels)))
         await self._insert("edges", _EDGE_COLUMNS, list(dict.fromkeys(edges)))
 
-    async def _move_jobs(self, folded: Folded, places: Places) -> None:
+    async def _move_jobs(self, folded: Folded) -> None:
         ways: dict[tuple[str, str], list[Row]] = {}
-        for job_id, life in folded.moves:
-            if job_id not in places.tables:
+        tables = self._tail.tables
+        for job_id, life in folded.moves if tables else ():
+            if job_id not in tables:
                 continue
-            way = (places.tables[job_id], "jobs_done" if life.state in JOB_FINAL else "jobs_live")
+            way = (tables[job_id], "jobs_done" if life.state in JOB_FINAL else "jobs_live")
             ways.setdefault(way, []).append(_move_row(job_id, life))
         for (table, other), moved in ways.items():
             statement = _MOVE_WITHIN if table == other else _MOVE_ACROSS
@@ -280,18 +291,18 @@ class WindowFold:
             keys = [rows.key_row(record) for record in folded.keys.values()]
             await self._insert("keys", _KEY_COLUMNS, keys)
 
-    async def _write_figures(self, folded: Folded) -> None:
-        if folded.finished:
-            ended = [(queue, state, count) for (queue, state), count in folded.finished.items()]
+    async def _write_figures(self, folded: Folded, passed: Seq | None) -> None:
+        ended = [(*what, count) for what, count in folded.finished.items() if count]
+        if ended:
             await self._connection.execute(
                 f"INSERT INTO rota.totals AS t SELECT v.* FROM {_unnest(_TOTAL_COLUMNS)}"
                 " ON CONFLICT (queue, state) DO UPDATE SET count = t.count + excluded.count",
                 *_columns(ended, _TOTAL_COLUMNS),
             )
         await self._connection.execute(
-            "UPDATE rota.meta SET folded_seq = $1, order_next = greatest(order_next, $2),"
-            " submitted = submitted + $3",
-            self._window.last_seq,
+            "UPDATE rota.meta SET folded_seq = coalesce($1, folded_seq),"
+            " order_next = greatest(order_next, $2), submitted = submitted + $3",
+            passed,
             folded.order_next,
             folded.submitted,
         )

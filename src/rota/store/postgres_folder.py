@@ -20,12 +20,16 @@ from rota.store.known import KnownJobs
 from rota.store.limits import (
     FOLD_BACKLOG_WRITES,
     FOLD_CLOSE_S,
+    FOLD_COMPANY_S,
     FOLD_DEADLINE_S,
     FOLD_FEW_WRITES,
     FOLD_JOBS_KNOWN,
     FOLD_LAG_S,
     FOLD_RETRY_S,
     FOLD_STATEMENT_S,
+    FOLD_TAIL_JOBS,
+    FOLD_TAIL_S,
+    FOLD_TAIL_WRITES,
     FOLLOWER_LOOK_S,
     FOLLOWER_PATIENCE_S,
     JOURNAL_PARTITION_RECORDS,
@@ -44,6 +48,7 @@ from rota.store.postgres_partitions import drop_old, drop_old_journal, make_part
 from rota.store.postgres_stalled import Turn
 from rota.store.postgres_window import Window, read_window, take_turn, window_of
 from rota.store.protocol import JournalRecord, Seq, Snapshot, StoreError, StoreFullError
+from rota.store.tail import Tail
 from rota.store.unfolded import Unfolded
 from rota.store.watermark import Watermark
 
@@ -59,6 +64,11 @@ class PostgresFolder:
         self.leads = False
         self._unfolded = Unfolded()
         self._known = KnownJobs(FOLD_JOBS_KNOWN)
+        self._tail: Tail | None = None
+        """What is not in the tables as a whole, of the records up to `_taken`."""
+        self._taken: Window | None = None
+        self._tail_since = 0.0
+        self._company_until = 0.0
         self._unfolded_writes = 0
         self._lags_since = 0.0
         """By the clock of the thread's loop: the first of those writes came, or were left over."""
@@ -239,50 +249,91 @@ class PostgresFolder:
             return await self._fold_window()
 
     async def _fold_window(self) -> bool:
-        after = self.watermark.folded
-        window: Window | None
-        if at_hand := self._unfolded.after(after, POSTGRES_FOLD_WINDOW_WRITES):
-            window = window_of(at_hand)
-        else:
-            window = await self._line.read(lambda c: read_window(c, after))
+        tail = self._tail
+        if tail is None:
+            tail, self._tail_since = Tail(self._known, self.watermark.folded), self._loop.time()
+        window, whole = await self._next_window(tail)
         if window is None:
-            self.watermark.set_appended(after)
+            self.watermark.set_appended(self.watermark.folded)
             self._count_folded(self._unfolded_writes)
             return False
         # A long report may keep us from the tables' structure; the fold needs none of it yet.
         with suppress(StoreError):
             await self._upkeep(window)
         try:
-            done = await self._waits.until(self._line.write(lambda c: self._apply(c, window)))
+            done = await self._waits.until(
+                self._line.write(lambda c: self._apply(c, window, tail, whole=whole))
+            )
         except BaseException:
-            self._known.clear()  # it may have happened after all
+            self._forget()  # it may have happened after all
             raise
         if done is None:
             self._unfolded.clear()
-            self._known.clear()
+            self._forget()
             self._count_folded(0)
+            self._company_until = self._loop.time() + FOLD_COMPANY_S
             await self._look()
             return True
         self._known.learn(done.folded)
         self._to_sweep |= done.leaves_behind
         self._count_folded(window.writes)
-        self.watermark.set_folded(window.last_seq)
+        if done.whole:
+            self._tail = self._taken = None
+            self.watermark.set_folded(window.last_seq)
+        else:
+            tail.in_use = False
+            self._tail, self._taken = tail, window.end
         return True
+
+    async def _next_window(self, tail: Tail) -> tuple[Window | None, bool]:
+        """What is to be taken next, and whether nothing of the tail may be left for later."""
+        after = tail.after if self._taken is None else self._taken.last_seq
+        if at_hand := self._unfolded.after(after, POSTGRES_FOLD_WINDOW_WRITES):
+            window = window_of(at_hand)
+            return window, not self._may_wait(tail, window)
+        if self._taken is not None:
+            return self._taken, True
+        return await self._line.read(lambda c: read_window(c, after)), True
+
+    def _may_wait(self, tail: Tail, window: Window) -> bool:
+        """Whether what has not ended can be left for later."""
+        now = self._loop.time()
+        return (
+            self.leads
+            and not self._closing
+            and not self.watermark.awaited
+            and window.writes >= FOLD_FEW_WRITES
+            and tail.jobs < FOLD_TAIL_JOBS
+            and tail.writes + window.writes < FOLD_TAIL_WRITES
+            and now < self._tail_since + FOLD_TAIL_S
+            and now >= self._company_until
+        )
+
+    def _forget(self) -> None:
+        """The tables may say something else than this process remembers."""
+        self._known.clear()
+        self._tail = self._taken = None
 
     def _count_folded(self, writes: int) -> None:
         with self._counting:
             self._unfolded_writes = max(0, self._unfolded_writes - writes)
             self._lags_since = self._loop.time()
 
-    async def _apply(self, connection: Connection, window: Window) -> Done | None:
-        """None: another server folded meanwhile, or the journal is not what it was."""
+    async def _apply(
+        self, connection: Connection, window: Window, tail: Tail, *, whole: bool
+    ) -> Done | None:
+        """None: another server folded meanwhile, or the journal or the tail is not what it was."""
+        if tail.in_use:
+            return None  # tried again after a rollback, which the tail knows nothing of
+        tail.in_use = True
         self._waits.taken_by(connection)
         async with connection.transaction():
             before = await take_turn(connection, window, self._schema)
-            if not before.fits(window):
+            if not before.fits(window, tail.after):
                 return None
             way = Way(copies=not self._address.pgbouncer, schema=self._schema)
-            return await WindowFold(connection, window, self._known, way).run(before.newest)
+            fold = WindowFold(connection, window, tail, way)
+            return await fold.run(before.newest, whole=whole)
 
     async def _upkeep(self, window: Window) -> None:
         due = abs(window.last_at - self._upkeep_due) >= UPKEEP_EVERY_MS
@@ -308,9 +359,10 @@ class PostgresFolder:
 
     async def _load(self, kept: int) -> Snapshot:
         # After an append of unknown fate only the database knows where the journal ends.
-        self._unfolded.clear()
-        self._known.clear()
-        await self._prepare()
+        async with self._turn:
+            self._unfolded.clear()
+            self._forget()
+            await self._prepare()
         while await self._fold_next():
             pass
         return await self._line.read(lambda c: read_snapshot(c, self._schema, kept))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from rota.core.model import Instant
 from rota.core.outcome import AnyWrite
@@ -18,11 +19,13 @@ _LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done")
 PLANNED = """
 SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off;
 SET LOCAL enable_memoize = off; SET LOCAL jit = off;
-SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL synchronous_commit = off
+SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL synchronous_commit = off;
+SELECT folded_seq FROM rota.meta WHERE id = 1 FOR UPDATE
 """
 """The fold looks rows up by their keys and does nothing else. Statistics of tables that empty and
 fill within minutes would sometimes suggest otherwise. Nor does it wait for the disk, behind a
-PgBouncer neither, where a connection has no settings of its own."""
+PgBouncer neither, where a connection has no settings of its own. The turn comes last: whatever is
+asked after it sees all that the one before has written."""
 BY_KEY = "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off"
 """A table thought empty would still be read as a whole, along its index, and all that came be gone
 through for each of its rows. A bitmap scan, which is left, cannot be made without a key."""
@@ -32,12 +35,16 @@ class Window(msgspec.Struct):
     """A stretch of the journal, to be folded."""
 
     records: list[Sequence[AnyWrite]]
-    after: Seq
     writes: int
     last_seq: Seq
     last_at: Instant
     epoch: Epoch | None = None
     """Of its last record, if it was not read: the journal must still say so when it is folded."""
+
+    @property
+    def end(self) -> Window:
+        """Nothing more, up to the same record."""
+        return replace(self, records=[], writes=0)
 
 
 class Before(msgspec.Struct):
@@ -49,25 +56,23 @@ class Before(msgspec.Struct):
     newest: dict[str, str | None]
     """The greatest id of each table that is looked into: no greater one is there."""
 
-    def fits(self, window: Window) -> bool:
-        """False: another server folded meanwhile, or the journal is not what it was.
+    def fits(self, window: Window, folded: Seq) -> bool:
+        """False: another server folded after `folded`, or the journal is not what it was.
 
         A database that was restored, or a standby that took over, may have lost records that were
         seen there. A place and an epoch together are one record for ever.
         """
-        return self.folded == window.after and window.epoch in (None, self.epoch)
+        return self.folded == folded and window.epoch in (None, self.epoch)
 
 
 async def take_turn(connection: Connection, window: Window, schema: Schema) -> Before:
-    """Locks out whoever else folds, and sets the transaction's planner right."""
+    """Sets the transaction's planner right, and locks out whoever else folds."""
     await connection.execute(PLANNED)
     tables = (*_LOOKED_UP, "jobs_shelved") if schema.has("lines") else _LOOKED_UP
     greatest = ", ".join(f"(SELECT max(id) FROM rota.{table})" for table in tables)
-    # All in one statement. If it had to wait for another fold, it may see the tables as before
-    # that; but then `folded_seq` has changed, and this window is not folded.
     found = await connection.fetchrow(
         f"SELECT folded_seq, (SELECT epoch FROM rota.journal WHERE seq = $1), {greatest}"
-        " FROM rota.meta WHERE id = 1 FOR UPDATE",
+        " FROM rota.meta WHERE id = 1",
         window.last_seq,
     )
     assert found is not None, "the first migration makes the row"
@@ -79,13 +84,12 @@ async def take_turn(connection: Connection, window: Window, schema: Schema) -> B
 def window_of(records: Sequence[JournalRecord]) -> Window:
     """Of records that are at hand."""
     last, each = records[-1], [record.writes for record in records]
-    after, writes = Seq(records[0].seq - 1), sum(map(len, each))
-    return Window(each, after, writes, last.seq, last.at, last.epoch)
+    return Window(each, sum(map(len, each)), last.seq, last.at, last.epoch)
 
 
 async def read_window(connection: Connection, after: Seq) -> Window | None:
     """The next stretch after `after`; a record is never split. None: there is nothing more."""
-    window = Window([], after, 0, after, 0)
+    window = Window([], 0, after, 0)
     while window.writes < POSTGRES_FOLD_WINDOW_WRITES:
         # Records hold from one write to thousands: a few at first, then as many as it takes.
         size = 8 if not window.records else 64

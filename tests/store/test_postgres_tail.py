@@ -1,0 +1,96 @@
+"""Under load PostgreSQL's tables get what has ended first; nobody who reads or takes over minds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rota.core.model import ExecutionState, JobId, JobState, Life
+from rota.core.outcome import MoveJob
+from rota.store import postgres_folder
+from rota.store.limits import FOLD_FEW_WRITES
+from rota.store.postgres import PostgresStore
+from rota.store.protocol import JobQuery
+from tests.postgres.cell import Cell
+from tests.store.conformance import Appender, leading, put, run_of
+from tests.store.conformance_bulk import eventually
+
+pytestmark = pytest.mark.postgres
+
+JOBS = FOLD_FEW_WRITES // 4
+LIVE = 20
+RUNNING = Life(JobState.RUNNING, attempt=1)
+DONE = Life(JobState.SUCCEEDED, finished_at=9)
+_ROWS = """
+SELECT (SELECT count(*) FROM rota.jobs_done), (SELECT count(*) FROM rota.executions_done),
+    (SELECT count(*) FROM rota.jobs_live), (SELECT folded_seq FROM rota.meta)
+"""
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
+    """Where the fold takes many writes at once, and then waits for more until a reader comes."""
+    monkeypatch.setattr(postgres_folder, "POSTGRES_FOLD_WINDOW_WRITES", FOLD_FEW_WRITES)
+    monkeypatch.setattr(postgres_folder, "POSTGRES_FOLD_IDLE_S", 60.0)
+    monkeypatch.setattr(postgres_folder, "FOLD_LAG_S", 60.0)
+    return Cell()
+
+
+@asynccontextmanager
+async def under_load(cell: Cell) -> AsyncIterator[tuple[PostgresStore, Appender]]:
+    """All jobs have ended but the first ones, and are in the tables; those are not."""
+    numbers = range(JOBS)
+    async with cell.opened() as store, cell.connected() as admin:
+        leader = await leading(store)
+        began = [MoveJob(JobId(f"job-{one:04}"), RUNNING) for one in numbers]
+        ended = [MoveJob(one.id, DONE) for one in began[LIVE:]]
+        runs = [run_of(one, ExecutionState.SUCCEEDED) for one in numbers[LIVE:]]
+        await leader.append(*map(put, numbers))
+        await leader.append(*began, *map(run_of, numbers))
+        await leader.append(*ended, *runs)
+
+        async def ahead() -> bool:
+            return tuple(await admin.fetchrow(_ROWS)) == (JOBS - LIVE, JOBS - LIVE, 0, 0)
+
+        await eventually(ahead)
+        yield store, leader
+
+
+async def states(store: PostgresStore) -> dict[JobState, int]:
+    return await store.catalog.count_jobs("default")
+
+
+async def test_a_reader_sees_what_lives_although_only_what_ended_was_written(cell: Cell) -> None:
+    async with under_load(cell) as (store, leader):
+        ended = JOBS - LIVE
+        assert await states(store) == {JobState.RUNNING: LIVE, JobState.SUCCEEDED: ended}
+        await leader.append(MoveJob(JobId("job-0000"), DONE))
+        assert await states(store) == {JobState.RUNNING: LIVE - 1, JobState.SUCCEEDED: ended + 1}
+        assert len(await store.catalog.find_jobs(JobQuery(limit=JOBS))) == JOBS
+        totals = (await store.ledger.load()).totals
+    assert totals.submitted == JOBS
+    assert totals.finished == (("default", "succeeded", ended + 1),)
+
+
+async def test_another_server_that_folds_the_same_again_counts_nothing_twice(cell: Cell) -> None:
+    async with under_load(cell) as (store, leader), cell.opened() as other:
+        store._folder.leads = False  # as if it stood still from here on
+        loaded = await other.ledger.load()
+        assert (loaded.seq, len(loaded.jobs), len(loaded.executions)) == (3, LIVE, LIVE)
+        assert loaded.totals.submitted == JOBS
+        assert loaded.totals.finished == (("default", "succeeded", JOBS - LIVE),)
+        store._folder.leads = True
+        await leader.append(MoveJob(JobId("job-0000"), DONE))
+        assert (await states(store))[JobState.RUNNING] == LIVE - 1
+
+
+async def test_a_job_that_is_retried_just_after_its_end_is_found_as_it_goes_on(cell: Cell) -> None:
+    async with under_load(cell) as (store, leader):
+        job = JobId(f"job-{LIVE:04}")
+        await leader.append(put(LIVE, Life(JobState.QUEUED, lives=2)))
+        [found] = await store.catalog.jobs([job])
+        assert found.life.state is JobState.QUEUED
+        totals = (await store.ledger.load()).totals
+    assert (totals.submitted, totals.finished) == (JOBS, (("default", "succeeded", JOBS - LIVE),))

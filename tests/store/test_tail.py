@@ -1,0 +1,116 @@
+"""Jobs that leave the tail before the rest: however it ends, the tables come to the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from hypothesis import given, settings
+
+from rota.core.model import ExecutionState, JobId, JobState, Life
+from rota.core.outcome import AnyWrite, DropJob, MoveJob
+from rota.store.fold import Folded, Standing, fold, jobs_touched, shelf_of
+from rota.store.known import KnownJobs
+from rota.store.protocol import Seq
+from rota.store.tail import Tail
+from tests.doubt import examples
+from tests.store.conformance import put, run_of
+from tests.store.naive import histories
+
+JOB, OTHER = JobId("job-0001"), JobId("job-0002")
+RUNNING = Life(JobState.RUNNING, attempt=1)
+DONE = Life(JobState.SUCCEEDED, finished_at=9)
+Table = Mapping[JobId, Standing]
+Records = Sequence[Sequence[AnyWrite]]
+
+
+def after(table: Table, folded: Folded) -> dict[JobId, Standing]:
+    """The rows, once something was written into them."""
+    rows = {job_id: row for job_id, row in table.items() if job_id not in folded.dropped}
+    for job_id, life in folded.lives.items():
+        spec = folded.specs.get(job_id)
+        queue = rows[job_id].queue if spec is None else spec.terms.queue
+        rows[job_id] = Standing(life.state, life.lives, queue, shelf_of(life))
+    return rows
+
+
+def figures(written: Iterable[Folded]) -> object:
+    """What is counted by all of it."""
+    finished: Counter[tuple[str, str]] = Counter()
+    lines: Counter[int] = Counter()
+    submitted = 0
+    for each in written:
+        submitted += each.submitted
+        finished.update(each.finished)
+        lines.update(each.lines)
+    nonzero = [{what: n for what, n in all_.items() if n} for all_ in (finished, lines)]
+    return submitted, *nonzero
+
+
+def take(tail: Tail, records: Records, table: Table) -> None:
+    """As the store does it."""
+    for job_id in tail.strangers(jobs_touched(records)):
+        if job_id in table:
+            tail.standings[job_id] = table[job_id]
+    tail.take_window(records, sum(map(len, records)))
+
+
+def tail() -> Tail:
+    return Tail(KnownJobs(10), Seq(0))
+
+
+@settings(max_examples=examples(60, 1000), deadline=None)
+@given(before=histories, first=histories, second=histories)
+def test_whoever_folds_again_after_some_left_comes_to_the_same_tables_and_figures(
+    before: Records, first: Records, second: Records
+) -> None:
+    start = after({}, fold(before, {}))
+    taken: list[Sequence[AnyWrite]] = []
+    table, kept, left = start, tail(), list[Folded]()
+    for piece in (first, second):
+        take(kept, piece, table)
+        taken += piece
+        if not kept.tangled:
+            left.append(kept.leave())
+            table = after(table, left[-1])
+        true = fold(taken, start)
+        at_once = fold(taken, table)
+        assert figures([*left, at_once]) == figures([true])
+        assert after(table, at_once) == after(start, true)
+        one = fold(taken[:3], table)
+        rest = fold(taken[3:], after(table, one))
+        assert figures([*left, one, rest]) == figures([true])
+    assert figures([*left, kept.folded]) == figures([true])
+    assert after(table, kept.folded) == after(start, true)
+
+
+def test_what_has_ended_leaves_with_its_executions_and_what_lives_stays() -> None:
+    kept = tail()
+    ended = [MoveJob(JOB, DONE), run_of(1, ExecutionState.SUCCEEDED)]
+    take(kept, [[put(1), put(2)], [MoveJob(JOB, RUNNING), run_of(1)], [run_of(2), *ended]], {})
+    gone = kept.leave()
+    assert (list(gone.specs), list(gone.executions)) == ([JOB], ["execution-0001"])
+    assert (list(kept.folded.specs), list(kept.folded.executions)) == ([OTHER], ["execution-0002"])
+    assert (gone.submitted, kept.folded.submitted, kept.jobs) == (1, 1, 1)
+    assert not kept.leave().lives
+
+
+def test_an_end_is_counted_with_its_row_only_if_nothing_in_the_tail_comes_before_it() -> None:
+    kept = tail()
+    running = Standing(JobState.RUNNING, 1, "bulk")
+    take(kept, [[MoveJob(JOB, DONE), put(2)], [MoveJob(OTHER, DONE)]], {JOB: running})
+    gone = kept.leave()
+    assert gone.finished == {("bulk", "succeeded"): 1}
+    assert kept.folded.finished == {("bulk", "succeeded"): 0, ("default", "succeeded"): 1}
+
+
+def test_a_job_that_goes_on_after_it_left_or_is_deleted_ends_the_waiting() -> None:
+    kept, again = tail(), Life(JobState.QUEUED, lives=2)
+    take(kept, [[put(1), MoveJob(JOB, DONE)]], {})
+    table = after({}, kept.leave())
+    assert not kept.tangled
+    take(kept, [[MoveJob(JOB, again)]], table)
+    assert kept.tangled
+    deleted = tail()
+    take(deleted, [[put(1), DropJob(JOB)]], {})
+    assert deleted.tangled
