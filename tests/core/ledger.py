@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
@@ -60,6 +61,9 @@ from rota.core.restore import Stored
 from rota.core.schedules import Calendar, Occurrence, Schedule
 from rota.core.tables import Tables
 
+RECORDS_BEHIND = 3
+"""How far the tables are behind the journal, for whoever does not ask to wait for them."""
+
 
 class NaiveLedger:
     """All that was ever written and not dropped."""
@@ -81,11 +85,25 @@ class NaiveLedger:
         self.told: dict[str, Told] = {}
         self.arrivals: dict[ArrivalId, Arrival] = {}
         self.held: dict[ArrivalId, Held] = {}
+        self._unfolded: deque[Sequence[AnyWrite]] = deque()
+        self._shelved: dict[JobId, JobRecord] = {}
+        """As the tables have it."""
 
     def append(self, writes: Sequence[AnyWrite]) -> None:
         """One record."""
         for write in writes:
             self._apply(write)
+        self._unfolded.append(writes)
+        self._fold(RECORDS_BEHIND)
+
+    def _fold(self, but: int) -> None:
+        """All records but the last few are in the tables."""
+        while len(self._unfolded) > but:
+            for write in self._unfolded.popleft():
+                if isinstance(write, PutJob | MoveJob | DropJob):
+                    self._shelved.pop(write.id, None)
+                if isinstance(write, PutJob) and write.life.line:
+                    self._shelved[write.id] = JobRecord(write.id, write.spec, write.life)
 
     def _apply(self, write: AnyWrite) -> None:
         match write:
@@ -222,8 +240,11 @@ class NaiveLedger:
         return found
 
     def refill(self, wanted: Refill) -> Refilled:
-        """The next jobs of a line."""
-        behind = [job for job in self.shelf(wanted.line) if job.spec.order > wanted.after]
+        """The next jobs of a line, as the tables have it."""
+        self._fold(0 if wanted.exact else RECORDS_BEHIND)
+        line = [job for job in self._shelved.values() if job.life.line == wanted.line]
+        behind = [job for job in line if job.spec.order > wanted.after]
+        behind.sort(key=lambda job: job.spec.order)
         return Refilled(refill=wanted, jobs=tuple(behind[: wanted.limit]))
 
     def stored(self, kept: int) -> Stored:

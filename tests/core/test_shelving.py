@@ -7,9 +7,18 @@ from msgspec.structs import replace
 
 from rota.core.errors import Conflict, StaleRecall
 from rota.core.ids import line_number
-from rota.core.inputs import Cancel, Delete, Execute, Purge, Recall, SetPolicy, Timing, Window
-from rota.core.model import JobId, JobRecord, JobState, Life, Queue, WorkerId
-from rota.core.outcome import Counted
+from rota.core.inputs import (
+    Cancel,
+    Delete,
+    Execute,
+    Purge,
+    Recall,
+    SetPolicy,
+    Timing,
+    Window,
+)
+from rota.core.model import JobId, JobState, Life, Queue, WorkerId
+from rota.core.outcome import Counted, PutJob
 from rota.core.policy import DEFAULT, STRICT, OrderKind, Policy
 from rota.core.schedules import Overlap
 from tests.core.asking import job, spec
@@ -310,11 +319,10 @@ def test_a_line_that_was_served_takes_new_jobs_into_memory_again() -> None:
 def test_a_shelf_of_an_earlier_program_is_served_out(policy: Policy) -> None:
     """Its lines were not of one tenant only, and had other numbers."""
     world = World(timing=Timing(window=TINY), policy=policy)
-    world.ledger.order_next = 21
     for number in range(1, 21):
         made = replace(spec(tenant="ab"[number % 2]), order=number)
         life = Life(JobState.QUEUED, reason="ready", ready_at=world.now, line=77)
-        world.ledger.jobs[JobId(f"j{number}")] = JobRecord(JobId(f"j{number}"), made, life)
+        world.ledger.append([PutJob(JobId(f"j{number}"), made, life)])
     world.ledger.queues["default"] = Queue("default")
     world.restart()
     world.submit("new", tenant="a")

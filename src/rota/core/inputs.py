@@ -230,7 +230,7 @@ class Purge(Keyed, frozen=True, kw_only=True):
 
 
 class Refilled(Input, frozen=True, kw_only=True):
-    """The store's answer to a `Refill` of this scheduler, read when its turn was durable."""
+    """The store's answer to a `Refill` of this scheduler."""
 
     refill: Refill
     jobs: tuple[JobRecord, ...]

@@ -55,6 +55,7 @@ class Lane:
         "number",
         "run",
         "run_end",
+        "settled",
         "shelved",
     )
 
@@ -82,10 +83,20 @@ class Lane:
         self.dry = False
         """Whether a worker had room for a job that is on the shelf."""
         self.hurried = False
-        """Whether the question under way says so."""
+        """Whether the question under way is answered as soon as can be."""
+        self.settled = False
+        """Whether what the store had on the shelf behind the edge, whenever it is read, is still on
+        it: nobody has left it by name since it was last known to be so, and it was not short."""
         self.arrived = 0
         """Jobs put on the shelf since the store was asked."""
         self.gone: dict[JobId, None] = {}
         """Jobs from behind the edge that left the store's line since it was asked."""
         self.life: Life | None = None
         """The life of the jobs put on the shelf in this turn: one for all of them."""
+
+    def left_by_name(self, job_id: JobId) -> None:
+        """A job has left the shelf from behind the edge; the store may be read before it knows."""
+        if self.asked:
+            self.gone[job_id] = None
+        else:
+            self.settled = False

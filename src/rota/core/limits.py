@@ -33,8 +33,8 @@ LINE_KEPT = 200
 """Jobs of one line that are in memory whatever waits before them, so that none of the lines runs
 dry before the store has answered."""
 REFILL_JOBS = 20_000
-"""Jobs brought back from the store in one go: as many as a turn may step. With fewer a long line is
-drained only as fast as the store can be asked again, which takes a fold each time."""
+"""Jobs brought back from the store in one go: as many as a turn may step. Where the tables have to
+be waited for, a long line is drained only as fast as so many come with each fold."""
 RINGS_PER_TURN = 5_000
 """Alarms of one turn; the rest ring in the next ones. Many jobs are due at midnight, and a turn
 with all of them would take longer than a leader may be silent."""

@@ -246,13 +246,13 @@ class Lines:
             self.shelves += 1
             self.move_edge(lane, like, edge)
 
-    def unshelve(self, lane: Lane) -> None:
-        """A job of the lane is back, and stands in line already."""
+    def unshelve(self, lane: Lane, count: int) -> None:
+        """So many jobs of the lane are back, and stand in line already."""
         job_class, line = self.classes[lane.class_index], self._marked_line(lane, 0)
-        lane.shelved -= 1
-        job_class.shelved -= 1
-        line.shelved -= 1
-        self.shelved -= 1
+        lane.shelved -= count
+        job_class.shelved -= count
+        line.shelved -= count
+        self.shelved -= count
         if not lane.shelved:
             self.shelves -= 1
             lane.mark = lane.like = None

@@ -349,7 +349,8 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 class Refill(msgspec.Struct, frozen=True, gc=False):
     """Asks for the next jobs of a line of the store, those behind `after`, in order of arrival.
 
-    To be read once the turn that asks is durable; the answer is the input `Refilled`.
+    To be read when the turn that asks is in the tables, or at once if it need not be `exact`; the
+    answer is the input `Refilled`.
     """
 
     line: int
@@ -359,6 +360,8 @@ class Refill(msgspec.Struct, frozen=True, gc=False):
     """Tells the answer from one to an earlier question."""
     urgent: bool = False
     """Whether a worker waits for them; else memory has enough for a while."""
+    exact: bool = True
+    """Whether the tables must have the turn that asks; else they are right as they are."""
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):

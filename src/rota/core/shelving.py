@@ -82,7 +82,24 @@ def bring_back(t: Tables, record: JobRecord, now: Instant) -> JobCell:
     if lane is None or not lane.shelved or t.recent.departed_at(record.id) is not None:
         raise StaleRecall(f"job {record.id} has moved since it was read")
     t.visitors[record.id] = None
-    return _bring(t, lane, record, now)
+    cell = _return(t, lane, record)
+    stand_in_line(t, cell, now)
+    t.lines.unshelve(lane, 1)
+    return cell
+
+
+def _return(t: Tables, lane: Lane, record: JobRecord) -> JobCell:
+    """Into memory, from where it was counted as queued already.
+
+    The store has seen to it that it shares its terms with others.
+    """
+    spec = record.spec
+    if spec.terms.tenant != lane.key[0]:  # a line of an earlier program has several
+        t.count_shelved(lane, -1)
+        return t.add_job(record.id, spec, record.life)
+    cell = JobCell(record.id, spec, record.life, place=t.lines.order.place(spec))
+    t.jobs[record.id] = cell
+    return cell
 
 
 def see_off(t: Tables) -> None:
@@ -102,40 +119,37 @@ def see_off(t: Tables) -> None:
     t.visitors.clear()
 
 
-def _bring(t: Tables, lane: Lane, record: JobRecord, now: Instant) -> JobCell:
-    cell = t.add_job(record.id, record.spec, record.life)
-    t.count_shelved(lane, -1)
-    stand_in_line(t, cell, now)
-    t.lines.unshelve(lane)
-    return cell
-
-
 def refill(t: Tables, event: Refilled, now: Instant) -> Counted:
     """The next jobs of a line come back, but for those that came, or came and went, meanwhile."""
     lane = t.lines.numbered.get(event.refill.line)
     if lane is None or lane.asked != event.refill.ticket:
         return Counted(0)
-    assert event.jobs or lane.arrived or not lane.shelved, f"line {lane.number} is not in the store"
-    count = 0
-    for record in event.jobs:
-        if record.id not in t.jobs and record.id not in lane.gone:
-            _bring(t, lane, record, now)
-            count += 1
+    may_lack = lane.arrived or not event.refill.exact
+    assert event.jobs or may_lack or not lane.shelved, f"line {lane.number} is not in the store"
+    jobs, gone = t.jobs, lane.gone
+    back = [one for one in event.jobs if one.id not in jobs and one.id not in gone]
+    for record in back:
+        stand_in_line(t, _return(t, lane, record), now)
+    if back:
+        t.lines.unshelve(lane, len(back))
     if event.jobs and lane.shelved:
         last = event.jobs[-1].spec
         t.lines.move_edge(lane, last, last.order + 1)
     lane.asked, lane.dry, lane.hurried = 0, False, False
-    lane.gone.clear()
+    # Where there were fewer than asked for, more may be on their way into the tables.
+    lane.settled = not gone and len(event.jobs) == event.refill.limit
+    gone.clear()
     if lane.shelved:
         t.lines.touched[lane.number] = lane
-    return Counted(count)
+    return Counted(len(back))
 
 
 def ask(t: Tables) -> list[Refill]:
     """What to ask of the store after this turn: one question a lane at a time.
 
     One that was asked in good time is asked again when it has become urgent; the first answer is
-    then ignored.
+    then ignored. The tables are waited for only where it matters: they are behind by what has left
+    the front of a shelf, which is not asked for, and by what has come to its end.
     """
     wanted: list[Refill] = []
     lines = t.lines
@@ -145,10 +159,11 @@ def ask(t: Tables) -> list[Refill]:
     for lane in lines.touched.values():
         if _wants(lane, level):
             t.tickets += 1
-            lane.asked, lane.hurried, lane.arrived = t.tickets, lane.dry, 0
+            exact = not lane.settled or bool(lane.gone)
+            lane.asked, lane.hurried, lane.arrived = t.tickets, lane.dry or not exact, 0
             lane.gone.clear()
             limit = min(t.timing.window.piece, level)
-            wanted.append(Refill(lane.number, lane.edge - 1, limit, lane.asked, lane.dry))
+            wanted.append(Refill(lane.number, lane.edge - 1, limit, lane.asked, lane.dry, exact))
     lines.touched.clear()
     return wanted
 

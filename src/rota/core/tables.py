@@ -218,8 +218,8 @@ class Tables:
     def leave_shelf(self, cell: JobCell) -> None:
         """Its row is about to say that it waits in no line of the store any more."""
         lane = self.lines.numbered.get(cell.life.line)
-        if lane is not None and lane.asked and cell.spec.order >= lane.edge:
-            lane.gone[cell.id] = None  # the store may be read before it has that row
+        if lane is not None and cell.spec.order >= lane.edge:
+            lane.left_by_name(cell.id)
 
     def finish(self, cell: JobCell, verb: JobVerb, life: Life, now: Instant) -> None:
         """The job has ended and leaves memory. Its dependents are the caller's to tell."""

@@ -25,9 +25,14 @@ class Refills:
 
     def fetch(self, wanted: Sequence[Refill], seen: Seq) -> None:
         """To be called when the turn that wants them is durable, up to record `seen`."""
-        task = asyncio.create_task(self._fetch(wanted, seen), name="rota-refill")
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        for asked, needed in (
+            ([one for one in wanted if one.exact], seen),
+            ([one for one in wanted if not one.exact], Seq(0)),
+        ):
+            if asked:
+                task = asyncio.create_task(self._fetch(asked, needed), name="rota-refill")
+                self._tasks[task] = None
+                task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def forget(self) -> None:
         """The scheduler that asked is gone, and the next one asks for itself."""

@@ -107,7 +107,8 @@ class WindowFold:
         """
         self._newest = newest
         shelf = ("jobs_shelved",) if await self._shelf_in_use() else ()
-        self._tables = ("jobs_live", *shelf, "jobs_done")
+        # Where there is a shelf, most of those that are not known come from it.
+        self._tables = (*shelf, "jobs_live", "jobs_done")
         tail, window = self._tail, self._window
         await self._find(tail.strangers(jobs_touched(window.records)))
         tail.take_window(window.records, window.writes)

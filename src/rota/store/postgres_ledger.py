@@ -31,6 +31,7 @@ from rota.store.protocol import (
     Snapshot,
     StoreError,
 )
+from rota.store.rows import JobsInBulk
 
 _APPEND = """
 WITH taken AS (
@@ -82,6 +83,7 @@ class PostgresLedger(PostgresInbox):
         super().__init__(lines, readers, has_keys=schema.has("followers"))
         self._leader = Line(address, "leader", leader_deadline_s, _DURABLY)
         self._mark = SeatMark(self._leader)
+        self._bulk = JobsInBulk()
 
     @property
     def folded(self) -> Seq:
@@ -168,7 +170,7 @@ class PostgresLedger(PostgresInbox):
     async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
         """The next jobs of each line."""
         await self._folder.reached(seen)
-        return await self._readers.run(lambda c: read_shelves(c, wanted))
+        return await self._readers.run(lambda c: read_shelves(c, wanted, self._bulk))
 
     async def append(
         self,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
-from operator import attrgetter
-from typing import Any
+from itertools import chain, groupby
+from operator import attrgetter, itemgetter
 
 from msgspec.structs import replace
 
@@ -20,10 +19,11 @@ from rota.store.protocol import Seq, Snapshot, Totals
 from rota.store.settings import read_settings
 
 _by_arrival = attrgetter("spec.order")
+_by_number = itemgetter(3)
 
 
 _SHELVES = """
-SELECT v.number, j.id, j.life, j.spec
+SELECT j.id, j.life, j.spec, v.number
 FROM unnest($1::int8[], $2::int8[], $3::int8[])
     WITH ORDINALITY AS v (line, place, size, number)
 CROSS JOIN LATERAL (
@@ -35,16 +35,17 @@ ORDER BY v.number, j.ordinal
 
 
 async def read_shelves(
-    connection: Connection, wanted: Sequence[Refill]
+    connection: Connection, wanted: Sequence[Refill], bulk: rows.JobsInBulk
 ) -> list[tuple[JobRecord, ...]]:
     """The next jobs of each line."""
     lines, places = [one.line for one in wanted], [one.after for one in wanted]
     found = await connection.fetch(_SHELVES, lines, places, [one.limit for one in wanted])
-    shelves: list[list[tuple[Any, ...]]] = [[] for _ in wanted]
-    for row in found:
-        shelves[row[0] - 1].append(tuple(row)[1:])
-    bulk = rows.JobsInBulk()
-    return [tuple(bulk.jobs(shelf)) for shelf in shelves]
+    if len(wanted) == 1:
+        return [tuple(bulk.jobs(found))]
+    shelves: list[tuple[JobRecord, ...]] = [()] * len(wanted)
+    for number, shelf in groupby(found, _by_number):
+        shelves[number - 1] = tuple(bulk.jobs(shelf))
+    return shelves
 
 
 async def read_snapshot(connection: Connection, schema: Schema, kept: int) -> Snapshot:
@@ -57,8 +58,8 @@ async def read_snapshot(connection: Connection, schema: Schema, kept: int) -> Sn
         if schema.has("lines"):
             found = await connection.fetch("SELECT line, count FROM rota.lines ORDER BY line")
             lines = [(row[0], row[1]) for row in found]
-            heads = await read_shelves(connection, [Refill(line, -1, kept, 0) for line, _ in lines])
-            jobs += chain.from_iterable(heads)
+            wanted = [Refill(line, -1, kept, 0) for line, _ in lines]
+            jobs += chain.from_iterable(await read_shelves(connection, wanted, rows.JobsInBulk()))
         # Nearly in order already, which Python's sort makes use of.
         jobs.sort(key=_by_arrival)
         executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")

@@ -40,6 +40,7 @@ EXECUTION_LIVE: tuple[str, ...] = tuple(
 )
 _SHARED_MAX = 10_000
 """Of a kind, and at a time: where nothing is alike, a load must not keep everything twice."""
+_SHARED_TERMS_MAX = 20_000
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_spec = msgspec.msgpack.Decoder(Spec).decode
@@ -100,27 +101,31 @@ class JobsInBulk:
     """
 
     def __init__(self) -> None:
-        self._terms: dict[Terms, Terms] = {}
+        self._terms: Pool[Terms] = Pool(_SHARED_TERMS_MAX)
         self._lives: dict[bytes, Life] = {}
         self._texts: Pool[bytes] = Pool(_SHARED_MAX)
         self._instants: Pool[Instant] = Pool(_SHARED_MAX)
 
     def jobs(self, rows: Iterable[Iterable[Any]]) -> Iterator[JobRecord]:
-        """From id, life, spec."""
-        shared_terms, shared_lives, same_text = self._terms, self._lives, self._texts.same
+        """From id, life, spec, and whatever follows."""
+        shared_lives, same_text = self._lives, self._texts.same
         adopt = msgspec.structs.force_setattr
-        for job_id, life_bytes, spec_bytes in rows:
+        terms: Terms | None = None
+        for job_id, life_bytes, spec_bytes, *_ in rows:
             spec = _decode_spec(spec_bytes)
+            if spec.terms != terms:  # mostly they are those of the job before, and not looked up
+                terms = self._terms.same(spec.terms)
             # The spec was made here and nobody else has seen it yet: still ours to change.
-            adopt(spec, "terms", shared_terms.setdefault(spec.terms, spec.terms))
+            adopt(spec, "terms", terms)
             adopt(spec, "task", same_text(spec.task))
             adopt(spec, "payload", same_text(spec.payload))
             adopt(spec, "created_at", self._instants.same(spec.created_at))
             life = shared_lives.get(life_bytes)
             if life is None:
                 life = _decode_life(life_bytes)
-                if len(shared_lives) < _SHARED_MAX:
-                    shared_lives[life_bytes] = life
+                if len(shared_lives) >= _SHARED_MAX:
+                    shared_lives.clear()
+                shared_lives[life_bytes] = life
             yield JobRecord(job_id, spec, life)
 
 

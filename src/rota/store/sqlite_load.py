@@ -30,10 +30,9 @@ def read_shelf(connection: apsw.Connection, line: int, after: int, limit: int) -
 
 
 def read_shelves(
-    connection: apsw.Connection, wanted: Sequence[Refill]
+    connection: apsw.Connection, wanted: Sequence[Refill], bulk: rows.JobsInBulk
 ) -> list[tuple[JobRecord, ...]]:
     """The next jobs of each line."""
-    bulk = rows.JobsInBulk()
     return [
         tuple(bulk.jobs(read_shelf(connection, one.line, one.after, one.limit))) for one in wanted
     ]

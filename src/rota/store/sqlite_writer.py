@@ -36,7 +36,7 @@ from rota.store.protocol import (
     StoreError,
     StoreFullError,
 )
-from rota.store.rows import Row
+from rota.store.rows import JobsInBulk, Row
 from rota.store.sqlite_connect import fetch, open_writer, run_in_bulk, told
 from rota.store.sqlite_fold import fold_window, read_window, window_of
 from rota.store.sqlite_load import read_shelves, read_snapshot
@@ -65,6 +65,7 @@ class SqliteWriter:
         self._wal_pages = 0
         self._watermark = self._read_watermark()
         self._shelves = ReaderPool(path, 1)
+        self._bulk = JobsInBulk()
         self._on_leftovers = on_leftovers
         self._unfolded = Unfolded()
         self._unfolded_writes = 0
@@ -134,7 +135,7 @@ class SqliteWriter:
     async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
         """The next jobs of each line, read beside the thread that writes."""
         await self._reached(seen)
-        return await self._shelves.run(lambda c: read_shelves(c, wanted))
+        return await self._shelves.run(lambda c: read_shelves(c, wanted, self._bulk))
 
     async def append(
         self,
