@@ -78,6 +78,7 @@ class Demo:
         self._rich()
         self._waiting()
         self._schedules()
+        self._alerts()
         self._triggers()
 
     def trickle(self, seconds: float) -> None:
@@ -184,6 +185,14 @@ class Demo:
                 {**_shell("send-reminders", "sleep 1", queue="mail"), "run_at": later},
             ]
         )
+
+    def _alerts(self) -> None:
+        """A rule of somebody's, a silence, and an address where nobody listens."""
+        self.ask("PUT", "/alert-channels/on-call", {"url": "http://127.0.0.1:9/rota"})
+        rule = {"condition": "wait", "queue": "gpu", "threshold": 300, "severity": "critical"}
+        self.ask("PUT", "/alerts/gpu-wait", {**rule, "channels": ["on-call"]})
+        body = {"for": "2h", "reason": "moving racks"}
+        self.ask("PUT", "/alerts/worker_lost/silence", body)
 
     def _schedules(self) -> None:
         for schedule in SCHEDULES:

@@ -32,6 +32,8 @@ PAGES = {
     "queues": "/ui/queues",
     "schedules": "/ui/schedules",
     "triggers": "/ui/triggers",
+    "alerts": "/ui/alerts",
+    "alert": "/ui/alerts/dead_letters",
     "dead-letters": "/ui/dead-letters",
     "simulate": "/ui/simulate",
     "settings": "/ui/settings",

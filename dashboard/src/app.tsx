@@ -7,6 +7,7 @@ import { client, line } from "./api/live";
 import type { SessionView } from "./api/schema.gen";
 import { SessionProvider } from "./api/session";
 import { match, usePlace } from "./lib/router";
+import { Alert, Alerts } from "./pages/Alerts";
 import { DeadLetters } from "./pages/DeadLetters";
 import { Job } from "./pages/Job";
 import { Jobs } from "./pages/Jobs";
@@ -36,6 +37,8 @@ const PAGES: readonly [string, string, (found: Record<string, string>) => ReactN
   ["/ui/schedules/{id}", "Schedule", ({ id = "" }) => <Schedule key={id} id={id} />],
   ["/ui/triggers", "Triggers", () => <Triggers />],
   ["/ui/triggers/{id}", "Trigger", ({ id = "" }) => <Trigger key={id} id={id} />],
+  ["/ui/alerts", "Alerts", () => <Alerts />],
+  ["/ui/alerts/{name}", "Alert", ({ name = "" }) => <Alert key={name} name={name} />],
   ["/ui/simulate", "Simulate", () => <Simulate />],
   ["/ui/settings", "Settings", () => <Settings />],
 ];

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from rota.alerts.board import News, Notice
-from rota.alerts.limits import GIVE_UP_MS, OUTBOX_MAX, RETRY_MS_MAX
-from rota.alerts.outbox import Outbox
+from rota.alerts.limits import DELIVERIES_KEPT, GIVE_UP_MS, OUTBOX_MAX, RETRY_MS_MAX
+from rota.alerts.outbox import TOO_MANY, Outbox
 from rota.alerts.rules import DEFAULTS, Book, Channel, Severity
 
 BOOK = Book(
@@ -45,11 +45,11 @@ def test_notices_to_one_address_stay_in_order() -> None:
     outbox.put([notice(at=1), notice(at=2)], BOOK)
     (first,) = outbox.due(now=5)
     assert first.notice.at == 1
-    outbox.failed(first, now=5)
+    outbox.failed(first, now=5, error="away")
     assert outbox.due(now=6) == []
     (again,) = outbox.due(now=5 + RETRY_MS_MAX)
     assert (again.notice.at, again.tries) == (1, 1)
-    outbox.taken(again)
+    outbox.taken(again, now=6)
     assert [one.notice.at for one in outbox.due(now=6)] == [2]
 
 
@@ -60,12 +60,14 @@ def test_what_nobody_takes_is_tried_less_and_less_often_and_then_given_up() -> N
     while outbox.letters:
         (letter,) = outbox.due(now)
         tries += 1
-        outbox.failed(letter, now)
+        outbox.failed(letter, now, f"away {tries}")
         if outbox.letters:
             assert outbox.letters[0].due_at - now <= RETRY_MS_MAX
             now = outbox.letters[0].due_at
     assert now >= GIVE_UP_MS
     assert tries == pytest.approx(GIVE_UP_MS / RETRY_MS_MAX, abs=8)
+    (end,) = outbox.past
+    assert (end.channel, end.tries, end.error) == ("mail", tries, f"away {tries}")
 
 
 def test_an_address_that_is_dead_for_long_does_not_fill_the_store() -> None:
@@ -74,3 +76,13 @@ def test_an_address_that_is_dead_for_long_does_not_fill_the_store() -> None:
         outbox.put([notice(at=at)], BOOK)
     assert len(outbox.letters) == OUTBOX_MAX
     assert outbox.letters[0].notice.at == 10
+    assert [one.error for one in outbox.past] == [TOO_MANY] * 10
+
+
+def test_what_became_of_notices_is_kept_for_those_that_are_shown() -> None:
+    outbox = Outbox()
+    for at in range(DELIVERIES_KEPT + 5):
+        outbox.put([notice(at=at)], BOOK)
+        outbox.taken(outbox.letters[0], now=at)
+    assert len(outbox.past) == DELIVERIES_KEPT
+    assert (outbox.past[0].notice_id, outbox.past[0].tries) == ("wait/5", 1)

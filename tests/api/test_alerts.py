@@ -154,7 +154,11 @@ async def test_a_receiver_that_is_away_gets_it_later(house: House, ear: Ear) -> 
     await watch.look()
     await watch.deliver()
     (channel,) = (await house.ask("GET", "/alert-channels", expect=200))["items"]
-    assert channel["waiting"] == 1
+    assert (channel["waiting"], channel["last"]["error"]) == (1, "it answered 503")
+    (notice,) = (await house.ask("GET", "/alert-notices", expect=200))["items"]
+    (sent,) = notice["deliveries"]
+    assert (sent["channel"], sent["status"], sent["tries"]) == ("ops", "waiting", 1)
+    assert sent["next_try"] > sent["at"]
     await watch.deliver()
     assert len(ear.heard) == 1, "it is not due yet"
     ear.status = 204
@@ -163,6 +167,42 @@ async def test_a_receiver_that_is_away_gets_it_later(house: House, ear: Ear) -> 
     await watch.deliver()
     assert len(ear.heard) == 2
     assert outbox.letters == []
+    (notice,) = (await house.ask("GET", "/alert-notices", expect=200))["items"]
+    (sent,) = notice["deliveries"]
+    assert (sent["status"], sent["tries"], sent["error"]) == ("taken", 2, None)
+    again = watch_of(house.engine, house.parts.figures, house.store)  # type: ignore[arg-type]
+    await again.open()
+    assert again.kept.outbox.past == outbox.past, "the next leader knows it too"
+
+
+async def test_a_test_of_a_channel_is_its_last_try(house: House, ear: Ear) -> None:
+    await add_channel(house, f"http://127.0.0.1:{ear.port}/")
+    (channel,) = (await house.ask("GET", "/alert-channels", expect=200))["items"]
+    assert channel["last"] is None
+    ear.status = 500
+    await house.ask("POST", "/alert-channels/ops/test", expect=200)
+    (channel,) = (await house.ask("GET", "/alert-channels", expect=200))["items"]
+    assert channel["last"]["error"] == "it answered 500"
+    ear.status = 200
+    await house.ask("POST", "/alert-channels/ops/test", expect=200)
+    (channel,) = (await house.ask("GET", "/alert-channels", expect=200))["items"]
+    assert (channel["last"]["status"], channel["last"]["error"]) == ("taken", None)
+
+
+async def test_a_rule_is_tried_out_without_being_set(house: House) -> None:
+    await add_channel(house, "https://hooks.example/x")
+    await house.submit(queue="gpu")
+    await until(lambda: house.engine.clock.now() - house.engine.ready_since()["gpu"] > 5)
+    spec = {"condition": "wait", "queue": "gpu", "threshold": 0.001}
+    tried = await house.ask("POST", "/alerts/gpu-wait/test", spec, expect=200)
+    assert (tried["holds"], tried["tells"], tried["unit"]) == (True, ["ops"], "s")
+    assert tried["message"].startswith("wait of queue gpu")
+    spec["threshold"] = 86_400
+    assert (await house.ask("POST", "/alerts/gpu-wait/test", spec, expect=200))["holds"] is False
+    assert (await house.http.get("/alerts/gpu-wait")).status_code == 404
+    counted = {"condition": "failure_rate", "queue": "gpu"}
+    tried = await house.ask("POST", "/alerts/gpu-fails/test", counted, expect=200)
+    assert tried["holds"] is None, "nobody has watched that queue for a whole window"
 
 
 async def test_the_next_leader_goes_on_without_telling_twice(ear: Ear) -> None:

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
+from rota.api import timeline
 from rota.api.app import create_app
+from rota.api.crowds import counted, first_id
 from rota.api.history import Recorder, quantile
+from rota.api.limits import TIMELINE_PARTS, TIMELINE_SAMPLE
+from rota.core.model import ExecutionState, WorkerId
 from rota.store.access import Role
+from rota.store.queries import Sampled
 from tests.api.house import HOST, House, Tap
 from tests.api.keys import ACME, key
 
@@ -177,6 +182,21 @@ async def test_what_needs_attention_is_named_with_where_to_look(house: House) ->
     assert items[0]["message"] == "out of paper"
 
 
+async def test_what_fires_needs_attention(house: House) -> None:
+    await house.ask("PUT", "/alerts/disk_low", {"threshold": 1e17}, expect=200)
+    await house.parts.alerts.look()
+    (item,) = (await house.ask("GET", "/attention", expect=200))["items"]
+    assert (item["kind"], item["about"]) == ("alert", "disk_low")
+    assert item["message"].startswith("fires (critical): disk low")
+
+
+async def test_what_fires_and_is_silenced_is_known_already(house: House) -> None:
+    await house.ask("PUT", "/alerts/disk_low", {"threshold": 1e17}, expect=200)
+    await house.parts.alerts.look()
+    await house.ask("PUT", "/alerts/disk_low/silence", {"for": "1h"}, expect=200)
+    assert (await house.ask("GET", "/attention", expect=200))["items"] == []
+
+
 async def test_an_answer_about_attention_is_shared_for_a_few_seconds(house: House) -> None:
     before = await house.ask("GET", "/attention", expect=200)
     await fail(house, await house.register("box"), "invoice")
@@ -246,6 +266,47 @@ async def test_a_timelines_window_leaves_out_what_was_claimed_before_or_after_it
     assert (await house.http.get(wrong)).status_code == 422
     wide = "/timeline?after=2020-01-01T00:00:00Z&before=2026-01-01T00:00:00Z"
     assert (await house.http.get(wide)).status_code == 422
+
+
+async def test_a_busy_timeline_counts_what_it_does_not_draw(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "TIMELINE_BARS_MAX", 3)
+    worker = await house.register("box")
+    for number in range(6):
+        outcome = "failed" if number == 0 else "succeeded"
+        await house.finish(await house.start(worker, name="short"), outcome)
+        await house.lease(worker, max=0, wait=0)
+    running = await house.start(worker, name="runs")
+    found = await house.ask("GET", "/timeline", expect=200)
+    assert found["more"]
+    assert [one["execution_id"] for one in found["items"]] == [running["execution_id"]]
+    assert found["running"] == 1
+    crowd = found["crowd"]
+    assert (crowd["total"], crowd["estimated"]) == (7, False)
+    (lane,) = crowd["lanes"]
+    assert (lane["worker_id"], sum(lane["began"]), sum(lane["failed"])) == (worker, 7, 1)
+    assert crowd["step"] * (len(lane["began"]) - 1) < 3600 <= crowd["step"] * len(lane["began"])
+    acme = await key(house, Role.VIEWER, tenant=ACME)
+    theirs = (await house.http.get("/timeline", headers=acme)).json()
+    assert (theirs["items"], theirs["crowd"], theirs["running"]) == ([], None, 0)
+
+
+def test_a_stretch_that_was_not_seen_whole_is_estimated_by_its_pace() -> None:
+    # As many as are looked at in the first quarter of the first part; some of them failed.
+    last = first_id(1_000 + 249)
+    seen = [
+        Sampled(0, WorkerId("a"), ExecutionState.SUCCEEDED, TIMELINE_SAMPLE - 25, last),
+        Sampled(0, WorkerId("b"), ExecutionState.FAILED, 25, first_id(1_000)),
+        Sampled(1, WorkerId("a"), ExecutionState.SUCCEEDED, 7, first_id(2_500)),
+        Sampled(TIMELINE_PARTS, WorkerId("a"), ExecutionState.LOST, 1, first_id(9_500)),
+    ]
+    crowd = counted(seen, list(range(1_000, 1_000 * (TIMELINE_PARTS + 3), 1_000)))
+    assert crowd.estimated
+    first, second = crowd.lanes
+    assert (first.began, first.failed) == ([407, 1], [0, 1]), "the burst counts for its part alone"
+    assert (second.began, second.failed) == ([100, 0], [100, 0])
+    assert (crowd.total, crowd.step) == (508, TIMELINE_PARTS)
 
 
 async def test_a_session_says_who_asks_and_who_answers(house: House) -> None:

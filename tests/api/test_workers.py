@@ -189,6 +189,29 @@ async def test_a_draining_worker_gets_nothing_and_a_removed_one_loses_its_work(
     assert job["losses"] == 1
 
 
+async def test_a_drained_worker_is_put_back_to_work(house: House) -> None:
+    worker = await house.register()
+    await house.ask("POST", f"/workers/{worker}/drain", expect=200)
+    await house.submit()
+    assert (await house.lease(worker, wait=0))["executions"] == []
+    resumed = await house.ask("POST", f"/workers/{worker}/resume", expect=200)
+    assert resumed["status"] == "online"
+    assert len((await house.lease(worker))["executions"]) == 1
+    await house.ask("POST", "/workers/ghost/resume", expect=404)
+
+
+async def test_a_removed_worker_is_told_to_register_again(house: House) -> None:
+    worker = await house.register()
+    await house.ask("DELETE", f"/workers/{worker}", expect=204)
+    for call in ("heartbeat", "lease"):
+        answer = await house.http.post(f"/workers/{worker}/{call}", json={})
+        assert answer.status_code == 404
+        assert "register again" in answer.json()["detail"]
+    assert (await house.ask("GET", f"/workers/{worker}"))["status"] == "offline"
+    await house.ask("DELETE", f"/workers/{worker}", expect=204)
+    await house.ask("POST", f"/workers/{worker}/resume", expect=409)
+
+
 async def test_workers_are_listed_by_status_and_capability(house: House) -> None:
     a = await house.register("a", capabilities=["linux"])
     b = await house.register("b", capabilities=["linux", "gpu"])

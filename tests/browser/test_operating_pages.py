@@ -140,6 +140,28 @@ def test_the_timeline_shows_what_ran_and_opens_it(site: Site, open_page: Open) -
     site.ask("PUT", f"/jobs/{job_id}/cancel")
 
 
+def test_a_busy_timeline_counts_and_a_count_leads_closer(site: Site, open_page: Open) -> None:
+    job = {"name": "crowded", "task": {"kind": "noop"}, "requirements": {"cpu": 0.01}}
+    site.ask("POST", "/jobs/batch", {"jobs": [job] * 1_200})
+    alike = "/timeline?before=2999-01-01T00:00:00Z&after=2998-12-31T00:00:00Z"
+    assert site.ask("GET", alike)["crowd"] is None
+    until(lambda: site.ask("GET", "/timeline")["crowd"] is not None, "more than bars can show")
+    page = open_page("/ui/timeline?span=24+h")
+    canvas = page.locator(".gantt canvas")
+    expect(canvas).to_have_attribute("data-cells", re.compile("[1-9]"))
+    expect(page.get_by_text("executions began in this time")).to_be_visible()
+    box = canvas.bounding_box()
+    assert box is not None
+    # The newest stretch ends where now is, at the right.
+    page.mouse.move(box["x"] + box["width"] - 14, box["y"] + 50)
+    expect(page.get_by_text("click to look closer")).to_be_visible()
+    page.mouse.down()
+    page.mouse.up()
+    expect(page).to_have_url(re.compile("worker=.*after=|after=.*worker="))
+    page.get_by_role("button", name="show all workers").click()
+    expect(page).not_to_have_url(re.compile("worker="))
+
+
 def test_a_queue_is_paused_undone_and_given_limits(site: Site, open_page: Open) -> None:
     site.ask("PUT", "/queues/handled", {})
     page = open_page("/ui/queues")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.cli.main import run
+from rota.cli.member_logs import marked
 from tests.cli.conftest import Rota
 from tests.sdk.small_server import SmallServer
 
@@ -192,3 +193,9 @@ def test_the_stream_prints_a_document_a_line(server: SmallServer, rota: Rota) ->
     streamed = rota("stream", "--json")
     assert streamed.json["status"] == "running"
     assert streamed.status == 1
+
+
+def test_lines_of_a_member_are_marked_wherever_a_piece_is_cut() -> None:
+    pieces = [b"one\ntw", b"", b"o\n", b"three"]
+    assert b"".join(marked(pieces, 7)) == b"[7] one\n[7] two\n[7] three\n"
+    assert b"".join(marked([b""], 7)) == b""

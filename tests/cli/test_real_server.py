@@ -128,6 +128,35 @@ def test_a_paused_queue_is_passed_by_an_order_by_hand(rota: Rota) -> None:
     assert rota("queues", "resume", "slow", "--json").json["paused"] is False
 
 
+def test_the_log_of_an_array_is_that_of_its_members(rota: Rota) -> None:
+    line = ("--", "sh", "-c", "echo at $ROTA_ARRAY_INDEX; echo done")
+    job_id = rota("submit", "--count", "3", *line).out.strip()
+    wanted = "".join(f"[{n}] at {n}\n[{n}] done\n" for n in range(3))
+    assert rota("logs", "-f", job_id).out == wanted
+    assert rota("logs", job_id).out == wanted
+    assert rota("logs", job_id, "--index", "1").out == "at 1\ndone\n"
+    refused = rota("logs", job_id, "--index", "3")
+    assert (refused.status, "from 0 to 2" in refused.err) == (2, True)
+
+
+def test_a_worker_is_drained_and_put_back_to_work(rota: Rota) -> None:
+    worker = json.loads(rota("workers", "--json").out)["items"][0]["name"]
+    assert rota("workers", "drain", worker).out == f"{worker} is draining\n"
+    job_id = rota("submit", "--", "echo", "again").out.strip()
+    assert "draining" in rota("why", job_id).out
+    assert rota("workers", "resume", worker).out == f"{worker} is online\n"
+    assert rota("logs", "-f", job_id).out == "again\n"
+
+
+def test_a_removed_worker_that_lives_registers_anew(rota: Rota) -> None:
+    (before,) = json.loads(rota("workers", "--status", "online", "--json").out)["items"]
+    assert rota("workers", "remove", before["worker_id"]).status == 0
+    job_id = rota("submit", "--", "echo", "anew").out.strip()
+    assert rota("logs", "-f", job_id).out == "anew\n"
+    (after,) = json.loads(rota("workers", "--status", "online", "--json").out)["items"]
+    assert (after["name"], after["worker_id"] != before["worker_id"]) == (before["name"], True)
+
+
 def test_a_file_of_jobs_is_refused_by_the_line_that_is_wrong(rota: Rota, tmp_path: Path) -> None:
     path = tmp_path / "jobs.jsonl"
     good = {"name": "a", "task": {"kind": "noop"}}

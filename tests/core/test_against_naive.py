@@ -192,7 +192,7 @@ class Stories(RuleBasedStateMachine):
     def time_passes(self, ms: int) -> None:
         self.both.advance(ms)
 
-    @rule(number=pick, what=st.sampled_from(("restart", "drain", "leave")))
+    @rule(number=pick, what=st.sampled_from(("restart", "drain", "resume", "leave")))
     def trouble(self, number: int, what: str) -> None:
         worker = one_of(self.workers(), number)
         if what == "restart":
@@ -200,7 +200,7 @@ class Stories(RuleBasedStateMachine):
         elif what == "leave":
             self.both.leave(worker)
         elif worker.state != "offline":
-            self.both.drain(worker)
+            (self.both.drain if what == "drain" else self.both.resume)(worker)
 
     @invariant()
     def why_agrees(self) -> None:

@@ -139,6 +139,7 @@ def test_a_lost_job_goes_on_before_those_of_its_key_that_came_later() -> None:
     keyed(world, "a", "b")
     run(world, "a")
     world.step(Leave(worker_id=WorkerId("w1")))
+    world.register(cpu=64)
     assert world.take() == ["a"]
 
 
@@ -148,6 +149,7 @@ def test_a_lost_job_lets_a_more_urgent_one_of_its_key_go_first() -> None:
     run(world, "a")
     keyed(world, "urgent", priority=1)
     world.step(Leave(worker_id=WorkerId("w1")))
+    world.register(cpu=64)
     assert world.take() == ["urgent"]
     world.complete("urgent")
     assert world.take() == ["a"]

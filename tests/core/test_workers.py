@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rota.core.errors import Conflict, NotFound, Superseded
-from rota.core.inputs import ClosePoll, Drain, Leave, Register
+from rota.core.inputs import ClosePoll, Drain, Heartbeat, Leave, Register, Resume
 from rota.core.limits import OFFLINE_KEPT_MS
 from rota.core.model import JobState, WorkerId, WorkerState
 from tests.core.asking import AT_MOST_ONCE, SECOND, job, resources
@@ -58,6 +58,59 @@ def test_draining_twice_changes_nothing_and_draining_nobody_is_refused() -> None
     world.step(Leave(worker_id=W1))
     with pytest.raises(Conflict, match="is offline"):
         world.step(Drain(worker_id=W1))
+
+
+def test_a_resumed_worker_gets_work_in_the_poll_that_waits() -> None:
+    world = World()
+    world.register()
+    world.step(Drain(worker_id=W1))
+    poll = world.poll()
+    world.submit("a")
+    assert world.orders(poll) == []
+    world.step(Resume(worker_id=W1))
+    assert world.orders(poll) == ["a"]
+    assert world.ledger.workers[W1].state is WorkerState.ONLINE
+
+
+def test_resuming_is_for_workers_that_are_there() -> None:
+    world = World()
+    world.register()
+    world.step(Resume(worker_id=W1))
+    assert world.last.writes == [], "it takes work already"
+    with pytest.raises(NotFound):
+        world.step(Resume(worker_id=WorkerId("ghost")))
+    world.step(Leave(worker_id=W1))
+    with pytest.raises(Conflict, match="start it again"):
+        world.step(Resume(worker_id=W1))
+
+
+@pytest.mark.parametrize("session", ["s1", None])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_worker_that_left_is_not_heard_before_it_registers_again(
+    session: str | None, restarted: bool
+) -> None:
+    world = World()
+    world.register()
+    world.submit("a")
+    world.step(Leave(worker_id=W1))
+    if restarted:
+        world.restart()
+    with pytest.raises(NotFound, match="register again"):
+        world.step(Heartbeat(worker_id=W1, session=session))
+    with pytest.raises(NotFound, match="register again"):
+        world.poll(session=session)
+    assert world.ledger.workers[W1].state is WorkerState.OFFLINE
+    world.register(session="s2")
+    assert world.take(session="s2") == ["a"]
+
+
+def test_a_lost_worker_that_is_heard_again_need_not_register() -> None:
+    world = World()
+    world.register()
+    world.advance(60 * SECOND)
+    assert world.ledger.workers[W1].state is WorkerState.OFFLINE
+    world.submit("a")
+    assert world.take() == ["a"]
 
 
 def test_a_worker_that_leaves_gives_back_at_once_what_it_had() -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from rota.core.errors import StaleRecall
-from rota.core.inputs import Drain, Leave, Tick, Timing, Window
+from rota.core.inputs import Drain, Leave, Register, Resume, Tick, Timing, Window
 from rota.core.lifecycle import EXECUTION_FINAL
 from rota.core.model import JobId, RateLimit, Semantics, WorkerId
 from tests.core.asking import NOON, retries
@@ -190,8 +190,31 @@ class Together:
 
         self.both(act)
 
+    def _come_back(self, worker: Worker) -> None:
+        """One that left is not heard before it has registered again."""
+        known = self.world.ledger.workers.get(WorkerId(worker.id))
+        if known is None or known.session:
+            return
+        self.world.step(
+            Register(
+                worker_id=known.id,
+                session="s1",
+                name=known.name,
+                capacity=known.capacity,
+                capabilities=known.capabilities,
+                queues=known.queues,
+            )
+        )
+
+        def act() -> None:
+            self.model.hear(worker)
+            worker.state, worker.registered_at = "online", self.model.now
+
+        self.both(act)
+
     def poll(self, worker: Worker, names: list[str] | None, **said: Any) -> None:
         """Reports, names, and waits; `stale` names something that is over as well."""
+        self._come_back(worker)
         done: Sequence[tuple[Job, str]] = said.pop("done", ())
         stale = self.stale(worker) if said.pop("stale", False) else None
         finished = [job.id for job, _ in done]
@@ -222,6 +245,7 @@ class Together:
         return over[-1] if over else None
 
     def beat(self, worker: Worker, names: list[str] | None) -> None:
+        self._come_back(worker)
         self.world.beat(worker.id, names=names)
 
         def act() -> None:
@@ -237,6 +261,14 @@ class Together:
 
         def act() -> None:
             worker.state = "draining"
+
+        self.both(act)
+
+    def resume(self, worker: Worker) -> None:
+        self.world.step(Resume(worker_id=WorkerId(worker.id)))
+
+        def act() -> None:
+            worker.state = "online"
 
         self.both(act)
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from rota.core.ids import execution_id
 from rota.core.lifecycle import JOB_FINAL
-from rota.core.model import ExecutionState, Instant, JobId, JobState, Life
-from rota.core.outcome import PutJob
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    ExecutionState,
+    Instant,
+    JobId,
+    JobState,
+    Life,
+    WorkerId,
+)
+from rota.core.outcome import PutExecution, PutJob
 from rota.store.protocol import ExecutionQuery, JobQuery, Outline
+from rota.store.queries import Sampled, SampleQuery
 from tests.store.conformance import StoreMaker, leading, put, run_of
 from tests.store.conformance_shelves import shelve
 from tests.store.naive import QUEUED, NaiveStore, spec, terms
@@ -54,6 +65,20 @@ def strays() -> list[PutJob]:
         PutJob(JobId(id_), spec(100 + n, created_at=at), life)
         for n, (id_, at, life) in enumerate(zip((*ids, "stray"), times, lives, strict=True))
     ]
+
+
+def count_naively(executions: dict[ExecutionId, Execution], query: SampleQuery) -> list[Sampled]:
+    """One by one, by hand."""
+    found: dict[tuple[int, WorkerId, ExecutionState], list[str]] = {}
+    for stretch in range(len(query.bounds) - 1):
+        low, high = query.bounds[stretch : stretch + 2]
+        left = query.limit
+        for id_ in sorted(executions):
+            one = executions[id_]
+            if low <= id_ < high and left and query.worker_id in (None, one.worker_id):
+                left -= 1
+                found.setdefault((stretch, one.worker_id, one.state), []).append(id_)
+    return [Sampled(*alike, len(ids), max(ids)) for alike, ids in found.items()]
 
 
 QUERIES = {
@@ -219,6 +244,27 @@ class ListsConformance:
             tenant = spec(1).terms.tenant
             counted = await store.catalog.count_jobs(tenant)
         assert counted == {JobState.QUEUED: 2, JobState.SUCCEEDED: 1}
+
+    async def test_the_first_executions_of_each_stretch_are_counted(
+        self, make_store: StoreMaker
+    ) -> None:
+        # Two workers by turns; a third of all runs still.
+        states = (ExecutionState.RUNNING, ExecutionState.SUCCEEDED, ExecutionState.FAILED)
+        workers = [WorkerId(f"worker-{number % 2}") for number in range(12)]
+        runs = [run_of(number, states[number % 3]).execution for number in range(12)]
+        runs = [replace(one, worker_id=own) for one, own in zip(runs, workers, strict=True)]
+        ids = sorted(one.id for one in runs)
+        async with make_store() as store:
+            leader = await leading(store)
+            await leader.append(*(put(number) for number in range(12)))
+            await leader.append(*map(PutExecution, runs))
+            executions = {one.id: one for one in runs}
+            for worker_id in (None, workers[0]):
+                query = SampleQuery(bounds=(ids[0], ids[5], ids[10]), worker_id=worker_id, limit=3)
+                found = await store.catalog.sample_executions(query)
+                wanted = count_naively(executions, query)
+                assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+                assert wanted
 
 
 def _of(query: JobQuery, **changed: object) -> JobQuery:

@@ -8,12 +8,12 @@ export interface AccuracyView {
 }
 
 export interface AffinitySpec {
-  require?: Record<string, string | string[]>;
-  prefer?: Record<string, string | string[]>;
+  require?: Record<string, string | string[]> | null;
+  prefer?: Record<string, string | string[]> | null;
   spread?: string | null;
   near?: "previous" | null;
-  wait?: number | string;
-  tolerate?: string[];
+  wait?: number | string | null;
+  tolerate?: string[] | null;
 }
 
 export interface AffinityView {
@@ -31,16 +31,25 @@ export interface AlertPage {
 }
 
 export interface AlertSpec {
-  condition?: "backlog_grows" | "dead_letters" | "deadline_at_risk" | "deadline_missed" | "disk_low" | "failure_rate" | "leader_changed" | "no_workers" | "schedule_late" | "schedule_missed" | "store_slow" | "tables_behind" | "wait" | "worker_lost";
-  threshold?: number;
-  window?: number | string;
-  for?: number | string;
-  at_least?: number;
-  severity?: "critical" | "info" | "warning";
+  condition?: "backlog_grows" | "dead_letters" | "deadline_at_risk" | "deadline_missed" | "disk_low" | "failure_rate" | "leader_changed" | "no_workers" | "schedule_late" | "schedule_missed" | "store_slow" | "tables_behind" | "wait" | "worker_lost" | null;
+  threshold?: number | null;
+  window?: number | string | null;
+  for?: number | string | null;
+  at_least?: number | null;
+  severity?: "critical" | "info" | "warning" | null;
   queue?: string | null;
   channels?: string[] | null;
   repeat?: number | string | null;
-  enabled?: boolean;
+  enabled?: boolean | null;
+}
+
+export interface AlertTrial {
+  holds: boolean | null;
+  value: number | null;
+  threshold: number;
+  unit: string;
+  message: string;
+  tells: string[];
 }
 
 export interface AlertView {
@@ -158,9 +167,9 @@ export interface BackfillAnswer {
 export interface BackfillSpec {
   from: string;
   to: string;
-  max_parallel?: number;
+  max_parallel?: number | null;
   priority?: number | null;
-  dry_run?: boolean;
+  dry_run?: boolean | null;
 }
 
 export interface BarView {
@@ -181,20 +190,20 @@ export interface BatchAnswer {
 export interface BatchJobSpec {
   name: string;
   task?: Command | PythonCall | HttpCall | BundleRun | Container | Noop | null;
-  queue?: string;
-  tenant?: string;
-  priority?: number;
-  requirements?: Requirements;
-  dependencies?: (string | DependencySpec)[];
+  queue?: string | null;
+  tenant?: string | null;
+  priority?: number | null;
+  requirements?: Requirements | null;
+  dependencies?: (string | DependencySpec)[] | null;
   run_at?: string | null;
   expires_at?: string | null;
   timeout?: number | string | null;
   expected_runtime?: number | string | null;
-  retry?: RetrySpec;
-  semantics?: "at_least_once" | "at_most_once";
+  retry?: RetrySpec | null;
+  semantics?: "at_least_once" | "at_most_once" | null;
   concurrency?: ConcurrencySpec | null;
-  preemptible?: boolean;
-  labels?: Record<string, string>;
+  preemptible?: boolean | null;
+  labels?: Record<string, string> | null;
   payload?: Json;
   finish_by?: string | number | null;
   affinity?: AffinitySpec | null;
@@ -209,8 +218,8 @@ export interface BatchSpec {
 }
 
 export interface BatchingSpec {
-  size?: number;
-  wait?: number | string;
+  size?: number | null;
+  wait?: number | string | null;
   key?: string | null;
 }
 
@@ -231,7 +240,7 @@ export interface BulkSpec {
   action: "cancel" | "delete" | "reprioritise" | "retry";
   filter: JobFilter;
   priority?: number | null;
-  dry_run?: boolean;
+  dry_run?: boolean | null;
   limit?: number | null;
 }
 
@@ -243,9 +252,9 @@ export interface BundlePage {
 export interface BundleRun {
   kind: "bundle";
   bundle_id: string;
-  argv?: string[];
-  env?: Record<string, string>;
-  inputs?: Record<string, string>;
+  argv?: string[] | null;
+  env?: Record<string, string> | null;
+  inputs?: Record<string, string> | null;
 }
 
 export interface BundleUploadView {
@@ -294,7 +303,7 @@ export interface ChannelPage {
 export interface ChannelSpec {
   url: string;
   secret?: string | null;
-  severity?: "critical" | "info" | "warning";
+  severity?: "critical" | "info" | "warning" | null;
 }
 
 export interface ChannelTrial {
@@ -308,6 +317,7 @@ export interface ChannelView {
   signed: boolean;
   severity: "critical" | "info" | "warning";
   waiting: number;
+  last: DeliveryView | null;
 }
 
 export interface ClusterView {
@@ -321,9 +331,9 @@ export interface ClusterView {
 export interface Command {
   kind: "command";
   argv: string[];
-  env?: Record<string, string>;
+  env?: Record<string, string> | null;
   cwd?: string | null;
-  inputs?: Record<string, string>;
+  inputs?: Record<string, string> | null;
 }
 
 export interface CompletedReport {
@@ -333,7 +343,7 @@ export interface CompletedReport {
   error?: Json;
   exit_code?: number | null;
   usage?: Record<string, Json> | null;
-  retryable?: boolean;
+  retryable?: boolean | null;
   retry_after?: number | string | null;
   execution_id: string;
 }
@@ -345,12 +355,12 @@ export interface CompletionSpec {
   error?: Json;
   exit_code?: number | null;
   usage?: Record<string, Json> | null;
-  retryable?: boolean;
+  retryable?: boolean | null;
   retry_after?: number | string | null;
 }
 
 export interface ConcernView {
-  kind: "cluster" | "failing" | "queue" | "schedule" | "worker";
+  kind: "alert" | "cluster" | "failing" | "queue" | "schedule" | "worker";
   about: string;
   name: string;
   message: string;
@@ -361,7 +371,7 @@ export interface ConcernView {
 
 export interface ConcurrencySpec {
   key: string;
-  limit?: number;
+  limit?: number | null;
 }
 
 export interface ConcurrencyView {
@@ -372,9 +382,9 @@ export interface ConcurrencyView {
 export interface Container {
   kind: "container";
   image: string;
-  argv?: string[];
-  env?: Record<string, string>;
-  inputs?: Record<string, string>;
+  argv?: string[] | null;
+  env?: Record<string, string> | null;
+  inputs?: Record<string, string> | null;
 }
 
 export interface CountAnswer {
@@ -389,6 +399,13 @@ export interface CrewView {
   remove: number;
 }
 
+export interface CrowdView {
+  step: number;
+  total: number;
+  estimated: boolean;
+  lanes: LaneView[];
+}
+
 export interface DeadlineView {
   finish_by: string;
   verdict: "at_risk" | "late" | "met" | "missed" | "on_time";
@@ -398,7 +415,7 @@ export interface DeadlineView {
 
 export interface DebounceSpec {
   wait: number | string;
-  keep?: "all" | "last";
+  keep?: "all" | "last" | null;
   max_wait?: number | string | null;
   key?: string | null;
 }
@@ -410,9 +427,18 @@ export interface DebounceView {
   key: string | null;
 }
 
+export interface DeliveryView {
+  channel: string;
+  status: "given_up" | "taken" | "waiting";
+  tries: number;
+  at: string | null;
+  error: string | null;
+  next_try: string | null;
+}
+
 export interface DependencySpec {
   job_id: string;
-  when?: "failed" | "finished" | "succeeded";
+  when?: "failed" | "finished" | "succeeded" | null;
 }
 
 export interface DependencyView {
@@ -458,8 +484,8 @@ export interface DryRunView {
 }
 
 export interface DstSpec {
-  gap?: "jump" | "shift" | "skip";
-  overlap?: "both" | "first" | "second";
+  gap?: "jump" | "shift" | "skip" | null;
+  overlap?: "both" | "first" | "second" | null;
 }
 
 export interface DstView {
@@ -512,7 +538,7 @@ export interface EventSpec {
   id: string;
   source: string;
   type: string;
-  specversion?: "1.0";
+  specversion?: "1.0" | null;
   time?: string | null;
   subject?: string | null;
   datacontenttype?: string | null;
@@ -621,7 +647,7 @@ export interface HeartbeatAnswer {
 }
 
 export interface HeartbeatSpec {
-  usage?: Record<string, Json>;
+  usage?: Record<string, Json> | null;
   executions?: (string | RunningReport)[] | null;
   session?: string | null;
 }
@@ -642,9 +668,9 @@ export interface HookPage {
 
 export interface HookSpec {
   scheme: "github" | "rota" | "stripe";
-  secrets?: string[];
+  secrets?: string[] | null;
   type?: string | null;
-  tolerance?: number | string;
+  tolerance?: number | string | null;
 }
 
 export interface HookView {
@@ -662,8 +688,8 @@ export interface HookView {
 export interface HttpCall {
   kind: "http";
   url: string;
-  method?: "DELETE" | "GET" | "HEAD" | "OPTIONS" | "PATCH" | "POST" | "PUT";
-  headers?: Record<string, string>;
+  method?: "DELETE" | "GET" | "HEAD" | "OPTIONS" | "PATCH" | "POST" | "PUT" | null;
+  headers?: Record<string, string> | null;
   body?: Json;
 }
 
@@ -694,20 +720,20 @@ export interface JobPage {
 export interface JobSpec {
   name: string;
   task?: Command | PythonCall | HttpCall | BundleRun | Container | Noop | null;
-  queue?: string;
-  tenant?: string;
-  priority?: number;
-  requirements?: Requirements;
-  dependencies?: (string | DependencySpec)[];
+  queue?: string | null;
+  tenant?: string | null;
+  priority?: number | null;
+  requirements?: Requirements | null;
+  dependencies?: (string | DependencySpec)[] | null;
   run_at?: string | null;
   expires_at?: string | null;
   timeout?: number | string | null;
   expected_runtime?: number | string | null;
-  retry?: RetrySpec;
-  semantics?: "at_least_once" | "at_most_once";
+  retry?: RetrySpec | null;
+  semantics?: "at_least_once" | "at_most_once" | null;
   concurrency?: ConcurrencySpec | null;
-  preemptible?: boolean;
-  labels?: Record<string, string>;
+  preemptible?: boolean | null;
+  labels?: Record<string, string> | null;
   payload?: Json;
   finish_by?: string | number | null;
   affinity?: AffinitySpec | null;
@@ -776,6 +802,12 @@ export interface LagView {
   seconds: number;
 }
 
+export interface LaneView {
+  worker_id: string;
+  began: number[];
+  failed: number[];
+}
+
 export interface LastView {
   at: string;
   outcome: "caught_up" | "fired" | "late" | "skipped";
@@ -790,13 +822,13 @@ export interface LeaseAnswer {
 }
 
 export interface LeaseSpec {
-  max?: number;
-  wait?: number | string;
-  completed?: CompletedReport[];
+  max?: number | null;
+  wait?: number | string | null;
+  completed?: CompletedReport[] | null;
   executions?: (string | RunningReport)[] | null;
-  usage?: Record<string, Json>;
+  usage?: Record<string, Json> | null;
   session?: string | null;
-  spare?: number;
+  spare?: number | null;
 }
 
 export interface LimitsSpec {
@@ -866,6 +898,7 @@ export interface NoticeView {
   value: number;
   since: string;
   at: string;
+  deliveries: DeliveryView[];
 }
 
 export interface OccurrencePage {
@@ -914,16 +947,16 @@ export interface PlaceView {
 }
 
 export interface PolicySpec {
-  preset?: "conservative" | "default" | "easy" | "easy-sjf" | "fcfs" | "strict";
-  order?: "fair" | "fifo" | "priority" | "round_robin";
-  backfill?: "conservative" | "easy" | "greedy" | "none";
-  candidates?: "order" | "shortest";
-  beta?: number;
-  length_cap?: number | string;
-  priority_wait?: number | string;
-  half_life?: number | string;
+  preset?: "conservative" | "default" | "easy" | "easy-sjf" | "fcfs" | "strict" | null;
+  order?: "fair" | "fifo" | "priority" | "round_robin" | null;
+  backfill?: "conservative" | "easy" | "greedy" | "none" | null;
+  candidates?: "order" | "shortest" | null;
+  beta?: number | null;
+  length_cap?: number | string | null;
+  priority_wait?: number | string | null;
+  half_life?: number | string | null;
   preempt_gap?: number | null;
-  preempt_after?: number | string;
+  preempt_after?: number | string | null;
   max_running?: number | null;
   max_queued?: number | null;
 }
@@ -958,19 +991,19 @@ export interface PreviewSpec {
   cron?: string | null;
   interval?: number | string | null;
   at?: string | null;
-  timezone?: string;
-  from?: "finish" | "start";
+  timezone?: string | null;
+  from?: "finish" | "start" | null;
   starts_at?: string | null;
   ends_at?: string | null;
-  dst?: DstSpec;
-  jitter?: number | string;
-  calendars?: string[];
-  on_holiday?: "shift" | "skip";
-  catch_up?: "all" | "latest" | "none";
-  catch_up_window?: number | string;
-  overlap?: "allow" | "queue" | "replace" | "skip";
-  max_concurrency?: number;
-  paused?: boolean;
+  dst?: DstSpec | null;
+  jitter?: number | string | null;
+  calendars?: string[] | null;
+  on_holiday?: "shift" | "skip" | null;
+  catch_up?: "all" | "latest" | "none" | null;
+  catch_up_window?: number | string | null;
+  overlap?: "allow" | "queue" | "replace" | "skip" | null;
+  max_concurrency?: number | null;
+  paused?: boolean | null;
   name?: string | null;
   job?: JobSpec | null;
 }
@@ -992,8 +1025,8 @@ export interface ProgressSpec {
 export interface PythonCall {
   kind: "python";
   entry: string;
-  args?: Json[];
-  kwargs?: Record<string, Json>;
+  args?: Json[] | null;
+  kwargs?: Record<string, Json> | null;
 }
 
 export interface QueueDemandView {
@@ -1077,11 +1110,11 @@ export interface RegisterAnswer {
 export interface RegisterSpec {
   name: string;
   worker_id?: string | null;
-  capabilities?: string[];
-  resources?: ResourcesSpec;
+  capabilities?: string[] | null;
+  resources?: ResourcesSpec | null;
   queues?: string[] | null;
-  labels?: Record<string, string>;
-  only?: string[];
+  labels?: Record<string, string> | null;
+  only?: string[] | null;
 }
 
 export interface ReliefView {
@@ -1107,12 +1140,12 @@ export interface ReplayView {
 }
 
 export interface Requirements {
-  cpu?: number;
-  memory?: number | string;
-  storage?: number | string;
-  gpu?: number;
-  custom?: Record<string, number>;
-  capabilities?: string[];
+  cpu?: number | null;
+  memory?: number | string | null;
+  storage?: number | string | null;
+  gpu?: number | null;
+  custom?: Record<string, number> | null;
+  capabilities?: string[] | null;
 }
 
 export interface RequirementsView {
@@ -1133,21 +1166,21 @@ export interface ReservedView {
 }
 
 export interface ResourcesSpec {
-  cpu?: number;
-  memory?: number | string;
-  storage?: number | string;
-  gpu?: number;
-  custom?: Record<string, number>;
+  cpu?: number | null;
+  memory?: number | string | null;
+  storage?: number | string | null;
+  gpu?: number | null;
+  custom?: Record<string, number> | null;
 }
 
 export interface RetrySpec {
-  max_attempts?: number;
-  backoff?: "exponential" | "fixed" | "linear";
-  delay?: number | string;
-  factor?: number;
-  max_delay?: number | string;
-  jitter?: number;
-  memory_factor?: number;
+  max_attempts?: number | null;
+  backoff?: "exponential" | "fixed" | "linear" | null;
+  delay?: number | string | null;
+  factor?: number | null;
+  max_delay?: number | string | null;
+  jitter?: number | null;
+  memory_factor?: number | null;
   memory_max?: number | string | null;
 }
 
@@ -1192,19 +1225,19 @@ export interface ScheduleSpec {
   cron?: string | null;
   interval?: number | string | null;
   at?: string | null;
-  timezone?: string;
-  from?: "finish" | "start";
+  timezone?: string | null;
+  from?: "finish" | "start" | null;
   starts_at?: string | null;
   ends_at?: string | null;
-  dst?: DstSpec;
-  jitter?: number | string;
-  calendars?: string[];
-  on_holiday?: "shift" | "skip";
-  catch_up?: "all" | "latest" | "none";
-  catch_up_window?: number | string;
-  overlap?: "allow" | "queue" | "replace" | "skip";
-  max_concurrency?: number;
-  paused?: boolean;
+  dst?: DstSpec | null;
+  jitter?: number | string | null;
+  calendars?: string[] | null;
+  on_holiday?: "shift" | "skip" | null;
+  catch_up?: "all" | "latest" | "none" | null;
+  catch_up_window?: number | string | null;
+  overlap?: "allow" | "queue" | "replace" | "skip" | null;
+  max_concurrency?: number | null;
+  paused?: boolean | null;
   name: string;
   job: JobSpec;
 }
@@ -1263,7 +1296,7 @@ export interface ShapeView {
 
 export interface SilenceSpec {
   for: number | string;
-  reason?: string;
+  reason?: string | null;
 }
 
 export interface SilenceView {
@@ -1275,7 +1308,7 @@ export interface SimulationSpec {
   from: string;
   to?: string | null;
   workers?: number | null;
-  policies?: ("conservative" | "current" | "default" | "easy" | "easy-sjf" | "fcfs" | "recorded" | "strict")[];
+  policies?: ("conservative" | "current" | "default" | "easy" | "easy-sjf" | "fcfs" | "recorded" | "strict")[] | null;
 }
 
 export interface SimulationView {
@@ -1329,7 +1362,7 @@ export interface TenantPage {
 }
 
 export interface TenantSpec {
-  weight?: number;
+  weight?: number | null;
   quota?: QuotaSpec | null;
 }
 
@@ -1351,6 +1384,8 @@ export interface TimelineView {
   items: BarView[];
   more: boolean;
   reserved?: ReservedView[];
+  running?: number;
+  crowd?: CrowdView | null;
 }
 
 export interface TokenPage {
@@ -1360,7 +1395,7 @@ export interface TokenPage {
 
 export interface TokenSpec {
   role: "admin" | "operator" | "submitter" | "viewer" | "worker";
-  name?: string;
+  name?: string | null;
   tenant?: string | null;
   expires_in?: number | string | null;
 }
@@ -1408,7 +1443,7 @@ export interface TriggerSpec {
   debounce?: number | string | DebounceSpec | null;
   batch?: number | BatchingSpec | null;
   rate_limit?: RateLimitSpec | null;
-  paused?: boolean;
+  paused?: boolean | null;
 }
 
 export interface TriggerView {
@@ -1617,6 +1652,11 @@ export interface Calls {
     answer: HeartbeatAnswer;
   };
   "POST /workers/{worker_id}/drain": {
+    query: Record<string, never>;
+    body: null;
+    answer: WorkerView;
+  };
+  "POST /workers/{worker_id}/resume": {
     query: Record<string, never>;
     body: null;
     answer: WorkerView;
@@ -1990,6 +2030,11 @@ export interface Calls {
     query: Record<string, never>;
     body: null;
     answer: null;
+  };
+  "POST /alerts/{name}/test": {
+    query: Record<string, never>;
+    body: AlertSpec;
+    answer: AlertTrial;
   };
   "PUT /alerts/{name}/silence": {
     query: Record<string, never>;

@@ -90,6 +90,8 @@ export const pageOf = {
   schedule: (id: string) => `/ui/schedules/${encodeURIComponent(id)}`,
   triggers: "/ui/triggers",
   trigger: (id: string) => `/ui/triggers/${encodeURIComponent(id)}`,
+  alerts: "/ui/alerts",
+  alert: (name: string) => `/ui/alerts/${encodeURIComponent(name)}`,
   simulate: "/ui/simulate",
   deadLetters: "/ui/dead-letters",
   settings: "/ui/settings",

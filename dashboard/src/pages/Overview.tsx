@@ -253,6 +253,7 @@ function Utilisation(props: { samples: readonly SampleView[]; times: readonly nu
 
 const WHERE: Record<ConcernView["kind"], (one: ConcernView) => string> = {
   cluster: () => pageOf.overview,
+  alert: (one) => pageOf.alert(one.about),
   worker: (one) => pageOf.worker(one.about),
   failing: (one) => `${pageOf.deadLetters}?group=${one.about}`,
   queue: () => pageOf.queues,

@@ -4,6 +4,7 @@ import { useMemo } from "react";
 import type { BarView } from "../api/schema.gen";
 import { useCall } from "../api/use";
 import { useNow } from "../lib/clock";
+import { cellsOf, crowdWords } from "../lib/crowd";
 import { count, shortId } from "../lib/format";
 import { setSearch, useSearch } from "../lib/router";
 import { Empty, Loading, PageHead, Panel, Trouble } from "../parts/basics";
@@ -17,6 +18,9 @@ const WINDOWS: readonly [string, number][] = [
   ["24 h", 24 * 3_600_000],
 ];
 
+/** A canvas can be no higher. */
+const LANES_MAX = 1_000;
+
 export function Timeline() {
   const search = useSearch();
   const now = useNow();
@@ -28,27 +32,33 @@ export function Timeline() {
   const step = Math.max(2_000, span / 200);
   const end = fixed ? Date.parse(before) : Math.ceil(now / step) * step;
   const start = fixed ? Date.parse(after) : end - span;
-  const query = { after: new Date(start).toISOString(), before: new Date(end).toISOString() };
+  const only = search.get("worker") ?? "";
+  const query = {
+    after: new Date(start).toISOString(),
+    before: new Date(end).toISOString(),
+    worker_id: only,
+  };
   const found = useCall("GET /timeline", { query }, { every: 2_000, keep: true });
-  const workers = useCall("GET /workers", { query: { limit: 500 } }, { every: 10_000 });
+  const workers = useCall("GET /workers", { query: { limit: LANES_MAX } }, { every: 10_000 });
   const lanes = useMemo<Lane[]>(() => {
     const known = new Map<string, Lane>();
     for (const worker of workers.data?.items ?? [])
-      if (worker.status !== "offline")
+      if (worker.status !== "offline" && (!only || worker.worker_id === only))
         known.set(worker.worker_id, { worker_id: worker.worker_id, name: worker.name, bars: [] });
     const names = new Map(workers.data?.items.map((one) => [one.worker_id, one.name]));
     const kept = (found.data?.reserved ?? []).map((one) => ({ ...one, status: RESERVED }));
-    for (const bar of [...(found.data?.items ?? []), ...kept]) {
-      const lane = known.get(bar.worker_id) ?? {
-        worker_id: bar.worker_id,
-        name: names.get(bar.worker_id) ?? shortId(bar.worker_id),
-        bars: [],
-      };
-      lane.bars.push(bar);
-      known.set(bar.worker_id, lane);
+    const laneOf = (id: string): Lane => {
+      const lane = known.get(id) ?? { worker_id: id, name: names.get(id) ?? shortId(id), bars: [] };
+      known.set(id, lane);
+      return lane;
+    };
+    for (const bar of [...(found.data?.items ?? []), ...kept]) laneOf(bar.worker_id).bars.push(bar);
+    if (found.data?.crowd) {
+      const [from, to] = [Date.parse(found.data.start), Date.parse(found.data.end)];
+      for (const [id, cells] of cellsOf(found.data.crowd, from, to)) laneOf(id).cells = cells;
     }
     return [...known.values()].sort((one, other) => one.name.localeCompare(other.name));
-  }, [found.data, workers.data]);
+  }, [found.data, workers.data, only]);
   /** From where the newest begin: what runs may be older than all of them. */
   const closer = (bars: readonly BarView[]) => {
     const ended = bars.filter((bar) => bar.end !== null).map((bar) => Date.parse(bar.start));
@@ -77,7 +87,24 @@ export function Timeline() {
         </div>
       </PageHead>
       <Trouble error={found.error} />
-      {found.data?.more ? (
+      {only ? (
+        <p>
+          <button type="button" className="chip on" onClick={() => setSearch({ worker: "" })}>
+            {lanes[0]?.name ?? shortId(only)} <span aria-hidden="true">✕</span>
+            <span className="hidden">show all workers</span>
+          </button>
+        </p>
+      ) : null}
+      {lanes.length > LANES_MAX ? (
+        <p className="note-bar">
+          The first {count(LANES_MAX)} of {count(lanes.length)} workers are drawn.
+        </p>
+      ) : null}
+      {found.data?.crowd ? (
+        <p className="note-bar" role="status">
+          {crowdWords(found.data.crowd, found.data.items.length, found.data.running ?? 0)}
+        </p>
+      ) : found.data?.more ? (
         <p className="note-bar">
           Only what runs and the newest are drawn, {count(found.data.items.length)} in all.{" "}
           <button type="button" className="small" onClick={() => closer(found.data.items)}>
@@ -94,13 +121,18 @@ export function Timeline() {
           />
         ) : found.error && !found.data ? null : (
           <Gantt
-            lanes={lanes}
+            lanes={lanes.slice(0, LANES_MAX)}
+            estimated={found.data?.crowd?.estimated ?? false}
             start={start}
             end={end + ahead}
             now={now}
-            onZoom={(from, to) =>
+            onZoom={(from, to, workerId) =>
               setSearch(
-                { after: new Date(from).toISOString(), before: new Date(to).toISOString() },
+                {
+                  after: new Date(from).toISOString(),
+                  before: new Date(Math.max(to, from + 1)).toISOString(),
+                  ...(workerId ? { worker: workerId } : {}),
+                },
                 false,
               )
             }

@@ -2,7 +2,7 @@
 
 import type { ExecutionView, JobView, WorkerView } from "../api/schema.gen";
 import { useCall, usePages } from "../api/use";
-import { rotaLine } from "../lib/commands";
+import { type Act, rotaLine } from "../lib/commands";
 import { amount, bytes, count, percent, plural, shortId } from "../lib/format";
 import { pageOf, setSearch, useSearch } from "../lib/router";
 import { exact } from "../lib/time";
@@ -138,18 +138,37 @@ function WorkerCard(props: { worker: WorkerView; jobs: readonly JobView[] }) {
 
 function DrainButton(props: { worker: WorkerView }) {
   const { worker } = props;
+  const asked = { path: { worker_id: worker.worker_id } };
+  const drain: Act = {
+    call: "POST /workers/{worker_id}/drain",
+    asked,
+    rota: rotaLine("workers", "drain", worker.worker_id),
+  };
+  const resume: Act = {
+    call: "POST /workers/{worker_id}/resume",
+    asked,
+    rota: rotaLine("workers", "resume", worker.worker_id),
+  };
+  if (worker.status === "draining")
+    return (
+      <ActButton
+        label="Resume"
+        small
+        needs="operate"
+        act={resume}
+        undo={drain}
+        done={`${worker.name} takes work again.`}
+      />
+    );
   if (worker.status !== "online" && worker.status !== "unhealthy") return null;
   return (
     <ActButton
       label="Drain"
       small
       needs="operate"
-      confirm={`${worker.name} gets no new work; what it runs goes on. Starting the worker again ends it.`}
-      act={{
-        call: "POST /workers/{worker_id}/drain",
-        asked: { path: { worker_id: worker.worker_id } },
-        rota: rotaLine("workers", "drain", worker.worker_id),
-      }}
+      confirm={`${worker.name} gets no new work until it is resumed; what it runs goes on.`}
+      act={drain}
+      undo={resume}
       done={`${worker.name} drains.`}
     />
   );

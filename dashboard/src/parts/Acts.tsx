@@ -97,7 +97,8 @@ export interface ActProps {
   /** Asks first, in these words. */
   confirm?: string;
   danger?: boolean;
-  done?: string;
+  /** What is said then; by the answer where that says more than that it worked. */
+  done?: string | ((answer: unknown) => { text: string; bad?: boolean });
   undo?: Act;
   onDone?: () => void;
   small?: boolean;
@@ -112,12 +113,13 @@ export function ActButton(props: ActProps) {
   const [problem, setProblem] = useState<Problem | null>(null);
   if (!may) return null;
 
-  const run = async (act: Act, done: string, undo?: Act) => {
+  const run = async (act: Act, done: NonNullable<ActProps["done"]>, undo?: Act) => {
     setBusy(true);
     setProblem(null);
     try {
-      await call(act.call, act.asked);
-      say(done, undo ? { undo: () => run(undo, "Undone.") } : {});
+      const answer = await call(act.call, act.asked);
+      const { text, bad = false } = typeof done === "string" ? { text: done } : done(answer);
+      say(text, bad ? { bad } : undo ? { undo: () => run(undo, "Undone.") } : {});
       setOpen(false);
       props.onDone?.();
     } catch (error) {

@@ -2,6 +2,7 @@
 
 import { type PointerEvent, useEffect, useMemo, useRef, useState } from "react";
 import type { BarView } from "../api/schema.gen";
+import { type Cell, cellWords, heightOf } from "../lib/crowd";
 import { lanes } from "../lib/lanes";
 import { go, pageOf } from "../lib/router";
 import { toneOf } from "../lib/status";
@@ -16,6 +17,10 @@ const LEAST_LANE_PX = 3;
 const ROW_PX_MAX = 144;
 const GAP_PX = 8;
 const AXIS_PX = 24;
+/** Counts in place of bars: as high as two bars, or one where there are many workers. */
+const CROWD_PX = 32;
+const CROWD_PX_LEAST = 16;
+const MANY_LANES = 40;
 const NAMES = [
   "good",
   "bad",
@@ -38,6 +43,8 @@ export interface Lane {
   worker_id: string;
   name: string;
   bars: Bar[];
+  /** Where there is more than bars can show. */
+  cells?: Cell[];
 }
 
 export function Gantt(props: {
@@ -45,11 +52,13 @@ export function Gantt(props: {
   start: number;
   end: number;
   now: number;
-  onZoom: (start: number, end: number) => void;
+  /** Whether counts are estimated. */
+  estimated?: boolean;
+  onZoom: (start: number, end: number, workerId?: string) => void;
 }) {
   const { start, end, now } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
-  const [over, setOver] = useState<Bar | null>(null);
+  const [over, setOver] = useState<Bar | Cell | null>(null);
   const [drag, setDrag] = useState<{ from: number; to: number } | null>(null);
   const [width, setWidth] = useState(0);
   const left = width < 560 ? 70 : 140;
@@ -77,7 +86,7 @@ export function Gantt(props: {
     return () => cancelAnimationFrame(frame);
   }, [rows, start, end, now, width, height, over, drag]);
 
-  const find = (event: PointerEvent<HTMLCanvasElement>): Bar | null => {
+  const find = (event: PointerEvent<HTMLCanvasElement>): Bar | Cell | null => {
     const box = event.currentTarget.getBoundingClientRect();
     const x = event.clientX - box.left;
     const y = event.clientY - box.top;
@@ -87,6 +96,8 @@ export function Gantt(props: {
         if (y < bar.top || y >= bar.top + bar.px) continue;
         if (x >= xOf(bar.from) - 1 && x <= Math.max(xOf(bar.to), xOf(bar.from) + 3)) return bar.bar;
       }
+      if (y < row.top + row.crowd)
+        return row.cells.find((cell) => x >= xOf(cell.from) && x < xOf(cell.to)) ?? null;
     }
     return null;
   };
@@ -100,6 +111,7 @@ export function Gantt(props: {
         style={{ height }}
         data-bars={counted(props.lanes, false)}
         data-reserved={counted(props.lanes, true)}
+        data-cells={props.lanes.reduce((sum, lane) => sum + (lane.cells?.length ?? 0), 0)}
         role="img"
         aria-label={`What ran on ${props.lanes.length} workers from ${exact(start)} to ${exact(end)}`}
         onPointerDown={(event) => setDrag({ from: xIn(event), to: xIn(event) })}
@@ -112,8 +124,9 @@ export function Gantt(props: {
             const [from, to] = [drag.from, drag.to].sort((a, b) => a - b) as [number, number];
             props.onZoom(timeOf(from), timeOf(to));
           } else {
-            const bar = find(event);
-            if (bar) go(pageOf.job(bar.job_id));
+            const found = find(event);
+            if (found && "job_id" in found) go(pageOf.job(found.job_id));
+            else if (found) props.onZoom(found.from, found.to, found.worker_id);
           }
           setDrag(null);
         }}
@@ -123,7 +136,12 @@ export function Gantt(props: {
         }}
       />
       <p className="gantt-over small" role="status">
-        {over ? (
+        {over && "began" in over ? (
+          <>
+            <strong>{nameOf(props.lanes, over.worker_id)}</strong>{" "}
+            {cellWords(over, props.estimated ?? false)}; click to look closer
+          </>
+        ) : over ? (
           <>
             <Status of={over.status} /> <strong>{over.name}</strong>{" "}
             {over.status === RESERVED ? "from about " : ""}
@@ -131,7 +149,8 @@ export function Gantt(props: {
           </>
         ) : (
           <span className="soft">
-            Drag over a stretch to look closer; click a bar to open its job.
+            Drag over a stretch to look closer; click a bar to open its job, a count to see its
+            stretch.
           </span>
         )}
       </p>
@@ -144,6 +163,9 @@ const counted = (lanes: readonly Lane[], reserved: boolean): number =>
     (sum, lane) => sum + lane.bars.filter((bar) => (bar.status === RESERVED) === reserved).length,
     0,
   );
+
+const nameOf = (lanes: readonly Lane[], id: string): string =>
+  lanes.find((lane) => lane.worker_id === id)?.name ?? id;
 
 interface Span {
   bar: Bar;
@@ -161,11 +183,16 @@ interface Row {
   top: number;
   height: number;
   bars: Laid[];
+  cells: readonly Cell[];
+  /** The height of its counts; bars stand below them. */
+  crowd: number;
 }
 
 function laidOut(all: readonly Lane[], now: number): Row[] {
   let top = AXIS_PX;
+  const high = all.length > MANY_LANES ? CROWD_PX_LEAST : CROWD_PX;
   return all.map((lane) => {
+    const crowd = lane.cells?.length ? high : 0;
     const spans = lane.bars.map((bar) => ({
       bar,
       from: Date.parse(bar.start),
@@ -174,14 +201,15 @@ function laidOut(all: readonly Lane[], now: number): Row[] {
     // What is reserved lies ahead, where nothing else is: it has the height of the row to itself.
     const ran = stacked(
       spans.filter(({ bar }) => bar.status !== RESERVED),
-      top,
+      top + crowd,
     );
     const kept = stacked(
       spans.filter(({ bar }) => bar.status === RESERVED),
-      top,
+      top + crowd,
     );
-    const height = Math.max(LANE_PX, ran.height, kept.height) + GAP_PX;
-    const row = { name: lane.name, top, height, bars: [...ran.bars, ...kept.bars] };
+    const height = Math.max(LANE_PX, crowd + Math.max(ran.height, kept.height)) + GAP_PX;
+    const bars = [...ran.bars, ...kept.bars];
+    const row = { name: lane.name, top, height, bars, cells: lane.cells ?? [], crowd };
     top += height;
     return row;
   });
@@ -207,7 +235,7 @@ interface Scene {
   width: number;
   height: number;
   xOf: (time: number) => number;
-  over: Bar | null;
+  over: Bar | Cell | null;
   drag: { from: number; to: number } | null;
 }
 
@@ -234,7 +262,11 @@ function paint(element: HTMLCanvasElement, scene: Scene): void {
   pen.beginPath();
   pen.rect(scene.left, AXIS_PX, scene.width - scene.left, scene.height);
   pen.clip();
-  for (const row of scene.rows) for (const bar of row.bars) paintBar(pen, scene, bar, paints);
+  const most = Math.max(0, ...scene.rows.flatMap((row) => row.cells.map((cell) => cell.began)));
+  for (const row of scene.rows) {
+    for (const cell of row.cells) paintCell(pen, scene, row, cell, heightOf(cell, most), paints);
+    for (const bar of row.bars) paintBar(pen, scene, bar, paints);
+  }
   const here = Math.round(scene.xOf(scene.now)) + 0.5;
   pen.strokeStyle = paints.bad;
   pen.setLineDash([3, 3]);
@@ -284,6 +316,32 @@ function paintBar(pen: CanvasRenderingContext2D, scene: Scene, bar: Laid, paints
       bar.top + bar.px / 2,
     );
   }
+}
+
+/** Stands on the floor of its row; what failed is at the bottom, and notched for who sees no red. */
+function paintCell(
+  pen: CanvasRenderingContext2D,
+  scene: Scene,
+  row: Row,
+  cell: Cell,
+  part: number,
+  paints: Paints,
+): void {
+  const from = scene.xOf(cell.from);
+  const wide = Math.max(1, scene.xOf(cell.to) - from - 1);
+  const high = Math.max(2, (row.crowd - 3) * part);
+  const floor = row.top + row.crowd - 2;
+  pen.globalAlpha = cell === scene.over ? 1 : 0.8;
+  pen.fillStyle = paints.good;
+  pen.fillRect(from, floor - high, wide, high);
+  if (cell.failed) {
+    const bad = Math.max(2, (high * cell.failed) / cell.began);
+    pen.fillStyle = paints.bad;
+    pen.fillRect(from, floor - bad, wide, bad);
+    pen.fillStyle = paints.card;
+    if (wide > 6) pen.fillRect(from + wide / 2 - 1, floor - Math.min(bad, 3), 2, Math.min(bad, 3));
+  }
+  pen.globalAlpha = 1;
 }
 
 function paintAxis(pen: CanvasRenderingContext2D, scene: Scene, paints: Paints): void {

@@ -19,6 +19,7 @@ const PAGES = [
   { to: pageOf.queues, name: "Queues", key: "q", icon: "≡" },
   { to: pageOf.schedules, name: "Schedules", key: "s", icon: "◷" },
   { to: pageOf.triggers, name: "Triggers", key: "e", icon: "⚡" },
+  { to: pageOf.alerts, name: "Alerts", key: "a", icon: "◈" },
   { to: pageOf.simulate, name: "Simulate", key: "m", icon: "⇄" },
   { to: pageOf.settings, name: "Settings", key: "c", icon: "⚙" },
 ] as const;

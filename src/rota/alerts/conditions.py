@@ -35,8 +35,10 @@ def judge(rule: Rule, history: History) -> Finding | None:
         return None
     below = rule.condition is Condition.DISK_LOW
     holds = value < rule.threshold if below else value >= rule.threshold
-    if not holds and rule.condition not in AT_ONCE and not history.covers(rule.window_ms):
-        # A new leader has not seen what an old one saw: that it is over cannot be said yet.
+    seen = rule.condition in AT_ONCE or history.covers(rule.window_ms, rule.queue)
+    if not holds and not seen:
+        # A new leader has not seen what an old one saw, nor anybody a queue that no rule named
+        # before: that it is over cannot be said yet.
         return None
     return Finding(value, holds, in_words(rule, value))
 

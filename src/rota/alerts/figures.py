@@ -189,9 +189,18 @@ class History:
         edge = self.newest.at - window_ms
         return next(one for one in self._looks if one.at >= edge)
 
-    def covers(self, window_ms: Millis) -> bool:
-        """Whether a whole window was seen."""
-        return self.newest.at - self._looks[0].at >= window_ms
+    def covers(self, window_ms: Millis, queue: str = "") -> bool:
+        """Whether a whole window was seen, of this queue too if one is named."""
+        seen = self.newest.at - self._looks[0].at >= window_ms
+        return seen and (not queue or queue in self.before(window_ms).queues)
+
+    def with_one_more(self, look: Look) -> History:
+        """The same and another look, for a question that is not to be remembered."""
+        made = History()
+        made._looks.extend(self._looks)
+        made.leaders.extend(self.leaders)
+        made.add(look)
+        return made
 
     def changes_of_leader(self, window_ms: Millis) -> int:
         """How many there were within the window."""

@@ -14,6 +14,10 @@ RECENT_KEPT = 100
 """Past alerts that are shown."""
 OUTBOX_MAX = 500
 """Notices that wait for an address that does not answer; the oldest go first."""
+DELIVERIES_KEPT = 300
+"""What became of notices: all of those that are shown, with a few addresses."""
+ERROR_CHARS_MAX = 300
+"""Kept of what a receiver that took nothing is said to have done."""
 SEND_S_MAX = 20.0
 """For one notice to one address."""
 RETRY_MS_FIRST = 10_000

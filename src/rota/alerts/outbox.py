@@ -8,7 +8,13 @@ import msgspec
 from msgspec.structs import replace
 
 from rota.alerts.board import Notice
-from rota.alerts.limits import GIVE_UP_MS, OUTBOX_MAX, RETRY_MS_FIRST, RETRY_MS_MAX
+from rota.alerts.limits import (
+    DELIVERIES_KEPT,
+    GIVE_UP_MS,
+    OUTBOX_MAX,
+    RETRY_MS_FIRST,
+    RETRY_MS_MAX,
+)
 from rota.alerts.rules import RANK, Book, Rule
 from rota.core.model import Instant
 
@@ -20,19 +26,40 @@ class Letter(msgspec.Struct, frozen=True):
     notice: Notice
     tries: int = 0
     due_at: Instant = 0
+    tried_at: Instant | None = None
+    error: str = ""
+    """Why it was not taken the last time."""
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """What became of a letter in the end."""
+
+    notice_id: str
+    channel: str
+    at: Instant
+    tries: int
+    error: str = ""
+    """Why it was given up; empty: it was taken."""
+
+
+TOO_MANY = "too many notices waited for this address"
 
 
 class Outbox(msgspec.Struct):
-    """Those that were not taken yet, oldest first."""
+    """Those that were not taken yet, oldest first, and what became of others."""
 
     letters: list[Letter] = []
+    past: list[Delivery] = []
+    """Newest last."""
 
     def put(self, notices: Sequence[Notice], book: Book) -> None:
         """For everybody who is to be told."""
         for notice in notices:
             rule = book.rule(notice.rule)
             if rule is not None:
-                self.letters += [Letter(name, notice) for name in _told(rule, book)]
+                self.letters += [Letter(name, notice) for name in told(rule, book)]
+        for letter in self.letters[:-OUTBOX_MAX]:
+            self._note(letter, letter.notice.at, TOO_MANY)
         del self.letters[:-OUTBOX_MAX]
 
     def due(self, now: Instant) -> list[Letter]:
@@ -42,26 +69,42 @@ class Outbox(msgspec.Struct):
             first.setdefault(letter.channel, letter)
         return [letter for letter in first.values() if letter.due_at <= now]
 
-    def taken(self, letter: Letter) -> None:
+    def taken(self, letter: Letter, now: Instant) -> None:
         """It has arrived."""
+        self.drop(letter)
+        self._note(replace(letter, tries=letter.tries + 1), now)
+
+    def drop(self, letter: Letter) -> None:
+        """Nobody is there to take it."""
         self.letters = [one for one in self.letters if one is not letter]
 
-    def failed(self, letter: Letter, now: Instant) -> bool:
+    def failed(self, letter: Letter, now: Instant, error: str) -> bool:
         """To be tried again later; False: it is given up."""
+        tries = letter.tries + 1
         if now - letter.notice.at >= GIVE_UP_MS:
-            self.taken(letter)
+            self.drop(letter)
+            self._note(replace(letter, tries=tries), now, error)
             return False
         pause = min(RETRY_MS_FIRST * 2**letter.tries, RETRY_MS_MAX)
-        later = replace(letter, tries=letter.tries + 1, due_at=now + pause)
+        later = replace(letter, tries=tries, due_at=now + pause, tried_at=now, error=error)
         self.letters = [later if one is letter else one for one in self.letters]
         return True
+
+    def tried(self, letter: Letter, now: Instant, error: str = "") -> None:
+        """One that was sent only to try the address; it is not kept for later."""
+        self._note(replace(letter, tries=1), now, error)
 
     def forget(self, channel: str) -> None:
         """The address is gone."""
         self.letters = [one for one in self.letters if one.channel != channel]
 
+    def _note(self, letter: Letter, now: Instant, error: str = "") -> None:
+        done = Delivery(letter.notice.id, letter.channel, now, letter.tries, error)
+        self.past = [*self.past, done][-DELIVERIES_KEPT:]
 
-def _told(rule: Rule, book: Book) -> list[str]:
+
+def told(rule: Rule, book: Book) -> list[str]:
+    """Who hears of a rule."""
     return [
         channel.name
         for channel in book.channels.values()

@@ -19,7 +19,7 @@ from rota.alerts.board import Board, Notice, State
 from rota.alerts.channels import NotTakenError, Post
 from rota.alerts.conditions import Finding, judge
 from rota.alerts.figures import History, Watcher
-from rota.alerts.limits import LOOK_S
+from rota.alerts.limits import ERROR_CHARS_MAX, LOOK_S
 from rota.alerts.outbox import Letter, Outbox
 from rota.alerts.rules import Book, Rule
 from rota.engine.ports import Brain, UnavailableError
@@ -118,9 +118,25 @@ class Watch:
             self.book = book
         return book
 
-    async def send(self, channel: str, notice: Notice) -> None:
-        """To one address, now; raises NotTakenError."""
-        await self._post.send(self.book.channels[channel], notice, self._brain.clock.now())
+    async def try_channel(self, channel: str, notice: Notice) -> None:
+        """Sends it to one address, now, and remembers what came of it; raises NotTakenError."""
+        letter, error = Letter(channel, notice), ""
+        try:
+            await self._post.send(self.book.channels[channel], notice, self._brain.clock.now())
+        except NotTakenError as caught:
+            error = str(caught)[:ERROR_CHARS_MAX]
+            raise
+        finally:
+            async with self._lock:
+                self.kept.outbox.tried(letter, self._brain.clock.now(), error)
+                await self._notes.put(STATE, _encode(self.kept))
+
+    async def try_rule(self, rule: Rule) -> Finding | None:
+        """What it would find now; None: nothing can be said yet. Changes nothing."""
+        await self.open()
+        await self._brain.settled()
+        look = self._watcher.look((rule.queue,) if rule.queue else ())
+        return judge(rule, self.history.with_one_more(look))
 
     async def look(self) -> None:
         """Once, if this server leads."""
@@ -156,15 +172,16 @@ class Watch:
         channel = self.book.channels.get(letter.channel)
         outbox = self.kept.outbox
         if channel is None:
-            outbox.taken(letter)
+            outbox.drop(letter)
             return
         now = self._brain.clock.now()
         try:
             await self._post.send(channel, letter.notice, now)
-            outbox.taken(letter)
+            outbox.taken(letter, self._brain.clock.now())
         except NotTakenError as error:
-            about = {"rule": letter.notice.rule, "channel": channel.name, "reason": str(error)}
-            if outbox.failed(letter, now):
+            reason = str(error)[:ERROR_CHARS_MAX]
+            about = {"rule": letter.notice.rule, "channel": channel.name, "reason": reason}
+            if outbox.failed(letter, now, reason):
                 log.warning("alert_not_told", **about)
             else:
                 log.error("alert_given_up", **about)

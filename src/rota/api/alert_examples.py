@@ -49,6 +49,16 @@ NOTICES: dict[str, Any] = {
             "value": 2710.4,
             "since": "2026-03-01T09:05:00.000Z",
             "at": "2026-03-01T09:10:00.000Z",
+            "deliveries": [
+                {
+                    "channel": "on-call",
+                    "status": "waiting",
+                    "tries": 2,
+                    "at": "2026-03-01T09:10:10.100Z",
+                    "error": "it answered 503",
+                    "next_try": "2026-03-01T09:10:30.100Z",
+                }
+            ],
         }
     ],
     "next_cursor": None,
@@ -64,6 +74,22 @@ CHANNEL: dict[str, Any] = {
     "signed": True,
     "severity": "warning",
     "waiting": 0,
+    "last": {
+        "channel": "on-call",
+        "status": "taken",
+        "tries": 1,
+        "at": "2026-03-01T08:00:00.000Z",
+        "error": None,
+        "next_try": None,
+    },
 }
 CHANNELS: dict[str, Any] = {"items": [CHANNEL], "next_cursor": None}
+ALERT_TRIAL: dict[str, Any] = {
+    "holds": True,
+    "value": 2710.4,
+    "threshold": 1800.0,
+    "unit": "s",
+    "message": ALERT["message"],
+    "tells": ["on-call"],
+}
 TRIAL: dict[str, Any] = {"taken": True, "message": "taken"}

@@ -1,8 +1,7 @@
-"""Alerts: the rules and how each stands, silences, and who is told."""
+"""Alerts: the rules, how each stands, what one would find, and silences."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -10,14 +9,13 @@ import msgspec
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from rota.alerts.board import News, Notice, State
-from rota.alerts.channels import NotTakenError, check_address
-from rota.alerts.limits import CHANNELS_MAX, RULES_MAX, WINDOW_MS_MAX, WINDOW_MS_MIN
+from rota.alerts.board import State
+from rota.alerts.limits import RULES_MAX, WINDOW_MS_MAX, WINDOW_MS_MIN
+from rota.alerts.outbox import told
 from rota.alerts.rules import (
     DEFAULTS,
     SENSES,
     Book,
-    Channel,
     Condition,
     Rule,
     Severity,
@@ -31,13 +29,8 @@ from rota.api.routes import Call, NoQuery
 from rota.wire.alerts import (
     AlertPage,
     AlertSpec,
+    AlertTrial,
     AlertView,
-    ChannelPage,
-    ChannelSpec,
-    ChannelTrial,
-    ChannelView,
-    NoticePage,
-    NoticeView,
     SilenceSpec,
     SilenceView,
     StateName,
@@ -64,7 +57,7 @@ class AlertsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 async def list_alerts(call: Call[None, AlertsQuery]) -> AlertPage:
     """Rules, by name; of some statuses only, if any are named."""
-    watch = await _watch(call)
+    watch = await watch_of(call)
     wanted = [word.strip() for word in (call.query.status or "").split(",") if word.strip()]
     if unknown := [word for word in wanted if word not in STATES]:
         raise invalid("status", f"{unknown[0][:40]!r} is none of {', '.join(STATES)}")
@@ -77,41 +70,53 @@ async def list_alerts(call: Call[None, AlertsQuery]) -> AlertPage:
 
 async def show_alert(call: Call[None, NoQuery]) -> AlertView:
     """One rule."""
-    watch = await _watch(call)
-    return _view(call, watch, _rule(watch, _name_in(call)))
+    watch = await watch_of(call)
+    return _view(call, watch, _rule(watch, name_in(call)))
 
 
 async def put_alert(call: Call[AlertSpec, NoQuery]) -> AlertView:
     """Sets a rule; what is left out is as its condition has it."""
-    watch = await _watch(call)
-    rule = _read_rule(_name_in(call), call.body)
-    unknown = [one for one in rule.channels or () if one not in watch.book.channels]
-    if unknown:
-        raise invalid("channels", f"there is no channel {unknown[0]!r}: set it up first")
+    watch = await watch_of(call)
+    rule = _sound(watch, name_in(call), call.body)
 
     def changed(book: Book) -> Book:
-        rules = _put(book.rules, rule.name, rule, RULES_MAX, "rules")
+        rules = put_in(book.rules, rule.name, rule, RULES_MAX, "rules")
         return replace(book, rules=rules)
 
     await watch.change(changed)
     return _view(call, watch, rule)
 
 
+async def try_alert(call: Call[AlertSpec, NoQuery]) -> AlertTrial:
+    """What a rule would find now; nothing is stored and nobody is told."""
+    watch = await watch_of(call)
+    rule = _sound(watch, name_in(call), call.body)
+    finding = await watch.try_rule(rule)
+    return AlertTrial(
+        holds=None if finding is None else finding.holds,
+        value=None if finding is None else finding.value,
+        threshold=rule.threshold,
+        unit=SENSES[rule.condition].unit,
+        message="" if finding is None else finding.said,
+        tells=told(rule, watch.book),
+    )
+
+
 async def delete_alert(call: Call[None, NoQuery]) -> None:
     """A rule of somebody's is gone; a built-in one is as it was at first."""
-    watch, name = await _watch(call), _name_in(call)
+    watch, name = await watch_of(call), name_in(call)
     if name not in watch.book.rules:
         if name in DEFAULTS:
             detail = f"{name} is built in and as it was at first: set `enabled` to false instead"
             raise ProblemError(409, "builtin", detail)
         raise not_found("alert", name)
-    await watch.change(lambda book: replace(book, rules=_without(book.rules, name)))
+    await watch.change(lambda book: replace(book, rules=without(book.rules, name)))
 
 
 async def silence_alert(call: Call[SilenceSpec, NoQuery]) -> AlertView:
     """Nobody is told of it for a while."""
-    watch = await _watch(call)
-    rule = _rule(watch, _name_in(call))
+    watch = await watch_of(call)
+    rule = _rule(watch, name_in(call))
     now = call.parts.brain.clock.now()
     silence = Silence(rule.name, now + call.body.for_.ms, call.body.reason)
 
@@ -125,81 +130,28 @@ async def silence_alert(call: Call[SilenceSpec, NoQuery]) -> AlertView:
 
 async def unsilence_alert(call: Call[None, NoQuery]) -> AlertView:
     """It may tell again; if it fires, it does so at the next look."""
-    watch = await _watch(call)
-    rule = _rule(watch, _name_in(call))
-    await watch.change(lambda book: replace(book, silences=_without(book.silences, rule.name)))
+    watch = await watch_of(call)
+    rule = _rule(watch, name_in(call))
+    await watch.change(lambda book: replace(book, silences=without(book.silences, rule.name)))
     return _view(call, watch, rule)
-
-
-async def list_notices(call: Call[None, PageQuery]) -> NoticePage:
-    """What was told lately, newest first."""
-    recent = (await _watch(call)).kept.board.recent[::-1]
-    return NoticePage([_notice_view(one) for one in recent[: call.query.limit]], None)
-
-
-# Who is told
-
-
-async def list_channels(call: Call[None, PageQuery]) -> ChannelPage:
-    """All, by name."""
-    watch = await _watch(call)
-    found = [watch.book.channels[name] for name in sorted(watch.book.channels)]
-    items, next_cursor = page_of(found, call.query, lambda one: one.name)
-    return ChannelPage([_channel_view(watch, one) for one in items], next_cursor)
-
-
-async def put_channel(call: Call[ChannelSpec, NoQuery]) -> ChannelView:
-    """Somebody to tell, or the same at another address."""
-    watch, spec = await _watch(call), call.body
-    try:
-        # A thread: the library takes a while to load.
-        await asyncio.to_thread(check_address, spec.url)
-    except ValueError as error:
-        raise invalid("url", str(error)) from None
-    channel = Channel(_name_in(call), spec.url, spec.secret or "", Severity(spec.severity))
-
-    def changed(book: Book) -> Book:
-        kept = _put(book.channels, channel.name, channel, CHANNELS_MAX, "channels")
-        return replace(book, channels=kept)
-
-    await watch.change(changed)
-    return _channel_view(watch, channel)
-
-
-async def delete_channel(call: Call[None, NoQuery]) -> None:
-    """Told no longer; what still waited for it is dropped."""
-    watch, name = await _watch(call), _name_in(call)
-    if name not in watch.book.channels:
-        raise not_found("channel", name)
-    users = [one.name for one in watch.book.rules.values() if name in (one.channels or ())]
-    if users:
-        detail = f"the rule {users[0]!r} tells {name!r}: change it first"
-        raise ProblemError(409, "channel_in_use", detail)
-    await watch.change(lambda book: replace(book, channels=_without(book.channels, name)))
-
-
-async def try_channel(call: Call[None, NoQuery]) -> ChannelTrial:
-    """Sends a notice that says it is a test, and says what became of it."""
-    watch, name = await _watch(call), _name_in(call)
-    if name not in watch.book.channels:
-        raise not_found("channel", name)
-    now = call.parts.brain.clock.now()
-    said = f"somebody asked Rota whether {name!r} can be told"
-    notice = Notice(f"test/{now}", "test", News.TEST, Severity.INFO, said, "", 0.0, 0.0, now, now)
-    try:
-        await watch.send(name, notice)
-    except NotTakenError as error:
-        return ChannelTrial(taken=False, message=str(error))
-    return ChannelTrial(taken=True, message="taken")
 
 
 # Reading and showing
 
 
-async def _watch(call: Call[Any, Any]) -> Watch:
+async def watch_of(call: Call[Any, Any]) -> Watch:
     watch = call.parts.alerts
     await watch.open()
     return watch
+
+
+def _sound(watch: Watch, name: str, spec: AlertSpec) -> Rule:
+    """As it is asked for, if all whom it would tell are there."""
+    rule = _read_rule(name, spec)
+    unknown = [one for one in rule.channels or () if one not in watch.book.channels]
+    if unknown:
+        raise invalid("channels", f"there is no channel {unknown[0]!r}: set it up first")
+    return rule
 
 
 def _read_rule(name: str, spec: AlertSpec) -> Rule:
@@ -269,29 +221,6 @@ def _silence_view(silence: Silence) -> SilenceView:
     return SilenceView(from_instant(silence.until), silence.reason)
 
 
-def _notice_view(one: Notice) -> NoticeView:
-    return NoticeView(
-        name=one.rule,
-        status=one.news.value,
-        severity=one.severity.value,
-        message=one.said,
-        value=one.value,
-        since=from_instant(one.since),
-        at=from_instant(one.at),
-    )
-
-
-def _channel_view(watch: Watch, channel: Channel) -> ChannelView:
-    waiting = sum(one.channel == channel.name for one in watch.kept.outbox.letters)
-    return ChannelView(
-        name=channel.name,
-        url=channel.shown,
-        signed=bool(channel.secret),
-        severity=channel.severity.value,
-        waiting=waiting,
-    )
-
-
 def _rule(watch: Watch, name: str) -> Rule:
     rule = watch.book.rule(name)
     if rule is None:
@@ -299,17 +228,20 @@ def _rule(watch: Watch, name: str) -> Rule:
     return rule
 
 
-def _put(kept: Mapping[str, V], name: str, value: V, limit: int, what: str) -> dict[str, V]:
+def put_in(kept: Mapping[str, V], name: str, value: V, limit: int, what: str) -> dict[str, V]:
+    """The same with one more, unless there are too many."""
     if name not in kept and len(kept) >= limit:
         raise ProblemError(409, "too_many", f"there are {limit} {what} already: remove one first")
     return {**kept, name: value}
 
 
-def _without(kept: Mapping[str, V], name: str) -> dict[str, V]:
+def without(kept: Mapping[str, V], name: str) -> dict[str, V]:
+    """The same without it."""
     return {key: value for key, value in kept.items() if key != name}
 
 
-def _name_in(call: Call[Any, Any]) -> str:
+def name_in(call: Call[Any, Any]) -> str:
+    """Of a rule or a channel, as the path has it."""
     try:
         return msgspec.convert(call.path["name"], QueueName)
     except msgspec.ValidationError:

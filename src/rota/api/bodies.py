@@ -14,6 +14,7 @@ from msgspec import inspect
 from starlette.types import Receive, Scope
 
 from rota.api.limits import BODY_READ_S, JSON_DEPTH_MAX, QUERY_FIELDS_MAX
+from rota.api.nulls import without_nulls
 from rota.api.problems import GoneAwayError, ProblemError, invalid
 from rota.api.wording import alternatives, in_words
 from rota.wire.problems import FieldError
@@ -105,11 +106,17 @@ def _shown(value: bytes) -> str:
 
 
 def decode_json(decode: Callable[[bytes], T], kind: Any, body: bytes) -> T:
-    """The body as its type; every way it can be wrong is the sender's."""
+    """The body as its type; every way it can be wrong is the sender's.
+
+    Null for what has a default means the default.
+    """
     try:
         return decode(body)
     except msgspec.ValidationError as error:
-        raise explain(error, kind) from None
+        fewer = without_nulls(body, kind)
+        if fewer is None:
+            raise explain(error, kind) from None
+        return decode_json(decode, kind, fewer)
     except msgspec.DecodeError as error:
         text = "the body is empty" if not body else str(error)
         raise ProblemError(400, "malformed", f"the body is not valid JSON: {text}") from None

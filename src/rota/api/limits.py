@@ -235,6 +235,12 @@ ERROR_TEXT_CHARS = 400
 """Of an error, as much as tells it from others."""
 TIMELINE_BARS_MAX = 1_000
 """Executions on one timeline: more bars than pixels tell nothing."""
+TIMELINE_STRETCHES = 60
+"""Into so many a timeline is cut where there is more than bars can show."""
+TIMELINE_PARTS = 8
+"""Each stretch is looked at in so many parts: a burst is over before it is taken for the rule."""
+TIMELINE_SAMPLE = 125
+"""Executions that are looked at in each part; what follows is estimated from them."""
 SIMULATION_JOBS_MAX = 20_000
 """Jobs of the past that one simulation reads: some seconds of a processor for each policy."""
 SIMULATIONS_MAX = 1

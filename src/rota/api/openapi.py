@@ -10,6 +10,7 @@ import msgspec
 
 from rota.api import examples
 from rota.api.links import links_from
+from rota.api.nulls import say_nulls
 from rota.api.roles import ALLOWED
 from rota.api.routes import JSON, NoQuery, Operation
 from rota.wire.bundles import FileName
@@ -63,6 +64,10 @@ def build_document(operations: Sequence[Operation], version: str) -> Document:
             for status, answer in {operation.status: operation.answer, **operation.also}.items():
                 if answer is operation.answer:
                     described["responses"][str(status)]["links"] = found
+    # After patches were described, which have nulls of their own.
+    bodies = [op.body for op in operations if op.body is not None]
+    answers = [one for op in operations for one in (op.answer, *op.also.values(), Problem)]
+    say_nulls(components, map(_name_of, bodies), map(_name_of, answers))
     used = {op.query.__name__ for op in operations}
     return {
         "openapi": "3.1.0",
@@ -294,6 +299,10 @@ def _problem(status: int) -> Document:
         retry = {"description": "Seconds to wait.", "schema": {"type": "integer"}}
         response["headers"] = {"Retry-After": retry}
     return response
+
+
+def _name_of(kind: Any) -> str:
+    return getattr(kind, "__name__", "")
 
 
 def _schema(kind: Any) -> Document:

@@ -140,6 +140,8 @@ async def _attention(call: Call[Any, NoQuery]) -> AttentionView:
     if call.caller.tenant is None:
         cluster = await show_cluster(call)
         items += [ConcernView("cluster", "", "cluster", text) for text in cluster.warnings]
+        await call.parts.alerts.open()
+        items += _alerts(call.parts)
         await call.parts.brain.settled()
         items += _workers(call.parts)
         items += await _lost(call)
@@ -148,6 +150,17 @@ async def _attention(call: Call[Any, NoQuery]) -> AttentionView:
         items += _queues(call.parts)
     items += _schedules(call)
     return AttentionView(items[:ATTENTION_ITEMS])
+
+
+def _alerts(parts: Parts) -> Iterator[ConcernView]:
+    """Rules that fire; one that somebody has silenced is known to need attention."""
+    watch, now = parts.alerts, parts.brain.clock.now()
+    for rule in watch.firing():
+        place = watch.kept.board.state(rule.name)
+        if place is not None and not watch.book.silenced(rule.name, now):
+            said = f"fires ({rule.severity.value}): {place.said}"
+            since = from_instant(place.since)
+            yield ConcernView("alert", rule.name, rule.name, said, since=since)
 
 
 def _workers(parts: Parts) -> Iterator[ConcernView]:

@@ -58,6 +58,8 @@ TIMELINE: dict[str, Any] = {
     "reserved": [
         {"job_id": JOB_ID, "name": "train", "worker_id": WORKER_ID, "start": AT, "end": AT}
     ],
+    "running": 1,
+    "crowd": None,
 }
 SESSION: dict[str, Any] = {
     "name": "alice",

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from rota.api.crowds import crowd_within, first_id
 from rota.api.limits import READ_AT_ONCE, TIMELINE_BARS_MAX, TIMELINE_WINDOW_MS_MAX
 from rota.api.lookup import outlines_of
 from rota.api.pace import Pace
@@ -41,7 +42,10 @@ async def show_timeline(call: Call[None, TimelineQuery]) -> TimelineView:
     """
     start, end = _window(call)
     found, more = await _claimed_within(call, start, end)
-    live = await _live(call)
+    live, running = await _live(call)
+    crowd = None
+    if more and call.caller.tenant is None:
+        crowd, found = await crowd_within(call.parts.catalog, _worker(call), start, end), []
     known = {one.id for one in live}
     # What runs is shown before anything else: on a busy cell the newest are all short ones.
     found = [*live, *(one for one in found if one.id not in known)]
@@ -50,7 +54,9 @@ async def show_timeline(call: Call[None, TimelineQuery]) -> TimelineView:
     jobs = {job.id: job for job in told if call.caller.tenant in (None, job.tenant)}
     bars = [_bar(one, jobs[one.job_id]) for one in shown if one.job_id in jobs]
     kept = await _reserved(call, end)
-    return TimelineView(from_instant(start), from_instant(end), bars, more, kept)
+    if call.caller.tenant is not None:
+        running = sum(bar.end is None for bar in bars)
+    return TimelineView(from_instant(start), from_instant(end), bars, more, kept, running, crowd)
 
 
 async def _reserved(call: Call[None, TimelineQuery], end: Instant) -> list[ReservedView]:
@@ -89,7 +95,7 @@ async def _claimed_within(
     call: Call[None, TimelineQuery], start: Instant, end: Instant
 ) -> tuple[list[Execution], bool]:
     found: list[Execution] = []
-    before, pace = _first_id(end + 1), Pace(TIMELINE_BARS_MAX)
+    before, pace = first_id(end + 1), Pace(TIMELINE_BARS_MAX)
     while len(found) < TIMELINE_BARS_MAX:
         size = pace.size
         query = ExecutionQuery(worker_id=_worker(call), before=before, limit=size)
@@ -102,8 +108,8 @@ async def _claimed_within(
     return found, True
 
 
-async def _live(call: Call[None, TimelineQuery]) -> Sequence[Execution]:
-    """What runs now, however long ago it began."""
+async def _live(call: Call[None, TimelineQuery]) -> tuple[Sequence[Execution], int]:
+    """What runs now, however long ago it began: as much as is drawn, and how much there is."""
     brain, wanted = call.parts.brain, _worker(call)
     await brain.settled()
     ids = [
@@ -111,11 +117,11 @@ async def _live(call: Call[None, TimelineQuery]) -> Sequence[Execution]:
         for glance in brain.workers()
         if wanted in (None, glance.worker.id)
         for execution_id in glance.executions
-    ][:TIMELINE_BARS_MAX]
+    ]
     found: list[Execution] = []
-    for at in range(0, len(ids), READ_AT_ONCE):
+    for at in range(0, min(len(ids), TIMELINE_BARS_MAX), READ_AT_ONCE):
         found += await call.parts.catalog.executions(ids[at : at + READ_AT_ONCE])
-    return found
+    return found[:TIMELINE_BARS_MAX], len(ids)
 
 
 def _bar(one: Execution, job: Outline) -> BarView:
@@ -133,9 +139,3 @@ def _bar(one: Execution, job: Outline) -> BarView:
 
 def _worker(call: Call[None, TimelineQuery]) -> WorkerId | None:
     return None if call.query.worker_id is None else WorkerId(call.query.worker_id)
-
-
-def _first_id(at: Instant) -> str:
-    """Smaller than every id of that millisecond or later, larger than all before."""
-    time = f"{at & 0xFFFF_FFFF_FFFF:012x}"
-    return f"{time[:8]}-{time[8:]}-0000-0000-000000000000"

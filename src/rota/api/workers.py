@@ -18,7 +18,7 @@ from rota.api.translate import resources_of
 from rota.api.views import order_views, worker_view
 from rota.api.waiting import first_of, gone
 from rota.core.glance import WorkerGlance
-from rota.core.inputs import AnyInput, Drain, Heartbeat, Leave, Poll, Recall, Register
+from rota.core.inputs import AnyInput, Drain, Heartbeat, Leave, Poll, Recall, Register, Resume
 from rota.core.model import WorkerId
 from rota.core.outcome import Answer, Beat, WorkerAnswer
 from rota.engine.ports import UnavailableError
@@ -160,6 +160,13 @@ async def drain_worker(call: Call[None, NoQuery]) -> WorkerView:
     """It gets no new work."""
     worker_id = worker_id_in(call)
     await post(call, lambda recall: Drain(worker_id=worker_id, key=call.key, recall=recall))
+    return _view(call, _glance(call))
+
+
+async def resume_worker(call: Call[None, NoQuery]) -> WorkerView:
+    """It gets work again."""
+    worker_id = worker_id_in(call)
+    await post(call, lambda recall: Resume(worker_id=worker_id, key=call.key, recall=recall))
     return _view(call, _glance(call))
 
 

@@ -11,7 +11,16 @@ from rota.cli.options import duration, json_option
 from rota.cli.render import Column, Row, Styled, print_object, show_facts, show_table
 from rota.cli.text import local, size, span
 from rota.sdk import alert_calls as calls
-from rota.wire.alerts import AlertPage, AlertView, ChannelPage, ChannelTrial, ChannelView
+from rota.wire.alerts import (
+    AlertPage,
+    AlertTrial,
+    AlertView,
+    ChannelPage,
+    ChannelTrial,
+    ChannelView,
+    NoticePage,
+    NoticeView,
+)
 
 RULES = (
     Column("NAME", cut=True),
@@ -30,6 +39,16 @@ CHANNELS = (
     Column("FROM SEVERITY"),
     Column("SIGNED", spare=1),
     Column("WAITING", spare=1, right=True),
+    Column("LAST SENT", spare=1),
+    Column("ERROR", spare=1, cut=True),
+)
+NOTICES = (
+    Column("AT"),
+    Column("NAME", cut=True),
+    Column("STATUS"),
+    Column("SEVERITY", spare=2),
+    Column("TOLD", spare=1, cut=True),
+    Column("SAYS", spare=3, cut=True),
 )
 STYLES = {"firing": "bold red", "pending": "yellow", "ok": "green", "off": "dim"}
 
@@ -117,22 +136,37 @@ def _draw_rule(one: AlertView) -> None:
 @click.option("--severity", type=click.Choice(["info", "warning", "critical"]))
 @click.option("--queue", help="Only this one.")
 @click.option("--channel", "channels", multiple=True, help="Who is told; none named: everybody.")
+@click.option("--nobody", is_flag=True, help="Tell nobody; it is only shown.")
 @click.option("--repeat", type=duration, metavar="DURATION", help="Tell again this often.")
 @click.option("--on/--off", "enabled", default=None, help="Whether anybody watches.")
+@click.option("--dry-run", is_flag=True, help="Only say what it would find now.")
 @json_option
-def set_(name: str, *, as_json: bool, **given: Any) -> None:
+def set_(name: str, *, nobody: bool, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Make a rule or change one; what is not given stays as it is."""
     changes = {
         word.rstrip("_"): list(value) if isinstance(value, tuple) else value
         for word, value in given.items()
         if value is not None and value != ()
-    }
-    if not changes:
+    } | ({"channels": []} if nobody else {})
+    if not changes and not dry_run:
         raise click.UsageError("say what to change: --threshold, --for, --severity, --off …")
     with connected() as client:
         known = {one.name: one for one in client.call(calls.list_alerts()).items}
         before = _spec_of(known[name]) if name in known and "condition" not in changes else {}
-        answer(client, calls.set_alert(name, {**before, **changes}), _draw_rule, as_json=as_json)
+        spec = {**before, **changes}
+        if dry_run:
+            answer(client, calls.try_alert(name, spec), _draw_trial, as_json=as_json)
+        else:
+            answer(client, calls.set_alert(name, spec), _draw_rule, as_json=as_json)
+
+
+def _draw_trial(one: AlertTrial) -> None:
+    if one.holds is None:
+        click.echo("nothing can be said yet: not a whole window was seen")
+        return
+    whom = ", ".join(one.tells) or "nobody"
+    click.echo(f"it {'holds' if one.holds else 'does not hold'} now: {one.message}")
+    click.echo(f"would tell: {whom}")
 
 
 def _spec_of(one: AlertView) -> dict[str, Any]:
@@ -180,6 +214,27 @@ def unsilence(name: str, *, as_json: bool) -> None:
         answer(client, calls.unsilence_alert(name), _draw_rule, as_json=as_json)
 
 
+@alerts.command()
+@json_option
+def notices(*, as_json: bool) -> None:
+    """List what was told lately, and what became of it."""
+    with connected() as client:
+        answer(client, calls.list_notices(), _draw_notices, as_json=as_json)
+
+
+def _draw_notices(page: NoticePage) -> None:
+    show_table(NOTICES, [_notice_row(one) for one in page.items], empty="nothing was told lately")
+
+
+def _notice_row(one: NoticeView) -> Row:
+    told = ", ".join(
+        each.channel if each.status == "taken" else f"{each.channel} ({each.status})"
+        for each in one.deliveries
+    )
+    status = Styled(one.status, STYLES.get(one.status, "green"))
+    return (local(one.at), one.name, status, one.severity, told or "nobody", one.message)
+
+
 @alerts.group(invoke_without_command=True)
 @json_option
 @click.pass_context
@@ -196,7 +251,15 @@ def _draw_channels(page: ChannelPage) -> None:
 
 
 def _channel_row(one: ChannelView) -> Row:
-    return (one.name, one.url, one.severity, "yes" if one.signed else "no", str(one.waiting))
+    return (
+        one.name,
+        one.url,
+        one.severity,
+        "yes" if one.signed else "no",
+        str(one.waiting),
+        local(one.last.at) if one.last else "-",
+        (one.last.error if one.last else None) or "-",
+    )
 
 
 @channels.command("set")

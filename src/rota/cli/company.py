@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from rota.api.reach import Reach
 
 
+LOOK_S = 0.3
+"""Between two looks whether a server of the same name speaks."""
+GONE_MS = 3_500
+"""One that speaks every second and has been silent for so long is gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Company:
     """The tasks behind a server's part in its cell."""
@@ -76,6 +82,27 @@ async def join(
     joined = replace(parts, forwarder=forwarder, mailbox=mailbox, presence=presence)
     reach = Reach(parts.brain, presence, http)
     return joined, Company(parts.assurance, forwarder, presence, reach)
+
+
+async def refuse_double(store: Store, me: Member) -> None:
+    """Two servers of one name would tell of themselves in each other's place.
+
+    What stands there may be this server's own past, from before it was killed. That had the same
+    address, which two cannot have at once; one at another address is alive if it speaks again.
+    """
+    silent_ms: int | None = None
+    while me.ttl_ms is not None:
+        seen = {one.told.node: one for one in await store.nodes.everyone()}.get(me.node)
+        if seen is None or seen.told.address == me.address or seen.silent_ms > GONE_MS:
+            return
+        if silent_ms is not None and seen.silent_ms < silent_ms:
+            await store.close()  # this server has no use for it, and nothing else is open yet
+            raise click.ClickException(
+                f"a server called {me.node!r} is in this cell already, at {seen.told.address}:"
+                " give this one another --node name"
+            )
+        silent_ms = seen.silent_ms
+        await asyncio.sleep(LOOK_S)
 
 
 async def trust_of(options: UpOptions | ServerOptions) -> ssl.SSLContext | None:

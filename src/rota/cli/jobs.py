@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import click
 
 from rota.cli import offers
 from rota.cli.connect import answer, answer_list, connected
+from rota.cli.member_logs import followed, is_band, member_at, told
 from rota.cli.names import job_id
 from rota.cli.options import filter_options, json_option, now_ms, search_of
 from rota.cli.render import (
@@ -134,30 +136,40 @@ def graph(job: str, *, as_json: bool) -> None:
 @click.argument("job", shell_complete=offers.jobs)
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
 @click.option("--tail", "-n", type=click.IntRange(0), metavar="N", help="The last N lines first.")
+@click.option("--index", type=click.IntRange(0), metavar="N", help="Of an array: this member.")
 @click.option("--raw", is_flag=True, help="Write control characters to the terminal as they are.")
 @json_option
-def logs(job: str, *, follow: bool, tail: int | None, raw: bool, as_json: bool) -> None:
-    """Print what a job printed.
+def logs(job: str, *, index: int | None, as_json: bool, **how: Any) -> None:
+    """Print what a job printed; of an array or gang what each member did, after its number.
 
     On a terminal colours stay and other control characters are written out, so that a log cannot
     play tricks on it; into a pipe or file every byte goes as it is.
     """
-    if follow and as_json:
+    if how["follow"] and as_json:
         raise click.UsageError("--json prints one document: it does not go with --follow")
     with connected() as client:
-        found = job_id(client, job)
+        found = client.job(job_id(client, job))
+        if index is not None:
+            if not is_band(found):
+                raise click.UsageError(f"--index is for arrays and gangs: {found.name} is one job")
+            found = member_at(client, found, index)
+        chunks = _log_of(client, found, follow=how["follow"], tail=how["tail"])
         if as_json:
-            text = client.logs(found, tail=tail).decode("utf-8", "replace")
-            print_object({"job_id": found, "log": text})
+            text = b"".join(chunks).decode("utf-8", "replace")
+            print_object({"job_id": found.job_id, "log": text})
             return
-        if follow:
-            chunks = client.follow_logs(found, tail=tail)
-        else:
-            chunks = iter((client.logs(found, tail=tail),))
-        writer = LogWriter(raw=raw)
+        writer = LogWriter(raw=how["raw"])
         for chunk in chunks:
             writer.write(chunk)
         writer.finish()
+
+
+def _log_of(client: Client, job: JobView, *, follow: bool, tail: int | None) -> Iterator[bytes]:
+    if is_band(job):
+        return followed(client, job, tail) if follow else told(client, job, tail)
+    if follow:
+        return client.follow_logs(job.job_id, tail=tail)
+    return iter((client.logs(job.job_id, tail=tail),))
 
 
 class LogWriter:

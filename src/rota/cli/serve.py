@@ -25,7 +25,7 @@ from rota.api.history import Recorder
 from rota.api.metrics import Histogram
 from rota.api.submitted import SubmittedSpecs
 from rota.cli.admission import Admission, open_admission
-from rota.cli.company import Company, join, open_assurance, trust_of
+from rota.cli.company import Company, join, open_assurance, refuse_double, trust_of
 from rota.cli.crew import Crew
 from rota.cli.hosting import EmbeddedServer, next_signal, on_signal, run_loop, until_signal
 from rota.cli.identity import announce, withdraw
@@ -166,6 +166,7 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     member = member_of(options, url)
     ground = await _open_ground(options)
     store = ground.store
+    await refuse_double(store, member)
     clock = SystemClock()
     counts = Counts()
     engine = Engine(store, clock, timing_of(options, store), counts, member)

@@ -1,4 +1,4 @@
-"""Lists workers, shows one, drains it, lets it leave."""
+"""Lists workers, shows one, drains it and puts it back to work, lets it leave."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rota.wire.workers import WorkerPage, WorkerView
 def workers(
     ctx: click.Context, status: tuple[str, ...], capability: tuple[str, ...], *, as_json: bool
 ) -> None:
-    """List workers, or act on one: show, drain, remove."""
+    """List workers, or act on one: show, drain, resume, remove."""
     if ctx.invoked_subcommand is not None:
         return
     with connected() as client:
@@ -58,9 +58,21 @@ def drain(worker: str, *, as_json: bool) -> None:
     """Give a worker no new work; what it runs goes on."""
     with connected() as client:
         call = calls.drain_worker(worker_id(client, worker))
-        answer(
-            client, call, lambda view: click.echo(f"{view.name} is {view.status}"), as_json=as_json
-        )
+        answer(client, call, _say_status, as_json=as_json)
+
+
+@workers.command()
+@click.argument("worker", shell_complete=offers.workers)
+@json_option
+def resume(worker: str, *, as_json: bool) -> None:
+    """Give a drained worker work again."""
+    with connected() as client:
+        call = calls.resume_worker(worker_id(client, worker))
+        answer(client, call, _say_status, as_json=as_json)
+
+
+def _say_status(view: WorkerView) -> None:
+    click.echo(f"{view.name} is {view.status}")
 
 
 @workers.command()

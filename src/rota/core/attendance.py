@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from rota.core.cells import ExecutionCell, OpenPoll, WorkerCell
 from rota.core.dispatch import close_poll, hand_over, stops_for
-from rota.core.errors import Conflict, Superseded, TooMuch
+from rota.core.errors import Conflict, NotFound, Superseded, TooMuch
 from rota.core.executions import (
     ask_to_stop,
     first_lease_until,
@@ -24,6 +24,7 @@ from rota.core.inputs import (
     Leave,
     Poll,
     Register,
+    Resume,
     Running,
 )
 from rota.core.limits import (
@@ -50,6 +51,8 @@ from rota.core.tables import Tables
 from rota.core.timers import Alarm
 
 _OFFLINE = WorkerState.OFFLINE
+LEFT = ""
+"""The session of a worker that has left: nobody speaks for it until it registers again."""
 
 
 def register(t: Tables, event: Register, now: Instant) -> WorkerAnswer:
@@ -89,6 +92,8 @@ def register(t: Tables, event: Register, now: Instant) -> WorkerAnswer:
 def _speaker(t: Tables, worker_id: WorkerId, session: str | None, now: Instant) -> WorkerCell:
     """The worker that calls; it is alive, whatever was thought of it."""
     cell = t.worker(worker_id)
+    if cell.worker.session == LEFT:
+        raise NotFound("worker", worker_id, "it has left or was removed, so register again")
     if session is not None and session != cell.worker.session:
         raise Superseded(f"a newer registration speaks for worker {worker_id}")
     cell.last_seen = now
@@ -209,6 +214,17 @@ def drain(t: Tables, event: Drain, now: Instant) -> WorkerAnswer:
     return WorkerAnswer(cell.worker)
 
 
+def resume(t: Tables, event: Resume, now: Instant) -> WorkerAnswer:
+    """A drained worker takes work again, in this turn if it waits for some."""
+    cell = t.worker(event.worker_id)
+    if cell.worker.state is WorkerState.OFFLINE:
+        raise Conflict(f"worker {event.worker_id} is offline: start it again")
+    if cell.worker.state is WorkerState.DRAINING:
+        t.put_worker(cell, replace(cell.worker, state=WorkerState.ONLINE))
+        t.fleet.offer(cell)
+    return WorkerAnswer(cell.worker)
+
+
 def leave(t: Tables, event: Leave, now: Instant) -> WorkerAnswer:
     """The worker says that it is gone for good: what it still had is lost at once."""
     cell = t.worker(event.worker_id)
@@ -217,6 +233,8 @@ def leave(t: Tables, event: Leave, now: Instant) -> WorkerAnswer:
         close_poll(t, cell)
     _lose_all(t, cell, now, "its worker left")
     _go_offline(t, cell, now)
+    if cell.worker.session != LEFT:
+        t.put_worker(cell, replace(cell.worker, session=LEFT))
     return WorkerAnswer(cell.worker)
 
 

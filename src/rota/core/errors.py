@@ -20,8 +20,8 @@ class NotFound(Refusal):
 
     code = "not_found"
 
-    def __init__(self, kind: str, key: str) -> None:
-        super().__init__(f"there is no {kind} {key}")
+    def __init__(self, kind: str, key: str, more: str = "") -> None:
+        super().__init__(f"there is no {kind} {key}{more and f': {more}'}")
         self.kind = kind
         self.key = key
 

@@ -33,6 +33,9 @@ from rota.core.outcome import Refill
 from rota.core.policy import Policy
 from rota.core.schedules import Calendar, Plan
 from rota.core.usage import Used
+from rota.core.worker_inputs import Drain as Drain
+from rota.core.worker_inputs import Leave as Leave
+from rota.core.worker_inputs import Resume as Resume
 
 
 class NewJob(Input, frozen=True, kw_only=True):
@@ -172,18 +175,6 @@ class Progress(Input, frozen=True, kw_only=True):
     """An execution says how far it is."""
 
     running: Running
-
-
-class Drain(Keyed, frozen=True, kw_only=True):
-    """A worker gets no new work."""
-
-    worker_id: WorkerId
-
-
-class Leave(Keyed, frozen=True, kw_only=True):
-    """A worker is gone for good; what it still had is lost."""
-
-    worker_id: WorkerId
 
 
 class PutQueueSettings(Keyed, frozen=True, kw_only=True):
@@ -339,7 +330,7 @@ class Tick(Input, frozen=True, kw_only=True):
 
 
 FromWorker: TypeAlias = (
-    Register | Heartbeat | Poll | ClosePoll | Complete | Progress | Drain | Leave
+    Register | Heartbeat | Poll | ClosePoll | Complete | Progress | Drain | Resume | Leave
 )
 AnyScheduleInput: TypeAlias = (
     CreateSchedule

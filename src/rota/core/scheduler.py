@@ -49,6 +49,7 @@ from rota.core.inputs import (
     Refilled,
     Register,
     Reject,
+    Resume,
     Retry,
     ScheduleInput,
     SetPolicy,
@@ -238,6 +239,8 @@ class Scheduler(Looking):
                 return attendance.register(t, event, now)
             case Drain():
                 return attendance.drain(t, event, now)
+            case Resume():
+                return attendance.resume(t, event, now)
             case Leave():
                 return attendance.leave(t, event, now)
             case ClosePoll():

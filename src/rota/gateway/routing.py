@@ -53,6 +53,7 @@ WORKERS = (
     Route("GET", "/workers/{worker_id}", by_id),
     Route("DELETE", "/workers/{worker_id}", by_id),
     Route("POST", "/workers/{worker_id}/drain", by_id),
+    Route("POST", "/workers/{worker_id}/resume", by_id),
 )
 
 EXECUTIONS = (
@@ -143,6 +144,7 @@ POLICY = (
     Route("GET", "/alerts/{name}", not_here),
     Route("PUT", "/alerts/{name}", not_here),
     Route("DELETE", "/alerts/{name}", not_here),
+    Route("POST", "/alerts/{name}/test", not_here),
     Route("PUT", "/alerts/{name}/silence", not_here),
     Route("DELETE", "/alerts/{name}/silence", not_here),
     Route("GET", "/alert-notices", not_here),

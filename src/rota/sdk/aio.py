@@ -278,6 +278,10 @@ class AsyncClient(AsyncCarrier, AsyncScheduleMethods, AsyncEventMethods, AsyncFi
         """Gives a worker no new work."""
         return await self.call(calls.drain_worker(worker_id))
 
+    async def resume_worker(self, worker_id: str) -> WorkerView:
+        """Gives a drained worker work again."""
+        return await self.call(calls.resume_worker(worker_id))
+
     async def remove_worker(self, worker_id: str) -> None:
         """Lets a worker leave."""
         await self.call(calls.remove_worker(worker_id))

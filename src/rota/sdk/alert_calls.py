@@ -9,6 +9,7 @@ from urllib.parse import quote
 from rota.sdk.calls import Call
 from rota.wire.alerts import (
     AlertPage,
+    AlertTrial,
     AlertView,
     ChannelPage,
     ChannelTrial,
@@ -35,6 +36,11 @@ def get_alert(name: str) -> Call[AlertView]:
 def set_alert(name: str, spec: Mapping[str, Any]) -> Call[AlertView]:
     """A rule; what is not given is as its condition has it."""
     return Call("PUT", f"/alerts/{_word(name)}", AlertView, body=encode(spec))
+
+
+def try_alert(name: str, spec: Mapping[str, Any]) -> Call[AlertTrial]:
+    """What a rule would find now, if it were set."""
+    return Call("POST", f"/alerts/{_word(name)}/test", AlertTrial, body=encode(spec), keyed=True)
 
 
 def delete_alert(name: str) -> Call[None]:

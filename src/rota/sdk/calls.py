@@ -251,6 +251,11 @@ def drain_worker(worker_id: str) -> Call[WorkerView]:
     return Call("POST", _path("workers", worker_id, "drain"), WorkerView, keyed=True)
 
 
+def resume_worker(worker_id: str) -> Call[WorkerView]:
+    """A drained worker gets work again."""
+    return Call("POST", _path("workers", worker_id, "resume"), WorkerView, keyed=True)
+
+
 def remove_worker(worker_id: str) -> Call[None]:
     """Lets a worker leave; what it runs is lost to it."""
     return Call("DELETE", _path("workers", worker_id), type(None), keyed=True)

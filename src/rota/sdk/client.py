@@ -237,6 +237,10 @@ class Client(Carrier, ScheduleMethods, EventMethods, FileMethods):
         """Gives a worker no new work."""
         return self.call(calls.drain_worker(worker_id))
 
+    def resume_worker(self, worker_id: str) -> WorkerView:
+        """Gives a drained worker work again."""
+        return self.call(calls.resume_worker(worker_id))
+
     def remove_worker(self, worker_id: str) -> None:
         """Lets a worker leave."""
         self.call(calls.remove_worker(worker_id))

@@ -1,4 +1,4 @@
-"""What became of schedules' instants and of events: the readers' side, in pages."""
+"""What became of schedules' instants, of events and of executions in bulk: the readers' side."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from typing import Protocol
 
 from rota.core.events import Arrival, Told
 from rota.core.schedules import Occurrence
-from rota.store.queries import ArrivalQuery, EventQuery, OccurrenceQuery
+from rota.store.queries import (
+    ArrivalQuery,
+    EventQuery,
+    OccurrenceQuery,
+    Sampled,
+    SampleQuery,
+)
 
 
 class Histories(Protocol):
-    """The ledgers of schedules and triggers. They outlive whom they are of."""
+    """The ledgers of schedules and triggers, which outlive whom they are of, and samples."""
 
     async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
         """A page of a schedule's ledger, newest (largest nominal instant) first."""
@@ -27,4 +33,11 @@ class Histories(Protocol):
 
     async def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
         """A page of a trigger's ledger, newest first."""
+        ...
+
+    async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
+        """What the first executions of each stretch are, counted; in no particular order.
+
+        Costs what is looked at, however many there are.
+        """
         ...

@@ -58,7 +58,9 @@ from rota.store.protocol import (
     Totals,
     UnknownFateError,
 )
+from rota.store.queries import Sampled, SampleQuery
 from rota.store.rows import edges_upstream, outline_of
+from rota.store.samples import count_first
 from rota.store.settings import Settings
 
 
@@ -351,6 +353,10 @@ class MemoryCatalog(MemoryHistories):
     async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
         """A page, newest first."""
         return find(self._tables.executions.values(), query, lambda one: ran(one, query))
+
+    async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
+        """What the first executions of each stretch are."""
+        return count_first(self._tables.executions.values(), query)
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         """All dependencies that lead into or out of these jobs."""

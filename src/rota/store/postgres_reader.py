@@ -40,7 +40,8 @@ from rota.store.protocol import (
     Outline,
     Seq,
 )
-from rota.store.queries import ArrivalQuery, EventQuery, Page
+from rota.store.queries import ArrivalQuery, EventQuery, Page, Sampled, SampleQuery
+from rota.store.samples import postgres_sample, read_sample
 
 T = TypeVar("T")
 
@@ -129,6 +130,11 @@ class PostgresCatalog:
         now = await self._caught_up()
         found = await self._readers.run(lambda c: find_executions(c, query, now))
         return Page((rows.execution((row[1],)) for row in found), found.rest)
+
+    async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
+        """What the first executions of each stretch are."""
+        sql, args = postgres_sample(query)
+        return [read_sample(tuple(row)) for row in await self._read(lambda c: c.fetch(sql, *args))]
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         """All dependencies that lead into or out of these jobs."""

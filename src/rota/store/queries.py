@@ -69,6 +69,27 @@ class ExecutionQuery(msgspec.Struct, frozen=True, kw_only=True):
     look: int | None = None
 
 
+class SampleQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The first executions of each of some stretches of ids that follow each other."""
+
+    bounds: tuple[str, ...]
+    """Rising: stretch n begins at bound n and ends before the next one."""
+    worker_id: WorkerId | None = None
+    limit: int = 1_000
+    """Of each stretch."""
+
+
+class Sampled(msgspec.Struct, frozen=True):
+    """So many of the executions of a stretch that were looked at are alike."""
+
+    stretch: int
+    worker_id: WorkerId
+    state: ExecutionState
+    count: int
+    last: str
+    """The largest id among them."""
+
+
 class OccurrenceQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which instants of a schedule, newest first; the bounds of `nominal` are exclusive."""
 

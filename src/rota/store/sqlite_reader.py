@@ -32,8 +32,9 @@ from rota.store.protocol import (
     Seq,
     StoreError,
 )
-from rota.store.queries import ArrivalQuery, EventQuery, Page
+from rota.store.queries import ArrivalQuery, EventQuery, Page, Sampled, SampleQuery
 from rota.store.rows import Row
+from rota.store.samples import sample_sqlite
 from rota.store.sqlite_connect import fetch, open_reader
 from rota.store.sqlite_events import read_told, search_arrivals, search_events
 from rota.store.sqlite_queries import (
@@ -157,6 +158,10 @@ class SqliteCatalog:
         """A page, newest first."""
         search = search_executions(query)
         return await self._read(lambda c: _read_page(search.run(c), rows.execution))
+
+    async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
+        """What the first executions of each stretch are."""
+        return await self._read(lambda c: sample_sqlite(c, query))
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         """All dependencies that lead into or out of these jobs."""

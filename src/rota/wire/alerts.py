@@ -31,6 +31,7 @@ ConditionName: TypeAlias = Literal[
 SeverityName: TypeAlias = Literal["info", "warning", "critical"]
 StateName: TypeAlias = Literal["ok", "pending", "firing", "off"]
 NewsName: TypeAlias = Literal["firing", "resolved", "test"]
+DeliveryName: TypeAlias = Literal["taken", "waiting", "given_up"]
 Secret: TypeAlias = Annotated[str, Meta(min_length=16, max_length=256)]
 
 
@@ -93,6 +94,32 @@ class AlertPage(msgspec.Struct):
     next_cursor: str | None
 
 
+class AlertTrial(msgspec.Struct):
+    """What a rule would find now, if it were set."""
+
+    holds: bool | None
+    """Null: nothing can be said yet, for not a whole window was seen."""
+    value: float | None
+    threshold: float
+    unit: str
+    message: str
+    tells: list[QueueName]
+    """Who would be told, had it held for long enough."""
+
+
+class DeliveryView(msgspec.Struct):
+    """What became of a notice at one address."""
+
+    channel: QueueName
+    status: DeliveryName
+    tries: int
+    at: Time | None
+    """When it was last tried; null: not yet."""
+    error: str | None
+    """Why it was not taken the last time."""
+    next_try: Time | None
+
+
 class NoticeView(msgspec.Struct):
     """Something that was told."""
 
@@ -103,6 +130,8 @@ class NoticeView(msgspec.Struct):
     value: float
     since: Time
     at: Time
+    deliveries: list[DeliveryView]
+    """By channel; empty: nobody was to be told, or that is too long ago to be known."""
 
 
 class NoticePage(msgspec.Struct):
@@ -139,6 +168,8 @@ class ChannelView(msgspec.Struct):
     severity: SeverityName
     waiting: int
     """Notices that were not taken yet."""
+    last: DeliveryView | None
+    """How the newest try went, tests too; null: nothing was sent lately."""
 
 
 class ChannelPage(msgspec.Struct):

@@ -9,7 +9,7 @@ import msgspec
 from rota.wire.jobs import Status, Time
 from rota.wire.service import StatsView
 
-Concern: TypeAlias = Literal["cluster", "worker", "failing", "queue", "schedule"]
+Concern: TypeAlias = Literal["cluster", "alert", "worker", "failing", "queue", "schedule"]
 
 
 class SampleView(msgspec.Struct):
@@ -123,6 +123,29 @@ class ReservedView(msgspec.Struct):
     """When the job will probably have ended."""
 
 
+class LaneView(msgspec.Struct):
+    """How many executions began on a worker, stretch by stretch."""
+
+    worker_id: str
+    began: list[int]
+    """One figure for each stretch, from the beginning of the window."""
+    failed: list[int]
+    """Of those the ones that failed, timed out or were lost."""
+
+
+class CrowdView(msgspec.Struct):
+    """A window in which more ran than can be drawn one by one, as counts."""
+
+    step: float
+    """Seconds that a stretch is long; the last one may be shorter."""
+    total: int
+    estimated: bool
+    """In some parts of stretches more began than is looked at: theirs are counted from the first
+    ones, by the time these took."""
+    lanes: list[LaneView]
+    """By worker."""
+
+
 class TimelineView(msgspec.Struct):
     """What ran when and where within a window, newest first."""
 
@@ -130,9 +153,14 @@ class TimelineView(msgspec.Struct):
     end: Time
     items: list[BarView]
     more: bool
-    """There was more than is shown: make the window smaller."""
+    """More began than is drawn one by one: `items` has what runs, `crowd` counts everything. A
+    tenant's token gets the newest instead."""
     reserved: list[ReservedView] = []
     """What is kept free from now on, if the window reaches until now."""
+    running: int = 0
+    """Executions that run now; `items` has the first thousand of them."""
+    crowd: CrowdView | None = None
+    """Set where there was more."""
 
 
 class SessionView(msgspec.Struct):

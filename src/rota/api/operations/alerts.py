@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rota.api import alert_channels, alerts
 from rota.api import alert_examples as examples
-from rota.api import alerts
 from rota.api.paging import PageQuery
 from rota.api.roles import Rule
 from rota.api.routes import Operation
 from rota.wire.alerts import (
     AlertPage,
     AlertSpec,
+    AlertTrial,
     AlertView,
     ChannelPage,
     ChannelSpec,
@@ -70,6 +71,20 @@ ALERTS: Sequence[Operation] = (
         errors=(404, 409),
     ),
     Operation(
+        method="POST",
+        path="/alerts/{name}/test",
+        summary="Say what a rule would find now",
+        handle=alerts.try_alert,
+        tag="Alerts",
+        rule=Rule.READ_ALL,
+        repeatable=True,
+        body=AlertSpec,
+        answer=AlertTrial,
+        description="Takes a rule's body, compares it with the figures of now, stores nothing and "
+        "tells nobody.",
+        examples={"body": examples.ALERT_SPEC, "answer": examples.ALERT_TRIAL},
+    ),
+    Operation(
         method="PUT",
         path="/alerts/{name}/silence",
         summary="Tell nobody of it for a while",
@@ -100,7 +115,7 @@ ALERTS: Sequence[Operation] = (
         method="GET",
         path="/alert-notices",
         summary="List what was told lately, newest first",
-        handle=alerts.list_notices,
+        handle=alert_channels.list_notices,
         tag="Alerts",
         rule=Rule.READ_ALL,
         query=PageQuery,
@@ -111,7 +126,7 @@ ALERTS: Sequence[Operation] = (
         method="GET",
         path="/alert-channels",
         summary="List who is told, by name",
-        handle=alerts.list_channels,
+        handle=alert_channels.list_channels,
         tag="Alerts",
         rule=Rule.READ_ALL,
         query=PageQuery,
@@ -122,7 +137,7 @@ ALERTS: Sequence[Operation] = (
         method="PUT",
         path="/alert-channels/{name}",
         summary="Set up somebody to tell",
-        handle=alerts.put_channel,
+        handle=alert_channels.put_channel,
         tag="Alerts",
         rule=Rule.ADMINISTER,
         body=ChannelSpec,
@@ -137,7 +152,7 @@ ALERTS: Sequence[Operation] = (
         method="DELETE",
         path="/alert-channels/{name}",
         summary="Tell somebody no longer",
-        handle=alerts.delete_channel,
+        handle=alert_channels.delete_channel,
         tag="Alerts",
         rule=Rule.ADMINISTER,
         status=204,
@@ -147,7 +162,7 @@ ALERTS: Sequence[Operation] = (
         method="POST",
         path="/alert-channels/{name}/test",
         summary="Send a notice that says it is a test",
-        handle=alerts.try_channel,
+        handle=alert_channels.try_channel,
         tag="Alerts",
         rule=Rule.ADMINISTER,
         answer=ChannelTrial,

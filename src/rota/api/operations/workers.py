@@ -112,6 +112,18 @@ WORKERS: Sequence[Operation] = (
         errors=(404, 409),
         examples={"answer": examples.WORKER},
     ),
+    Operation(
+        method="POST",
+        path="/workers/{worker_id}/resume",
+        summary="Give a drained worker work again",
+        handle=workers.resume_worker,
+        tag="Workers",
+        rule=Rule.OPERATE,
+        answer=WorkerView,
+        errors=(404, 409),
+        description="A worker that drains because its process was told to end goes all the same.",
+        examples={"answer": examples.WORKER},
+    ),
 )
 
 EXECUTIONS: Sequence[Operation] = (

@@ -1,0 +1,35 @@
+import { expect, test } from "vitest";
+import type { CrowdView } from "../api/schema.gen";
+import { cellsOf, cellWords, crowdWords, heightOf } from "./crowd";
+
+const CROWD: CrowdView = {
+  step: 60,
+  total: 2_004,
+  estimated: true,
+  lanes: [{ worker_id: "w", began: [4, 0, 2_000], failed: [1, 0, 0] }],
+};
+
+test("only stretches in which something began are cells, and none goes past the end", () => {
+  const cells = cellsOf(CROWD, 0, 150_000).get("w") ?? [];
+  expect(cells.map((one) => [one.from, one.to, one.began, one.failed])).toEqual([
+    [0, 60_000, 4, 1],
+    [120_000, 150_000, 2_000, 0],
+  ]);
+});
+
+test("the fullest stretch is whole, and a nearly empty one is still seen", () => {
+  const [few, many] = cellsOf(CROWD, 0, 180_000).get("w") ?? [];
+  if (!few || !many) throw new Error("no cells");
+  expect(heightOf(many, 2_000)).toBe(1);
+  expect(heightOf(few, 2_000)).toBe(0.12);
+  expect(cellWords(few, false)).toMatch(/^4 began from .*, 25 % failed$/);
+});
+
+test("what is shown and what is not is said", () => {
+  expect(crowdWords(CROWD, 1_000, 1_500)).toBe(
+    "About 2,004 executions began in this time: counted in stretches of 1 min, the higher the more, red is the part that failed. " +
+      "Where much began at once, counts are estimated from samples; look closer for exact ones. " +
+      "Bars are 1,000 of the 1,500 that run.",
+  );
+  expect(crowdWords({ ...CROWD, estimated: false }, 0, 0)).toMatch(/^2,004 .*failed\.$/);
+});

@@ -1,0 +1,61 @@
+// A busy timeline: how many began on each worker in each stretch of time, where bars would not fit.
+
+import type { CrowdView } from "../api/schema.gen";
+import { count, percent } from "./format";
+import { clockTime, length, short } from "./time";
+
+export interface Cell {
+  worker_id: string;
+  from: number;
+  to: number;
+  began: number;
+  failed: number;
+}
+
+/** Of each worker the stretches in which something began. */
+export function cellsOf(crowd: CrowdView, start: number, end: number): Map<string, Cell[]> {
+  const step = crowd.step * 1000;
+  const found = new Map<string, Cell[]>();
+  for (const lane of crowd.lanes) {
+    const cells = lane.began.map((began, at) => ({
+      worker_id: lane.worker_id,
+      from: start + at * step,
+      to: Math.min(end, start + (at + 1) * step),
+      began,
+      failed: lane.failed[at] ?? 0,
+    }));
+    found.set(
+      lane.worker_id,
+      cells.filter((cell) => cell.began > 0),
+    );
+  }
+  return found;
+}
+
+/** How high a cell is drawn, of one; what is little is still seen. */
+export function heightOf(cell: Cell, most: number): number {
+  return most > 0 ? Math.max(0.12, Math.sqrt(cell.began / most)) : 0;
+}
+
+export function cellWords(cell: Cell, estimated: boolean): string {
+  const time = cell.to - cell.from >= 3_600_000 ? short : clockTime;
+  const about = estimated ? "about " : "";
+  const failed = cell.failed ? `, ${percent(cell.failed / cell.began)} failed` : "";
+  return `${about}${count(cell.began)} began from ${time(cell.from)} to ${time(cell.to)}${failed}`;
+}
+
+/** What is shown, and what is not. */
+export function crowdWords(crowd: CrowdView, drawn: number, running: number): string {
+  const about = crowd.estimated ? "about " : "";
+  const counted = `${about}${count(crowd.total)} executions began in this time: counted in stretches of ${length(crowd.step)}, the higher the more, red is the part that failed.`;
+  const bars =
+    running > drawn
+      ? `Bars are ${count(drawn)} of the ${count(running)} that run.`
+      : drawn
+        ? "Bars are what runs."
+        : "";
+  const sampled = crowd.estimated
+    ? "Where much began at once, counts are estimated from samples; look closer for exact ones."
+    : "";
+  return [counted, sampled, bars].filter(Boolean).join(" ").replace(/^a/, "A");
+}

@@ -1,0 +1,76 @@
+// Let a rule tell nobody for a while, with a reason for others who look.
+
+import { type FormEvent, useState } from "react";
+import { call, type Problem } from "../api/client";
+import { line } from "../api/live";
+import { useMay } from "../api/session";
+import { silenceAct, unsilenceAct } from "../lib/alerts";
+import { ActButton, CommandLines, useSay } from "./Acts";
+import { Trouble } from "./basics";
+import { Dialog, DialogEnd } from "./Dialog";
+
+/** Offers what can be done now: to silence a rule, or to end its silence. */
+export function SilenceAct(props: { name: string; silenced: boolean; small?: boolean }) {
+  const [open, setOpen] = useState(false);
+  const may = useMay("operate");
+  if (props.silenced)
+    return (
+      <ActButton
+        label="End silence"
+        needs="operate"
+        small={props.small ?? false}
+        act={unsilenceAct(props.name)}
+        done="It tells again; if it still fires, within ten seconds."
+      />
+    );
+  if (!may) return null;
+  return (
+    <>
+      <button type="button" className={props.small ? "small" : ""} onClick={() => setOpen(true)}>
+        Silence
+      </button>
+      {open ? <SilenceDialog name={props.name} onClose={() => setOpen(false)} /> : null}
+    </>
+  );
+}
+
+function SilenceDialog(props: { name: string; onClose: () => void }) {
+  const say = useSay();
+  const [span, setSpan] = useState("1h");
+  const [reason, setReason] = useState("");
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const act = silenceAct(props.name, span, reason);
+  const save = async (event: FormEvent) => {
+    event.preventDefault();
+    try {
+      await call(act.call, act.asked);
+      say(`${props.name} tells nobody for ${span}.`);
+      props.onClose();
+      line.readAll();
+    } catch (error) {
+      setProblem(error as Problem);
+    }
+  };
+  return (
+    <Dialog title={`Silence ${props.name}`} onClose={props.onClose}>
+      <form onSubmit={(event) => void save(event)}>
+        <p>It is still watched for. If it fires when the silence is over, that is told then.</p>
+        <label className="field">
+          For, as in 30m, 2h or 1d
+          <input value={span} required onChange={(event) => setSpan(event.target.value)} />
+        </label>
+        <label className="field">
+          Why, for others who look
+          <input
+            value={reason}
+            maxLength={200}
+            onChange={(event) => setReason(event.target.value)}
+          />
+        </label>
+        <Trouble error={problem} />
+        <CommandLines act={act} />
+        <DialogEnd onClose={props.onClose}>Silence it</DialogEnd>
+      </form>
+    </Dialog>
+  );
+}
