@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from rota.core import attendance, control, dispatch, executions, restore
+from rota.core import attendance, control, dispatch, executions, reports, restore, stretch
 from rota.core.cells import WorkerCell
 from rota.core.outcome import MoveSchedule
 from rota.core.recent import Recent
@@ -79,7 +79,7 @@ def _stale_reports_count() -> list[Patch]:
                 )
         return complete(t, done, now)
 
-    return [(dispatch, "claim", note), (attendance, "complete", take)]
+    return [(dispatch, "claim", note), (reports, "complete", take)]
 
 
 def _keys_forgotten() -> list[Patch]:
@@ -113,7 +113,7 @@ def _no_margins() -> list[Patch]:
 
     return [
         (worker_session, "LEASE_MARGIN", 0.0),
-        *((room, "lease_until", lease_until) for room in (executions, attendance)),
+        *((room, "lease_until", lease_until) for room in (executions, attendance, stretch)),
     ]
 
 

@@ -94,3 +94,40 @@ async def test_a_job_that_is_retried_just_after_its_end_is_found_as_it_goes_on(c
         assert found.life.state is JobState.QUEUED
         totals = (await store.ledger.load()).totals
     assert (totals.submitted, totals.finished) == (JOBS, (("default", "succeeded", JOBS - LIVE),))
+
+
+async def test_what_a_crash_of_the_database_takes_back_is_written_again(cell: Cell) -> None:
+    """The fold does not wait for the disk; `folded_seq` is no older than before what was lost."""
+    async with under_load(cell) as (store, leader), cell.connected() as admin:
+        await admin.execute(
+            "DELETE FROM rota.jobs_done; DELETE FROM rota.executions_done;"
+            " UPDATE rota.meta SET submitted = 0"
+        )
+        await leader.append(MoveJob(JobId("job-0000"), DONE))
+        ended = JOBS - LIVE + 1
+        assert await states(store) == {JobState.RUNNING: LIVE - 1, JobState.SUCCEEDED: ended}
+        totals = (await store.ledger.load()).totals
+    assert (totals.submitted, totals.finished) == (JOBS, (("default", "succeeded", ended),))
+
+
+async def test_a_server_that_folded_before_another_wrote_ahead_trusts_no_row_of_then(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_folder, "FOLD_COMPANY_S", 0.0)
+    numbers, early = range(JOBS), range(JOBS, JOBS + LIVE)
+    async with cell.opened() as store, cell.opened() as other, cell.connected() as admin:
+        leader = await leading(store)
+        await leader.append(*map(put, early))
+        assert len(await other.catalog.find_jobs(JobQuery(limit=JOBS))) == LIVE  # who folds it
+        await leader.append(*(MoveJob(JobId(f"job-{one:04}"), DONE) for one in early))
+        assert (await states(store))[JobState.SUCCEEDED] == LIVE
+        lives = [MoveJob(JobId(f"job-{one:04}"), RUNNING) for one in numbers]
+        ends = [MoveJob(one.id, DONE) for one in lives]
+        await leader.append(*map(put, numbers), *lives, *map(run_of, numbers), *ends)
+
+        async def ahead() -> bool:
+            return (await admin.fetchrow(_ROWS))[0] == LIVE + JOBS
+
+        await eventually(ahead)
+        assert await states(other) == {JobState.SUCCEEDED: LIVE + JOBS}
+        assert await states(store) == {JobState.SUCCEEDED: LIVE + JOBS}

@@ -112,7 +112,7 @@ class WindowFold:
         tail, window = self._tail, self._window
         await self._find(tail.strangers(jobs_touched(window.records)))
         tail.take_window(window.records, window.writes)
-        whole = whole or tail.tangled
+        whole = whole or tail.tangled or not tail.saves_rows
         folded = tail.folded if whole else tail.leave()
         leaves_behind = await self._write(folded)
         if whole:

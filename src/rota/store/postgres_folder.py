@@ -46,7 +46,7 @@ from rota.store.postgres_migrate import Schema
 from rota.store.postgres_objects import doom_outputs
 from rota.store.postgres_partitions import drop_old, drop_old_journal, make_partitions
 from rota.store.postgres_stalled import Turn
-from rota.store.postgres_window import Window, read_window, take_turn, window_of
+from rota.store.postgres_window import Before, Window, read_window, stamp_of, take_turn, window_of
 from rota.store.protocol import JournalRecord, Seq, Snapshot, StoreError, StoreFullError
 from rota.store.tail import Tail
 from rota.store.unfolded import Unfolded
@@ -68,6 +68,7 @@ class PostgresFolder:
         """What is not in the tables as a whole, of the records up to `_taken`."""
         self._taken: Window | None = None
         self._tail_since = 0.0
+        self._stamp = ""  # of the transaction in which this process last folded
         self._company_until = 0.0
         self._unfolded_writes = 0
         self._lags_since = 0.0
@@ -77,8 +78,7 @@ class PostgresFolder:
         self._rousing: asyncio.TimerHandle | None = None
         self._counting = threading.Lock()
         self._address = address
-        # Not waiting for the disk is safe: the journal can replay what a crash takes back, and
-        # `folded_seq` goes back with it.
+        # Not waiting for the disk is safe: the journal can replay what a crash takes back.
         self._line = Line(
             address,
             "fold",
@@ -329,11 +329,20 @@ class PostgresFolder:
         self._waits.taken_by(connection)
         async with connection.transaction():
             before = await take_turn(connection, window, self._schema)
-            if not before.fits(window, tail.after):
+            if not before.fits(window, tail.after) or not self._is_newest(before, tail):
                 return None
             way = Way(copies=not self._address.pgbouncer, schema=self._schema)
             fold = WindowFold(connection, window, tail, way)
-            return await fold.run(before.newest, whole=whole)
+            done = await fold.run(before.newest, whole=whole)
+            self._stamp = await stamp_of(connection)
+            return done
+
+    def _is_newest(self, before: Before, tail: Tail) -> bool:
+        """False: what was written ahead of `folded_seq` is not all there is, or there no more."""
+        if before.stamp == self._stamp:
+            return True
+        self._known.clear()  # and looked up again
+        return tail is not self._tail
 
     async def _upkeep(self, window: Window) -> None:
         due = abs(window.last_at - self._upkeep_due) >= UPKEEP_EVERY_MS

@@ -53,6 +53,8 @@ class Before(msgspec.Struct):
     folded: Seq
     epoch: Epoch | None
     """Of the record that the window ends with, as the journal says."""
+    stamp: str
+    """Of the transaction that folded last, as a whole or ahead of `folded`."""
     newest: dict[str, str | None]
     """The greatest id of each table that is looked into: no greater one is there."""
 
@@ -71,14 +73,20 @@ async def take_turn(connection: Connection, window: Window, schema: Schema) -> B
     tables = (*_LOOKED_UP, "jobs_shelved") if schema.has("lines") else _LOOKED_UP
     greatest = ", ".join(f"(SELECT max(id) FROM rota.{table})" for table in tables)
     found = await connection.fetchrow(
-        f"SELECT folded_seq, (SELECT epoch FROM rota.journal WHERE seq = $1), {greatest}"
-        " FROM rota.meta WHERE id = 1",
+        "SELECT folded_seq, xmin::text, (SELECT epoch FROM rota.journal WHERE seq = $1),"
+        f" {greatest} FROM rota.meta WHERE id = 1",
         window.last_seq,
     )
     assert found is not None, "the first migration makes the row"
     await connection.execute(BY_KEY)
-    folded, epoch, *newest = found
-    return Before(folded, epoch, dict(zip(tables, newest, strict=True)))
+    folded, stamp, epoch, *newest = found
+    return Before(folded, epoch, stamp, dict(zip(tables, newest, strict=True)))
+
+
+async def stamp_of(connection: Connection) -> str:
+    """Of this transaction, which has folded: it has written the row that is asked for."""
+    stamp: str = await connection.fetchval("SELECT xmin::text FROM rota.meta WHERE id = 1")
+    return stamp
 
 
 def window_of(records: Sequence[JournalRecord]) -> Window:

@@ -132,10 +132,13 @@ class ProgressPipe:
         self._sink = sink
 
     def hush(self) -> None:
-        """The job is over: takes what is there, and passes on no more."""
-        if self._sink is not None:
-            self._readable()
-            self._sink, self._rest = None, b""
+        """The job is over, and all its processes: takes what is there, and passes on no more.
+
+        All of it, however large a job has made the pipe: the next one must not be told of it.
+        """
+        while self._take():
+            pass
+        self._sink, self._rest = None, b""
 
     def close(self) -> None:
         """Its folder goes."""
@@ -143,18 +146,23 @@ class ProgressPipe:
         os.close(self._pipe)
 
     def _readable(self) -> None:
+        self._take()
+
+    def _take(self) -> bool:
+        """What is there now; whether there was anything."""
         try:
             data = os.read(self._pipe, READ_BYTES)
         except BlockingIOError:
-            return
+            return False
         if self._sink is None:
-            return  # of a job that is over
+            return True  # of a job that is over
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:LINE_BYTES_MAX]
         for line in reversed(lines):
             if (report := parse_progress(line)) is not None:
                 self._sink(*report)
-                return  # only the newest matters
+                break  # only the newest matters
+        return True
 
 
 def parse_progress(line: bytes) -> tuple[float, str | None] | None:
