@@ -13,15 +13,14 @@ would hold back everybody who comes after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from rota.core.cells import QueueCell
 from rota.core.lanes import down_to_power, rounded
 from rota.core.limits import PLACES_POOL_MAX, RUNTIME_GUESS_MS
 from rota.core.model import Instant, Millis, Spec
-from rota.core.orders import Charged, Seated, Span
+from rota.core.orders import Seated, Span
 from rota.core.party import EVERY_CLASS, Head, Line, Party
 from rota.core.policy import OrderKind, Policy
 from rota.core.pool import Pool
@@ -238,29 +237,30 @@ class FairOrder:
         self._now = now
         rate = 0.0 if self._in_turn else share * self.scale(now)
         amount = 1.0 if self._in_turn else rate * (ends_at - now)
-        self._charge(line_of, repeat((rate, rate * ends_at, amount), count))
+        self._charge(line_of, rate, rate * ends_at, amount, count)
         return rate
 
     def extend(self, line_of: Seated, rate: float, by: Millis) -> None:
         """Charges for so much more."""
         if rate:
-            self._charge(line_of, [(0.0, rate * by, rate * by)])
+            self._charge(line_of, 0.0, rate * by, rate * by)
 
-    def end(self, line_of: Seated, charged: Iterable[Charged], now: Instant) -> None:
+    def end(self, line_of: Seated, rate: float, span: Span, count: int = 1) -> None:
         """Gives back what was not used, or charges what was used beyond it."""
-        if not self._in_turn:
-            charges = [(-rate, -rate * end, rate * (now - end)) for rate, end in charged]
-            self._charge(line_of, charges)
+        if rate:
+            now, ends_at = span
+            self._charge(line_of, -rate, -rate * ends_at, rate * (now - ends_at), count)
 
-    def _charge(self, line_of: Seated, charges: Iterable[tuple[float, float, float]]) -> None:
-        """Charges (rate, ahead, amount) one after the other, so that sums are what they would be
-        if each came alone."""
+    def _charge(
+        self, line_of: Seated, rate: float, ahead: float, amount: float, count: int = 1
+    ) -> None:
+        """So many times, one after the other: sums are what they would be if each came alone."""
         tenant, queue = line_of
         leaf = self.party(tenant, queue)
         share = self._shares[tenant]
         (rank, had), weight = share.key, share.weight
         (leaf_rank, leaf_had), leaf_weight = leaf.key, leaf.weight
-        for rate, ahead, amount in charges:
+        for _ in range(count):
             share.used += amount
             share.rate += rate
             share.ahead += ahead

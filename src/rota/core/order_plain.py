@@ -6,12 +6,12 @@ all others are one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rota.core.cells import QueueCell
 from rota.core.limits import PLACES_POOL_MAX
 from rota.core.model import Instant, Millis, Spec
-from rota.core.orders import Charged, Seated, Span
+from rota.core.orders import Seated, Span
 from rota.core.party import EVERY_CLASS, Head, Line, Party, Seat
 from rota.core.policy import OrderKind, Policy
 from rota.core.pool import Pool
@@ -90,7 +90,7 @@ class PlainOrder:
     def extend(self, line_of: Seated, rate: float, by: int) -> None:
         """Nobody is charged."""
 
-    def end(self, line_of: Seated, charged: Iterable[Charged], now: Instant) -> None:
+    def end(self, line_of: Seated, rate: float, span: Span, count: int = 1) -> None:
         """Nobody is charged."""
 
     def reseat(self, queue: QueueCell) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 from rota.core.cells import QueueCell
@@ -64,8 +64,8 @@ class Order(Protocol):
         """What was charged for was too little by so many milliseconds, or too much."""
         ...
 
-    def end(self, line_of: Seated, charged: Iterable[Charged], now: Instant) -> None:
-        """Jobs have ended, one after the other."""
+    def end(self, line_of: Seated, rate: float, span: Span, count: int = 1) -> None:
+        """So many jobs that cost this and were charged until `span` ends have ended now."""
         ...
 
     def reseat(self, queue: QueueCell) -> None:
@@ -83,7 +83,5 @@ class Order(Protocol):
 
 Span: TypeAlias = tuple[Instant, Instant]
 """(now, when it will probably have ended)."""
-Charged: TypeAlias = tuple[float, Instant]
-"""(what a millisecond cost, until when it was charged)."""
 Seated: TypeAlias = tuple[str, QueueCell]
 """(tenant, queue): who a start is charged to."""

@@ -7,6 +7,7 @@ note one by one is then done once for all of them. It comes to the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -154,8 +155,10 @@ class _Alike:
             del t.executions[execution_id], queue.running[execution_id], tenant.held[execution_id]
         self._worker.let_go_together(ends, self._inherited)
         self._inherited = []
-        charged = [(report.cell.rate, report.cell.ends_at) for report in reports]
-        t.lines.order.end((terms.tenant, queue), charged, now)
+        charged = ((report.cell.rate, report.cell.ends_at) for report in reports)
+        for (rate, ends_at), same in groupby(charged):
+            payer = (terms.tenant, queue)
+            t.lines.order.end(payer, rate, (now, ends_at), sum(1 for _ in same))
 
     def _finish(
         self, terms: Terms, jobs: Sequence[JobCell], executions: Sequence[Execution]

@@ -74,7 +74,7 @@ class Runtimes:
             del self._known[oldest]
             self._written.pop(oldest, None)
         recent = (*runs[:-3:-1], *before)[:2]
-        mean, written = _mean(recent), self._written.get(key)
+        mean, written = (recent[0] + recent[-1]) // 2, self._written.get(key)
         self._known[key] = (recent, _coarse(mean), short)
         if len(recent) < 2:
             return False  # a name that comes once is no name

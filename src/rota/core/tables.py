@@ -151,7 +151,7 @@ class Tables:
         cell.place = self.lines.order.place(cell.spec)
         self.jobs[job_id] = cell
         if spec.band is None or self.bands.add(cell):
-            self.depths.count(spec.terms, life.state, 1)
+            self.depths.count_in(spec.terms.queue, spec.terms.tenant, life.state, 1)
         if spec.origin is not None:
             self.agenda.run_begins(spec.origin, job_id)
         return cell
@@ -179,7 +179,8 @@ class Tables:
     def forget_job(self, cell: JobCell) -> None:
         """The job is no longer in memory; it must not stand in any line."""
         if cell.spec.band is None or self.bands.remove(cell):
-            self.depths.count(cell.spec.terms, cell.life.state, -1)
+            terms = cell.spec.terms
+            self.depths.count_in(terms.queue, terms.tenant, cell.life.state, -1)
         del self.jobs[cell.id]
 
     def put_job(self, cell: JobCell) -> None:
@@ -286,7 +287,7 @@ class Tables:
             self.fleet.offer(worker)
         job = self.jobs[execution.job_id]
         terms, queue = job.spec.terms, self.queues[job.spec.terms.queue]
-        self.lines.order.end((terms.tenant, queue), [(cell.rate, cell.ends_at)], now)
+        self.lines.order.end((terms.tenant, queue), cell.rate, (now, cell.ends_at))
         queue.running.pop(execution_id, None)
         if is_limited(queue):
             self.check_gates(queue, now)
