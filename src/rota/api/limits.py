@@ -239,7 +239,7 @@ TIMELINE_STRETCHES = 60
 """Into so many a timeline is cut where there is more than bars can show."""
 TIMELINE_PARTS = 8
 """Each stretch is looked at in so many parts: a burst is over before it is taken for the rule."""
-TIMELINE_SAMPLE = 125
+TIMELINE_SAMPLE = 50
 """Executions that are looked at in each part; what follows is estimated from them."""
 SIMULATION_JOBS_MAX = 20_000
 """Jobs of the past that one simulation reads: some seconds of a processor for each policy."""
