@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from rota.alerts.conditions import judge
+from rota.alerts.conditions import in_words, judge
 from rota.alerts.rules import DEFAULTS, SENSES, Condition
 from tests.alerts.seen import Scene
 
@@ -120,3 +120,11 @@ def test_a_new_leader_cannot_say_that_something_is_over() -> None:
     finding = judge(DEFAULTS["dead_letters"], scene.history)
     assert finding is not None
     assert finding.holds
+
+
+def test_one_of_something_is_not_told_as_many() -> None:
+    told = in_words(DEFAULTS["dead_letters"], 42)
+    assert told.startswith("dead letters: 42 jobs (from 1 job);")
+    assert in_words(replace(DEFAULTS["schedule_late"], threshold=1), 3).startswith(
+        "schedule late: 3 s (from 1 s);"
+    )

@@ -5,31 +5,27 @@ import { type Act, rotaLine } from "./commands";
 import { bytes, count, plural, quote } from "./format";
 import { length } from "./time";
 
-export const CONDITIONS: readonly AlertView["condition"][] = [
-  "backlog_grows",
-  "wait",
-  "failure_rate",
-  "dead_letters",
-  "worker_lost",
-  "no_workers",
-  "schedule_late",
-  "schedule_missed",
-  "deadline_at_risk",
-  "deadline_missed",
-  "leader_changed",
-  "store_slow",
-  "tables_behind",
-  "disk_low",
-];
-export const SEVERITIES: readonly AlertView["severity"][] = ["info", "warning", "critical"];
+type Condition = AlertView["condition"];
 
-/** Those that can be watched for one queue. */
-export const BY_QUEUE: readonly AlertView["condition"][] = [
-  "backlog_grows",
-  "wait",
-  "failure_rate",
-  "dead_letters",
-];
+/** All there are, and whether each can be watched for one queue: a new one is missed by the compiler. */
+export const BY_QUEUE: Readonly<Record<Condition, boolean>> = {
+  backlog_grows: true,
+  wait: true,
+  failure_rate: true,
+  dead_letters: true,
+  worker_lost: false,
+  no_workers: false,
+  schedule_late: false,
+  schedule_missed: false,
+  deadline_at_risk: false,
+  deadline_missed: false,
+  leader_changed: false,
+  store_slow: false,
+  tables_behind: false,
+  disk_low: false,
+};
+export const CONDITIONS = Object.keys(BY_QUEUE) as readonly Condition[];
+export const SEVERITIES: readonly AlertView["severity"][] = ["info", "warning", "critical"];
 
 export function figure(value: number | null, unit: string): string {
   if (value === null) return "–";
@@ -82,7 +78,7 @@ export function draftOf(rule: AlertView): Draft {
 }
 
 export function specOf(draft: Draft): AlertSpec {
-  const queue = BY_QUEUE.includes(draft.condition) && draft.queue ? { queue: draft.queue } : {};
+  const queue = BY_QUEUE[draft.condition] && draft.queue ? { queue: draft.queue } : {};
   return {
     condition: draft.condition,
     threshold: Number(draft.threshold),

@@ -107,7 +107,7 @@ export function AlertForm(props: {
               ))}
             </select>
           </label>
-          {BY_QUEUE.includes(draft.condition) ? (
+          {BY_QUEUE[draft.condition] ? (
             <label className="field">
               Queue (empty: all)
               <input value={draft.queue} onChange={(event) => set({ queue: event.target.value })} />

@@ -57,6 +57,8 @@ def _amount(value: float, unit: str) -> str:
         return f"{value:.1%}"
     if unit == "bytes":
         return f"{value / (1 << 30):.2f} GiB"
+    if value == 1 and unit != "s":
+        return f"1 {unit.removesuffix('s')}"
     shown = f"{value:g}" if value < 1_000 else f"{value:,.0f}"
     return f"{shown} {unit}"
 

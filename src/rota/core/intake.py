@@ -169,7 +169,10 @@ def _placed(t: Tables, jobs: Sequence[NewJob], *, linked: bool) -> list[Spec]:
     first = t.order_next
     t.order_next += len(jobs)
     if not linked or not isinstance(t.lines.order, FairOrder):
-        return _numbered(t, jobs, first)
+        return [
+            replace(new.spec, terms=t.shared(new.spec.terms), order=order)
+            for order, new in enumerate(jobs, first)
+        ]
 
     def measure(terms: Terms) -> tuple[Millis, float]:
         return t.runtimes.estimate(terms), t.share_like(terms)
@@ -178,16 +181,6 @@ def _placed(t: Tables, jobs: Sequence[NewJob], *, linked: bool) -> list[Spec]:
         replace(new.spec, order=first + task.order, graph_ms=task.graph_ms)
         for new, task in zip(jobs, ranked(jobs, measure), strict=True)
     ]
-
-
-def _numbered(t: Tables, jobs: Sequence[NewJob], first: int) -> list[Spec]:
-    specs: list[Spec] = []
-    asked = terms = jobs[0].spec.terms
-    for order, new in enumerate(jobs, first):
-        if not specs or new.spec.terms is not asked:
-            asked, terms = new.spec.terms, t.shared(new.spec.terms)
-        specs.append(replace(new.spec, terms=terms, order=order))
-    return specs
 
 
 def _accept(t: Tables, job_id: JobId, spec: Spec, now: Instant, *, named: bool) -> JobCell:

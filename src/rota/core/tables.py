@@ -108,8 +108,9 @@ class Tables:
         self.bands = Bands(self.depths.count)
         self._ready = FRESH
         self._terms: Pool[Terms] = Pool(TERMS_POOL_MAX)
-        self._newest: Terms | None = None
-        """Those that were last asked for: alike jobs mostly come together."""
+        self._newest: tuple[Terms | None, Terms | None] = (None, None)
+        """Those that were last asked for, and the same as others use them: alike jobs mostly come
+        together."""
 
     def begin_turn(self) -> None:
         """What changes from now on is a new draft."""
@@ -163,9 +164,11 @@ class Tables:
 
     def shared(self, terms: Terms) -> Terms:
         """The same terms, as other jobs use them."""
-        if terms is not self._newest:
-            self._newest = terms = self._terms.same(terms)
-        return terms
+        asked, found = self._newest
+        if found is None or (terms is not asked and terms is not found):
+            found = self._terms.same(terms)
+            self._newest = (terms, found)
+        return found
 
     def released(self, life: Life, now: Instant) -> Life:
         """The life of a pending job that is ready now; one object for all fresh jobs of a turn."""
