@@ -12,7 +12,9 @@ import psutil
 
 from tests.postgres.server import PostgresServer
 
-SETTINGS = {"shared_buffers": "256MB", "max_connections": "100"}
+SETTINGS = {"shared_buffers": "256MB", "max_connections": "100", "min_wal_size": "1GB"}
+WORN_SEGMENTS = 40
+"""Of the write-ahead log, 16 MiB each."""
 
 
 class Backing:
@@ -22,7 +24,17 @@ class Backing:
         # It runs as another user, who must be able to reach its folder.
         place.chmod(0o755)
         self._server = PostgresServer(SETTINGS | dict(settings or {}), quick=False, within=place)
+        self._wear_in()
         self.dsn = self.new_dsn()
+
+    def _wear_in(self) -> None:
+        """Lets it have files of its log to write over, as one has that has been in use for an hour.
+
+        A new one makes each of them first, zero by zero, while somebody waits for a commit.
+        """
+        fill = "SELECT pg_logical_emit_message(false, '', ''); SELECT pg_switch_wal();"
+        self._server.sql(fill * WORN_SEGMENTS)
+        self._server.sql("CHECKPOINT")
 
     def new_dsn(self) -> str:
         """The address of one more database, empty."""

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rota.core.inputs import Completion, Timing
+from rota.core.inputs import Completion, NewJob, Submit, Timing
 from rota.core.model import ExecutionState, JobId
 from rota.core.order_fair import FairOrder
 from rota.core.policy import DEFAULT, STRICT, BackfillKind, OrderKind, Policy
@@ -44,12 +44,15 @@ ends = st.lists(st.sampled_from(("well", "well", "well", "badly", "twice")), max
 
 
 class AtOnce:
-    """A worker that takes all that there is in one call, and reports it in one call."""
+    """Jobs that come in one call, and a worker that takes and reports them in one call each."""
 
     def __init__(self, policy: Policy, limit: int | None) -> None:
         self.world = World(policy=policy, timing=PATIENT, checked=False)
         self.world.queue("narrow", max_workers=limit)
         self.world.register(cpu=60, memory=1 << 30, custom={"seat": 20})
+
+    def submit(self, jobs: list[NewJob]) -> None:
+        self.world.step(Submit(jobs=tuple(jobs)))
 
     def take(self, most: int) -> list[JobId]:
         return self.world.take(max_orders=most)
@@ -59,7 +62,11 @@ class AtOnce:
 
 
 class OneByOne(AtOnce):
-    """One that asks for each and tells of each."""
+    """Each comes by itself, is asked for, and told of."""
+
+    def submit(self, jobs: list[NewJob]) -> None:
+        for one in jobs:
+            super().submit([one])
 
     def take(self, most: int) -> list[JobId]:
         taken: list[JobId] = []
@@ -85,13 +92,18 @@ def everything(world: World) -> tuple[object, ...]:
     t = world.scheduler._t
     order = t.lines.order
     standings = order.standings(world.now) if isinstance(order, FairOrder) else ()
-    waiting = [(line.number, line.waiting, line.work) for line in t.lines._lines.values()]
+    waiting = [
+        (line.number, line.waiting, line.work, line.estimate, line.is_mixed, t.lines.head(line))
+        for line in t.lines._lines.values()
+    ]
+    classes = [(one.arrived, one.arrived_work, one.waiting) for one in t.lines.classes]
     held = [(w.free, w.held, w.ends, w.named) for w in t.fleet.workers.values()]
     return (
         world.ledger.jobs,
         world.ledger.executions,
         standings,
         waiting,
+        classes,
         held,
         t.runtimes._known,
         t.depths.of_queue,
@@ -113,9 +125,12 @@ def test_what_starts_and_ends_together_comes_to_the_same_as_one_by_one(
     for round_number, (jobs, most, how) in enumerate(story):
         for worker in (many, single):
             worker.world.now += 1_000
-            for place, (kind, count) in enumerate(jobs):
-                asked = [job(f"{round_number}-{place}-{n}", **kind) for n in range(count)]
-                worker.world.submit_all(asked)
+            asked = [
+                job(f"{round_number}-{place}-{n}", **kind)
+                for place, (kind, count) in enumerate(jobs)
+                for n in range(count)
+            ]
+            worker.submit(asked)
             # Entries of jobs that are gone stand in between.
             worker.world.cancel(f"{round_number}-0-0")
         taken = many.take(most)

@@ -11,7 +11,7 @@ from rota.worker.ahead import AHEAD_S
 from rota.worker.instructions import Call, Instruction, Start
 from rota.worker.pace import GATHER_S
 from rota.worker.reports import report_noop
-from rota.worker.session import LEASE_MARGIN, Session
+from rota.worker.session import LEASE_MARGIN, WIDE_FROM, Session
 from tests.worker.orders import TTL, answer, order, registration
 
 
@@ -67,6 +67,19 @@ def test_a_worker_says_how_many_more_it_can_hold(session: Session) -> None:
     assert session.call(0).spec.spare == 8
     given(session, order("a"), order("b", behind="a"))
     assert session.call(0).spec.spare == 7
+
+
+def test_a_worker_that_begins_hundreds_at_once_wants_none_ahead(session: Session) -> None:
+    given(session, *(order(f"a{number}") for number in range(WIDE_FROM)))
+    assert session.call(0).spec.spare == 0, "they hide the round trip"
+    given(session, order("b"), *(order(f"c{number}", behind="b") for number in range(WIDE_FROM)))
+    assert session.call(0).spec.spare == 0, "it has more than it wanted"
+    for number in range(WIDE_FROM):
+        ended(session, f"a{number}")
+    ended(session, "b")
+    for number in range(WIDE_FROM):
+        ended(session, f"c{number}")
+    assert session.call(0).spec.spare == 8, "only one of those began at once"
 
 
 def test_what_waits_takes_no_room(session: Session) -> None:

@@ -10,12 +10,18 @@ import msgspec
 from rota.core.events import ArrivalId
 from rota.core.model import ExecutionId, Instant, JobId, Needs, Origin, TriggerId
 
+_UUID_DIGITS = 36
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 """A UUID's variant takes two bits of one digit."""
+_OTHER_VARIANT = {"8": "9", "9": "8", "a": "b", "b": "a"}
 
 
 def execution_id(job_id: JobId, fence: int, now: Instant) -> ExecutionId:
-    """The id of a job's execution."""
+    """The id of a job's execution. That of the first ends as its job's does, where a die was cast
+    already; but for one digit, for it may have the same time."""
+    if fence == 1 and len(job_id) == _UUID_DIGITS:
+        other = _OTHER_VARIANT.get(job_id[19], "8")
+        return ExecutionId(f"{_front(now, job_id[15:18])}{other}{job_id[20:]}")
     return ExecutionId(_uuid7(job_id, f"{job_id}/{fence}", now))
 
 

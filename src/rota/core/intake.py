@@ -36,7 +36,7 @@ from rota.core.order_fair import FairOrder
 from rota.core.outcome import JobAnswer, JobsAccepted
 from rota.core.ranking import ranked
 from rota.core.recall import Memory
-from rota.core.shelving import take_in, waits_only
+from rota.core.shelving import take_in, take_in_together, waits_only
 from rota.core.tables import FRESH, Tables
 from rota.core.timers import Alarm
 from rota.core.waiting import leave_lines, settle
@@ -54,10 +54,13 @@ def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
         t.queue(new.spec.terms.queue, now)
     named = {d.job_id: None for new in event.jobs for d in new.spec.dependencies}
     specs = _placed(t, event.jobs, linked=bool(named))
-    cells = [
-        _accept(t, new.id, spec, now, named=new.id in named)
-        for new, spec in zip(event.jobs, specs, strict=True)
-    ]
+    if named:
+        cells = [
+            _accept(t, new.id, spec, now, named=new.id in named)
+            for new, spec in zip(event.jobs, specs, strict=True)
+        ]
+    else:
+        cells = _accept_all(t, event.jobs, specs, now)
     entangled = [cell for cell in cells if cell.life is FRESH]
     for cell in entangled:
         _wait_for_live(t, cell)
@@ -134,8 +137,10 @@ def submit_run(t: Tables, new: NewJob, now: Instant) -> JobCell:
 def _refuse_known_ids(t: Tables, jobs: Sequence[NewJob], batch: dict[JobId, NewJob]) -> None:
     if len(batch) != len(jobs):
         raise Conflict("two jobs of the batch have the same id")
+    if t.jobs.keys().isdisjoint(batch) and t.recent.departed.keys().isdisjoint(batch):
+        return
     for job_id in batch:
-        if job_id in t.jobs or t.recent.departed_at(job_id) is not None:
+        if job_id in t.jobs or job_id in t.recent.departed:
             raise Conflict(f"there is a job {job_id} already")
 
 
@@ -190,6 +195,38 @@ def _accept(t: Tables, job_id: JobId, spec: Spec, now: Instant, *, named: bool) 
     cell = t.add_job(job_id, spec, FRESH)
     t.put_job(cell)
     return cell
+
+
+def _accept_all(
+    t: Tables, jobs: Sequence[NewJob], specs: Sequence[Spec], now: Instant
+) -> list[JobCell]:
+    """The same for a batch in which nobody waits for another."""
+    cells: list[JobCell] = []
+    while (first := len(cells)) < len(jobs):
+        after = first + 1
+        if waits_only(specs[first], now):
+            while after < len(jobs) and _is_alike(jobs, specs, after, now):
+                after += 1
+        if after - first > 1:
+            ids = [new.id for new in jobs[first:after]]
+            cells += take_in_together(t, ids, specs[first:after], now)
+        else:
+            cells.append(_accept(t, jobs[first].id, specs[first], now, named=False))
+    return cells
+
+
+def _is_alike(jobs: Sequence[NewJob], specs: Sequence[Spec], index: int, now: Instant) -> bool:
+    """Whether nothing but the task, and what comes with it, tells it from the one before it."""
+    if jobs[index].spec is jobs[index - 1].spec:
+        return True
+    spec, before = specs[index], specs[index - 1]
+    return (
+        spec.terms is before.terms
+        and spec.created_at == before.created_at
+        and spec.run_at == before.run_at
+        and spec.graph_ms == before.graph_ms
+        and waits_only(spec, now)
+    )
 
 
 def _wait_for_live(t: Tables, cell: JobCell) -> None:

@@ -87,6 +87,13 @@ class Lines:
             self._fill(party, job_class, now)
         return job_class
 
+    def join_behind(self, first: JobCell, cells: Sequence[JobCell], now: Instant) -> None:
+        """Jobs of the same terms as the first, which stands in line, each behind the one before."""
+        kin = self._kin[id(first.spec.terms)]
+        for cell in () if kin.add_behind(first, cells) else cells:
+            cell.estimate = first.estimate
+            self.join(cell, kin.job_class.queue, now)
+
     def _find_kin(self, terms: Terms, queue: QueueCell) -> Kin:
         job_class = self._class_of(queue, terms.needs)
         party = self.order.party(terms.tenant, queue)
@@ -256,7 +263,7 @@ class Lines:
         if not lane.shelved:
             self.shelves -= 1
             lane.mark = lane.like = None
-            self._forget_mark(line)
+            line.first = None  # it may have been the mark
             if not lane.kept:
                 self._drop_lane(job_class, lane)
             if not line.waiting and not line.shelved:
@@ -275,7 +282,7 @@ class Lines:
         line.row.add_mark(mark)
         if line.seat is None or mark < line.seat[1]:
             self.order.party(line.tenant, line.job_class.queue).seat(line, mark)
-        self._forget_mark(line)
+        line.first = None  # it may have been the mark before, or behind this one
 
     def _marked_line(self, lane: Lane, now: Instant) -> Line:
         """The line in which the lane's mark stands."""
@@ -285,10 +292,6 @@ class Lines:
         if not party.waiting & job_class.bit:
             self._fill(party, job_class, now)
         return line
-
-    def _forget_mark(self, line: Line) -> None:
-        """The head is looked up again, if it was a mark or a mark may come before it."""
-        line.first = None
 
     def run_dry(self, mark: LineKey) -> None:
         """A worker has room for the first job of this shelf: the store is asked for it."""

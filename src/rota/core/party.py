@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from rota.core.affinity import is_picky
-from rota.core.cells import LineKey, MachineClass, QueueCell
+from rota.core.cells import JobCell, LineKey, MachineClass, QueueCell
 from rota.core.heads import Heads
 from rota.core.heads import Seat as AnySeat
 from rota.core.lanes import Lane, LaneKey
 from rota.core.model import Instant, Millis, Needs, Terms
-from rota.core.row import Row
+from rota.core.row import LONG_LANE, Row
 
 EVERY_CLASS = -1
 """All bits: nothing is ruled out."""
@@ -284,3 +284,22 @@ class Kin:
         self.line = line
         self.job_class = line.job_class
         self.lane = lane
+
+    def add_behind(self, first: JobCell, cells: Sequence[JobCell]) -> bool:
+        """Jobs of these terms stand in line, each behind the one before, the first among them.
+
+        False: they do not; they are few, or there is more to note of each.
+        """
+        line, lane, job_class = self.line, self.lane, self.job_class
+        count, estimate = len(cells), first.estimate
+        if count < LONG_LANE or self.party.by_length is not None or line.short is not None:
+            return False
+        line.row.add_run([cell.line_key() for cell in cells], lane)
+        lane.kept += count
+        job_class.waiting += count
+        line.waiting += count
+        line.work += count * estimate
+        for cell in cells:
+            cell.estimate = estimate
+            cell.class_index, cell.line_number = job_class.index, line.number
+        return True

@@ -42,7 +42,7 @@ class Recent:
     def __init__(self, since: Instant) -> None:
         self.since = since
         """Before this nothing is known: a record read earlier is stale."""
-        self._departed: dict[JobId, tuple[Instant, JobState | None]] = {}
+        self.departed: dict[JobId, tuple[Instant, JobState | None]] = {}
         """When it left, and how it had ended; None: it is gone for good."""
         self._ended: dict[ExecutionId, tuple[ExecutionState, Execution]] = {}
         self._keys: dict[str, KeyRecord] = {}
@@ -52,7 +52,7 @@ class Recent:
 
     def depart(self, job_id: JobId, now: Instant, state: JobState | None = None) -> None:
         """The job has left memory: it ended in that state, or was removed."""
-        self._departed[job_id] = (now, state)
+        self.departed[job_id] = (now, state)
         batch = self._batch if self._batch.at == now else self._begin(now)
         batch.jobs.append(job_id)
 
@@ -60,22 +60,22 @@ class Recent:
         self, job_ids: Sequence[JobId], now: Instant, state: JobState | None
     ) -> None:
         """Jobs have left memory in the same way."""
-        self._departed.update(dict.fromkeys(job_ids, (now, state)))
+        self.departed.update(dict.fromkeys(job_ids, (now, state)))
         batch = self._batch if self._batch.at == now else self._begin(now)
         batch.jobs += job_ids
 
     def returned(self, job_id: JobId) -> None:
         """The job is back in memory."""
-        self._departed.pop(job_id, None)
+        self.departed.pop(job_id, None)
 
     def departed_at(self, job_id: JobId) -> Instant | None:
         """When the job left, if that was just now."""
-        left = self._departed.get(job_id)
+        left = self.departed.get(job_id)
         return None if left is None else left[0]
 
     def final_state(self, job_id: JobId) -> JobState | None:
         """How the job ended, if that was just now and it is still there to be asked for."""
-        left = self._departed.get(job_id)
+        left = self.departed.get(job_id)
         return None if left is None else left[1]
 
     def end(self, execution: Execution, reported: ExecutionState, now: Instant) -> None:
@@ -108,7 +108,7 @@ class Recent:
 
     def forget(self, now: Instant) -> None:
         """Drops what no record in flight can need any more: twice the window, to be safe."""
-        oldest, departed = now - 2 * RECALL_WINDOW_MS, self._departed
+        oldest, departed = now - 2 * RECALL_WINDOW_MS, self.departed
         while self._batches and self._batches[0].at < oldest:
             batch = self._batches.popleft()
             for execution_id in batch.ended:
@@ -129,7 +129,7 @@ class Recent:
     def follow_clock(self, by: Millis) -> None:
         """The clock was set by so much; records read before that are read again."""
         self.since += by
-        departed = self._departed.items()
-        self._departed = {job_id: (at + by, state) for job_id, (at, state) in departed}
+        departed = self.departed.items()
+        self.departed = {job_id: (at + by, state) for job_id, (at, state) in departed}
         for batch in self._batches:
             batch.at += by

@@ -8,7 +8,7 @@ taking one of a few does. Whoever comes out of order, or is of a short lane, is 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import chain
 from typing import Any, TypeAlias
@@ -60,6 +60,22 @@ class Row:
             return
         run += entry
         lane.run_end = entry
+
+    def add_run(self, entries: Sequence[LineKey], lane: Lane) -> None:
+        """Many jobs of the lane, each behind the one before, stand in line."""
+        run = lane.run
+        if run is None:
+            run = lane.run = deque()
+        if not run:
+            self._runs_made += 1
+            heappush(self._fronts, (entries[0], self._runs_made, run))
+        elif entries[0] <= lane.run_end:
+            for entry in entries:
+                self.add(entry, lane)
+            return
+        self.size += len(entries)
+        run.extend(chain.from_iterable(entries))
+        lane.run_end = entries[-1]
 
     def add_mark(self, mark: LineKey) -> None:
         """The mark of a shelf stands in line."""

@@ -7,7 +7,7 @@ restart it is on the shelf again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rota.core.cells import JobCell
 from rota.core.errors import StaleRecall
@@ -16,7 +16,7 @@ from rota.core.lanes import Lane
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life, Spec
 from rota.core.outcome import Counted, Refill
 from rota.core.tables import FRESH, Tables
-from rota.core.waiting import begin_to_wait, stand_in_line
+from rota.core.waiting import begin_to_wait, begin_to_wait_together, stand_in_line
 
 
 def waits_only(spec: Spec, now: Instant) -> bool:
@@ -46,6 +46,15 @@ def take_in(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell:
         if lane is not None and _is_long(t, lane):
             return _put_away(t, lane, JobCell(job_id, spec, FRESH), now)
     return begin_to_wait(t, job_id, spec, now)
+
+
+def take_in_together(
+    t: Tables, ids: Sequence[JobId], specs: Sequence[Spec], now: Instant
+) -> list[JobCell]:
+    """The same for alike jobs, each behind the one before."""
+    if t.lines.shelves or len(t.jobs) + len(ids) > t.timing.window.jobs:
+        return [take_in(t, *job, now) for job in zip(ids, specs, strict=True)]
+    return begin_to_wait_together(t, ids, specs, now)
 
 
 def _is_long(t: Tables, lane: Lane) -> bool:
@@ -128,8 +137,7 @@ def refill(t: Tables, event: Refilled, now: Instant) -> Counted:
     assert event.jobs or may_lack or not lane.shelved, f"line {lane.number} is not in the store"
     jobs, gone = t.jobs, lane.gone
     back = [one for one in event.jobs if one.id not in jobs and one.id not in gone]
-    for record in back:
-        stand_in_line(t, _return(t, lane, record), now)
+    _stand_again(t, lane, back, now)
     if back:
         t.lines.unshelve(lane, len(back))
     if event.jobs and lane.shelved:
@@ -142,6 +150,34 @@ def refill(t: Tables, event: Refilled, now: Instant) -> Counted:
     if lane.shelved:
         t.lines.touched[lane.number] = lane
     return Counted(len(back))
+
+
+def _stand_again(t: Tables, lane: Lane, back: Sequence[JobRecord], now: Instant) -> None:
+    """In line; alike jobs that follow each other, as mostly all of a shelf do, stand as one."""
+    first = last = None
+    behind: list[JobCell] = []
+    for record in back:
+        cell = _return(t, lane, record)
+        if first is not None and last is not None and _follows(cell, last):
+            behind.append(cell)
+        else:
+            if first is not None:
+                t.lines.join_behind(first, behind, now)
+            stand_in_line(t, cell, now)
+            first, behind = cell, []
+        last = cell
+    if first is not None:
+        t.lines.join_behind(first, behind, now)
+
+
+def _follows(cell: JobCell, before: JobCell) -> bool:
+    """Whether they are alike, and the one is behind the other in line. Neither has a key."""
+    spec, ahead = cell.spec, before.spec
+    return (
+        spec.terms is ahead.terms
+        and spec.concurrency is ahead.concurrency is None
+        and (cell.place, spec.order) > (before.place, ahead.order)
+    )
 
 
 def ask(t: Tables) -> list[Refill]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from rota.core.cells import JobCell
@@ -58,6 +60,26 @@ def begin_to_wait(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell
     t.put_job(cell)
     _join(t, cell, now)
     return cell
+
+
+def begin_to_wait_together(
+    t: Tables, ids: Sequence[JobId], specs: Sequence[Spec], now: Instant
+) -> list[JobCell]:
+    """The same for alike jobs, each behind the one before."""
+    first = begin_to_wait(t, ids[0], specs[0], now)
+    rest = {
+        job_id: JobCell(job_id, spec, first.life, place=first.place)
+        for job_id, spec in zip(ids[1:], specs[1:], strict=True)
+    }
+    t.jobs.update(rest)
+    t.draft.put.update(rest)
+    t.depths.count(first.spec.terms, first.life.state, len(rest))
+    cells = list(rest.values())
+    t.lines.join_behind(first, cells, now)
+    job_class = t.lines.classes[first.class_index]
+    job_class.arrived += len(rest)
+    job_class.arrived_work += len(rest) * first.estimate
+    return [first, *cells]
 
 
 def _join(t: Tables, cell: JobCell, now: Instant) -> None:

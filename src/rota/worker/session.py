@@ -45,6 +45,9 @@ from rota.worker.reports import report_returned, report_stopped
 LAPSED = "its lease ran out before it could be renewed"
 LEASE_MARGIN = 0.05
 """Share of a lease given up at its end: clocks of two machines do not run at quite one speed."""
+WIDE_FROM = 256
+"""Orders of one answer that begin at once from which on none is wanted ahead: so many places hide
+a round trip by themselves, and an heir costs the server many times what a plain start does."""
 OVER_MAX = 20_000
 """Ended executions remembered so that a late second copy of an order does not start them again."""
 
@@ -57,6 +60,7 @@ class Session:
         self._wanted = spare
         self._spare = 0
         """Orders to hold ahead, as far as the server gives any."""
+        self._is_wide = False
         self._ahead = Ahead()
         self._token: str | None = None
         self._pace = Pace()
@@ -142,7 +146,7 @@ class Session:
             completed=reports,
             executions=[self._running_report(key) for key in named] if full else None,
             session=self._token,
-            spare=0 if self._draining else max(0, self._spare - len(self._ahead)),
+            spare=self._room_ahead(),
         )
         carried = tuple(report.execution_id for report in reports)
         begun = self._begun(named, all_told=full and len(carried) == len(self._owed))
@@ -160,6 +164,11 @@ class Session:
             return 0
         held = len(self._held) - len(self._ahead)
         return max(0, self._limit - held - self._owed.unsent)
+
+    def _room_ahead(self) -> int:
+        if self._draining or self._is_wide:
+            return 0
+        return max(0, self._spare - len(self._ahead))
 
     def _wait_s(self, now: float) -> float:
         return self._pace.wait_s(
@@ -210,6 +219,8 @@ class Session:
             if key in self._held:
                 self._held[key].heard = True
         granted_at = min(call.sent_at + max(0.0, answer.held_for), now)
+        if answer.executions:
+            self._is_wide = sum(one.behind is None for one in answer.executions) >= WIDE_FROM
         for order in answer.executions:
             self._take(order, granted_at, now)
         return [*self._told(answer.cancel, answer.lost), *self._starts(now)]
