@@ -11,6 +11,7 @@ import pytest
 
 from rota.worker.guard.channel import Channel
 from rota.worker.guard.groups import open_groups
+from rota.worker.guard.words import NO_NUMBER, NO_PROGRAM, Word, pack_job, read_word, unpack_job
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def ends() -> Iterator[tuple[Channel, Channel]]:
     one, two = socket.socketpair()
     for end in (one, two):
         end.setblocking(False)  # noqa: FBT003  (it takes no names)
-    channels = Channel(one), Channel(two)
+    channels = Channel(one, takes_fds=True), Channel(two, takes_fds=True)
     yield channels
     for channel in channels:
         channel.close()
@@ -144,3 +145,37 @@ def test_groups_of_guards_that_died_are_swept(tmp_path: Path) -> None:
     assert open_groups(42, str(tmp_path), str(own)).kinds() == {"pids": "cgroup v1"}
     assert not dead.parent.exists()
     assert alive.exists()
+
+
+def test_a_program_is_given_its_words_as_they_were_said() -> None:
+    argv = ["printf", "", "ü\n", "%s"]
+    env = {"A": "", "B": "x=y", "C": "ü"}
+    said = unpack_job(pack_job(argv, env, "/tmp", [(1, 0), (2, 0)]))
+    assert said == (
+        [word.encode() for word in argv],
+        {name.encode(): value.encode() for name, value in env.items()},
+        b"/tmp",
+        ((1, 0), (2, 0)),
+    )
+    assert unpack_job(pack_job(["true"], {}, "/", []))[1] == {}
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\0", "\ud800"])
+@pytest.mark.parametrize("place", ["argv", "env", "cwd"])
+def test_text_that_no_program_can_be_given_is_refused_before_it_is_sent(
+    text: str, place: str
+) -> None:
+    argv = ["true", text] if place == "argv" else ["true"]
+    env = {"A": text} if place == "env" else {"A": "b"}
+    with pytest.raises(ValueError, match=r"null byte|surrogates"):
+        pack_job(argv, env, text if place == "cwd" else "/", [])
+
+
+def test_what_a_shim_says_is_read_as_it_was_said_and_nothing_else_is_read_at_all() -> None:
+    for word in (
+        Word(NO_PROGRAM, NO_NUMBER, text="no ü here"),
+        Word(kind=3, number=-1, peak=1 << 40, cpu_s=0.25),
+    ):
+        assert read_word(word.packed()) == word
+    with pytest.raises(ValueError, match="a shim said"):
+        read_word(b"{}")

@@ -16,7 +16,15 @@ from typing import NamedTuple
 
 from rota.core.cells import ExecutionCell, JobCell, WorkerCell
 from rota.core.limits import AHEAD_CHAIN, AHEAD_MS, SHORT_MS
-from rota.core.model import ExecutionId, Instant, Millis, Resources, Semantics, WorkerId
+from rota.core.model import (
+    ExecutionId,
+    Instant,
+    Millis,
+    Resources,
+    Semantics,
+    Terms,
+    WorkerId,
+)
 from rota.core.ordering import is_mark
 from rota.core.resources import fits
 from rota.core.tables import Tables
@@ -68,7 +76,7 @@ class Ahead:
     def given(self, heir: Heir, cell: ExecutionCell) -> None:
         """It is its worker's now, the last at its place."""
         terms, place = heir.job.spec.terms, heir.place
-        length = self._t.runtimes.short(terms) or SHORT_MS
+        length = self._length(terms)
         grown = Place(
             place.work + length, place.orders + 1, cell.execution.id, terms.needs.resources
         )
@@ -139,11 +147,16 @@ class Ahead:
             return None
         return self._t.runtimes.short(job.spec.terms)
 
+    def _length(self, terms: Terms) -> Millis:
+        """Of one that was given ahead; it may not be known to be short any more."""
+        length = self._t.runtimes.short(terms)
+        return SHORT_MS if length is None else length
+
     def _with_heirs(self, worker: WorkerCell, place: Place) -> Place:
         t = self._t
         while place.last in worker.heirs:
             heir_id, room = worker.heirs[place.last]
             terms = t.jobs[t.executions[heir_id].execution.job_id].spec.terms
-            length = t.runtimes.short(terms) or SHORT_MS
+            length = self._length(terms)
             place = Place(place.work + length, place.orders + 1, heir_id, room)
         return place

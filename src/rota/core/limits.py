@@ -118,6 +118,8 @@ SHORT_MS = 100
 """A run no longer than this is short: the way to its worker and back is a good part of it."""
 SHORT_RUNS = 5
 """So many in a row must have been short before a name counts as short."""
+SHORT_MEAN_RUNS = 32
+"""How long a short name runs is the mean of this many runs, and of up to as many more."""
 AHEAD_MS = 100
 """Work given ahead of one place, as far as is known: it comes to be done within about this."""
 AHEAD_CHAIN = 32

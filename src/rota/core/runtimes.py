@@ -7,12 +7,14 @@ orders and reserves; it never ends a job.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rota.core.learned import Name
 from rota.core.limits import (
     RUNTIME_GUESS_MS,
     RUNTIME_NEWS,
     RUNTIMES_KEPT,
+    SHORT_MEAN_RUNS,
     SHORT_MS,
     SHORT_RUNS,
 )
@@ -22,12 +24,53 @@ from rota.core.usage import Usages
 _STEP_MS = 60_000
 
 
+class _Known(NamedTuple):
+    """What is known of one name."""
+
+    recent: tuple[Millis, ...] = ()
+    """The last two runs, the newest first."""
+    expected: Millis = 0
+    """How long the next will run."""
+    short: int = 0
+    """How many in a row were short."""
+    before: Millis | None = None
+    """What the last `SHORT_MEAN_RUNS` of those came to, up to where `total` begins."""
+    total: Millis = 0
+    """What those since then come to."""
+    runs: int = 0
+    """And how many they are."""
+
+    @property
+    def mean(self) -> Millis:
+        """Of the last runs that were short, rounded up.
+
+        Ends that a worker tells of together all seem to have run for no time but the first: only
+        many of them say how long one takes.
+        """
+        earlier = 0 if self.before is None else SHORT_MEAN_RUNS
+        return -(-(self.total + (self.before or 0)) // max(1, self.runs + earlier))
+
+    def after(self, runs: Sequence[Millis], recent: tuple[Millis, ...], expected: Millis) -> _Known:
+        """What is known when these have ended, one after the other."""
+        short, before, total, count = self.short, self.before, self.total, self.runs
+        for ran in runs:
+            if ran > SHORT_MS:
+                short, before, total, count = 0, None, 0, 0
+                continue
+            short, total, count = short + 1, total + ran, count + 1
+            if count == SHORT_MEAN_RUNS:
+                before, total, count = total, 0, 0
+        return _Known(recent, expected, short, before, total, count)
+
+
+_NOTHING = _Known()
+
+
 class Runtimes:
-    """The last two runs of each (tenant, name)."""
+    """The last runs of each (tenant, name)."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[tuple[Millis, ...], Millis, int]] = {}
-        """(the runs, what is expected of the next, how many in a row were short)."""
+        self._known: dict[tuple[str, str], _Known] = {}
         self._written: dict[tuple[str, str], Millis] = {}
         self.usages = Usages()
         """What they took besides time."""
@@ -37,7 +80,7 @@ class Runtimes:
         key = (runtime.tenant, runtime.name)
         self._written[key] = mean = _mean(runtime.recent)
         short = sum(1 for ran in runtime.recent if ran <= SHORT_MS)
-        self._known[key] = (runtime.recent, _coarse(mean), short)
+        self._known[key] = _Known(runtime.recent, _coarse(mean), short)
 
     def estimate(self, terms: Terms) -> Millis:
         """How long a job like this will probably run; never longer than it may."""
@@ -46,36 +89,36 @@ class Runtimes:
         known, timeout = self._known.get((terms.tenant, terms.name)), terms.timeout_ms
         if known is None:
             return RUNTIME_GUESS_MS if timeout is None else timeout
-        return known[1] if timeout is None or known[1] < timeout else timeout
+        expected = known.expected
+        return expected if timeout is None or expected < timeout else timeout
 
     def recent(self, key: Name) -> tuple[Millis, ...]:
         """How long the last runs took, the newest first."""
-        return self._known.get(key, ((), 0, 0))[0]
+        return self._known.get(key, _NOTHING).recent
 
     def short(self, terms: Terms) -> Millis | None:
         """How long jobs of this name run if that is known to be short; None: it is not."""
         expected = terms.expected_runtime_ms
         if expected is not None:
             return expected if expected <= SHORT_MS else None
-        recent, _, short = self._known.get((terms.tenant, terms.name), ((), 0, 0))
-        return max(recent) if short >= SHORT_RUNS else None
+        known = self._known.get((terms.tenant, terms.name), _NOTHING)
+        # Two in a row that were longer than the mean are believed at once.
+        return max(known.mean, min(known.recent)) if known.short >= SHORT_RUNS else None
 
     def learn(self, terms: Terms, runs: Sequence[Millis]) -> bool:
         """Jobs succeeded, one after the other; whether what is known now is worth writing down."""
         if terms.expected_runtime_ms is not None:
             return False
         key = (terms.tenant, terms.name)
-        before, _, short = self._known.pop(key, ((), 0, 0))
-        for ran in runs:
-            short = short + 1 if ran <= SHORT_MS else 0
+        known = self._known.pop(key, _NOTHING)
         # In the order of when they were heard of, for the first of them goes.
         if len(self._known) >= RUNTIMES_KEPT:
             oldest = next(iter(self._known))
             del self._known[oldest]
             self._written.pop(oldest, None)
-        recent = (*runs[:-3:-1], *before)[:2]
+        recent = (*runs[:-3:-1], *known.recent)[:2]
         mean, written = (recent[0] + recent[-1]) // 2, self._written.get(key)
-        self._known[key] = (recent, _coarse(mean), short)
+        self._known[key] = known.after(runs, recent, _coarse(mean))
         if len(recent) < 2:
             return False  # a name that comes once is no name
         if written is not None and abs(mean - written) <= max(1_000, RUNTIME_NEWS * written):

@@ -6,13 +6,11 @@ Standard library only: the guard runs without any installed package, so that it 
 from __future__ import annotations
 
 import array
-import json
 import os
 import socket
 import struct
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 HEAD = struct.Struct("!I")
 READ_BYTES = 64 * 1024
@@ -21,25 +19,15 @@ FDS_MAX = 16
 """Descriptors beside one message."""
 _FD_BYTES = array.array("i").itemsize
 _BESIDE_BYTES = socket.CMSG_SPACE(FDS_MAX * _FD_BYTES)
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-_decode = json.JSONDecoder().decode
-
-
-def pack(word: dict[str, Any]) -> bytes:
-    """What `unpack` reads. Each job has a few of these, so nothing is set up anew for them."""
-    return _encode(word).encode()
-
-
-def unpack(message: bytes) -> Any:
-    """What `pack` was given, or whoever else writes JSON."""
-    return _decode(message.decode())
 
 
 class Channel:
     """One end of a stream socket. Sends what it can and keeps the rest: nobody is waited for."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, *, takes_fds: bool = False) -> None:
+        """`takes_fds`: whether descriptors may come; else the kernel keeps them away."""
         self.sock = sock
+        self._takes_fds = takes_fds
         self.fds: deque[int] = deque()
         """Received and not taken yet, in the order of the messages that they came with."""
         self._came = bytearray()
@@ -48,18 +36,11 @@ class Channel:
     def receive(self) -> list[bytes] | None:
         """The messages that one read completes; None once the other side is gone."""
         try:
-            data, beside, _, _ = self.sock.recvmsg(
-                READ_BYTES, _BESIDE_BYTES, socket.MSG_CMSG_CLOEXEC
-            )
+            data = self._read()
         except BlockingIOError:
             return []
         except ConnectionError:
             return None
-        for level, kind, payload in beside:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                numbers = array.array("i")
-                numbers.frombytes(payload[: len(payload) - len(payload) % _FD_BYTES])
-                self.fds.extend(numbers)
         if not data:
             return None
         if not self._came and len(data) >= HEAD.size:
@@ -68,6 +49,17 @@ class Channel:
                 return [data[HEAD.size :]]
         self._came += data
         return self._whole()
+
+    def _read(self) -> bytes:
+        if not self._takes_fds:
+            return self.sock.recv(READ_BYTES)
+        data, beside, _, _ = self.sock.recvmsg(READ_BYTES, _BESIDE_BYTES, socket.MSG_CMSG_CLOEXEC)
+        for level, kind, payload in beside:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                numbers = array.array("i")
+                numbers.frombytes(payload[: len(payload) - len(payload) % _FD_BYTES])
+                self.fds.extend(numbers)
+        return data
 
     def _whole(self) -> list[bytes]:
         messages = []

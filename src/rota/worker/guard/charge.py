@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rota.worker.guard.pool import Shim
+from rota.worker.guard.words import Bounds, Word
 
 STRAY_GRACE_S = 1.0
 """For what a job leaves behind after its own end."""
@@ -21,6 +22,7 @@ class Charge:
         "after",
         "began",
         "cause",
+        "cpu_s",
         "deadline",
         "deeds",
         "grace_s",
@@ -29,16 +31,17 @@ class Charge:
         "look_at",
         "memory",
         "peak",
+        "problem",
         "processes",
         "shim",
+        "status",
         "timeout_at",
         "used",
-        "word",
     )
 
     def __init__(self, said: dict[str, Any], shim: Shim, now: float) -> None:
         self.key: int = said["key"]
-        self.after = _farewell(said)
+        self.after = _farewell(said) if said["after"] is not None else None
         """What to start when nothing of it is left; None: nothing."""
         self.shim = shim
         self.began = now
@@ -52,8 +55,11 @@ class Charge:
         """It was told to end, and is killed then."""
         self.look_at: float | None = None
         """It was killed; whether anything survived is looked at then."""
-        self.word: dict[str, Any] = {}
-        """What its shim said of its end."""
+        self.status: int | None = None
+        """How its program ended, as wait() says it; None: not yet, or it never began."""
+        self.problem: tuple[str, int | None, str] | None = None
+        """Why it never began."""
+        self.cpu_s = 0.0
         self.deeds: list[tuple[str, float, int]] = []
         """Signals sent: which, how long after its start, to how many processes."""
         self.used = 0
@@ -70,8 +76,9 @@ class Charge:
         if self.look_at is not None:
             return self.look_at
         first = self.timeout_at if self.kill_at is None else self.kill_at
-        times = [at for at in (first, self.deadline) if at is not None]
-        return min(times, default=None)
+        if first is None or self.deadline is None:
+            return self.deadline if first is None else first
+        return min(first, self.deadline)
 
     def did(self, signal_name: str, now: float, count: int) -> None:
         """For the record."""
@@ -81,9 +88,16 @@ class Charge:
         elif count:
             self.deeds.append((signal_name, round(now - self.began, 3), count))
 
+    def heard(self, word: Word) -> None:
+        """Its shim said how it ended, or why it never began."""
+        self.problem = word.problem
+        if self.problem is None:
+            self.status, self.cpu_s = word.number, word.cpu_s
+            self.peak = max(self.peak, word.peak)
+
     def account(self) -> dict[str, Any]:
         """What the agent is told in the end."""
-        group, word = self.shim.group, self.word
+        group = self.shim.group
         if group is not None and group.killed_for_memory():
             self.cause = "memory" if self.cause == "exit" else self.cause
         peak = group.peak() if group is not None else None
@@ -91,12 +105,12 @@ class Charge:
             "say": "ended",
             "key": self.key,
             "cause": self.cause,
-            "status": word.get("status"),
-            "problem": word.get("problem"),
+            "status": self.status,
+            "problem": self.problem,
             "deeds": self.deeds,
             "used": self.used or peak or 0,
-            "cpu": round(word.get("cpu", 0.0), 6),
-            "peak": peak or max(self.peak, word.get("peak", 0)),
+            "cpu": round(self.cpu_s, 6),
+            "peak": peak or self.peak,
             "forks_refused": self._forks_refused(),
         }
 
@@ -108,18 +122,13 @@ class Charge:
         return self.shim.forks_refused - before
 
 
-def _farewell(said: dict[str, Any]) -> dict[str, Any] | None:
+def _farewell(said: dict[str, Any]) -> dict[str, Any]:
     """As if the agent had asked for it; the key is that of the job, below 0."""
-    if not said.get("after"):
-        return None
     return {
         "key": -said["key"],
-        "argv": said["after"],
-        "env": said["env"],
-        "cwd": "/",
-        "fds": [],
-        "carried": 0,
-        "limits": {"may_gain": said["limits"].get("may_gain")},
+        "bounds": Bounds(may_gain=Bounds(*said["bounds"]).may_gain),
+        "job": said["after"],
+        "after": None,
         "timeout": AFTER_S,
         "grace": 0.0,
         "deadline": None,

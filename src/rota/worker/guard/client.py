@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from rota.worker.guard.channel import Channel
+from rota.worker.guard.words import Bounds, pack, pack_job, unpack
 
 PING_S = 2.0
 """Between two questions whether the guard is awake."""
@@ -74,7 +75,7 @@ class Deed(msgspec.Struct, frozen=True, array_like=True):
     processes: int
 
 
-class Ended(msgspec.Struct, frozen=True, tag_field="say", tag="ended"):
+class Ended(msgspec.Struct, frozen=True):
     """How a job ended; nothing of it is left."""
 
     key: int
@@ -103,7 +104,7 @@ class Ended(msgspec.Struct, frozen=True, tag_field="say", tag="ended"):
         return {"cpu_seconds": self.cpu, "memory_peak": self.peak}
 
 
-class Hello(msgspec.Struct, frozen=True, tag_field="say", tag="hello"):
+class Hello(msgspec.Struct, frozen=True):
     """What this guard can do here."""
 
     isolation: Literal["namespace", "subreaper"]
@@ -111,16 +112,6 @@ class Hello(msgspec.Struct, frozen=True, tag_field="say", tag="hello"):
     """Why there are no namespaces, where there are none."""
     memory: str
     processes: str
-
-
-class Pong(msgspec.Struct, frozen=True, tag_field="say", tag="pong"):
-    """It is awake."""
-
-    number: int
-
-
-Word: TypeAlias = Hello | Ended | Pong
-_decoder: msgspec.json.Decoder[Word] = msgspec.json.Decoder(Word)
 
 
 class Ward:
@@ -173,32 +164,25 @@ class Guard:
         """
         self._keys += 1
         carried = list(dict.fromkeys(launch.fds.values()))  # one that has two numbers goes once
+        fds = [(number, carried.index(fd)) for number, fd in launch.fds.items()]
         charge = {
             "do": "spawn",
             "key": self._keys,
             "carried": len(carried),
-            "limits": {**launch.limits, "may_gain": int(launch.may_gain)},
+            "bounds": tuple(Bounds(**launch.limits, may_gain=launch.may_gain)),
             "timeout": launch.timeout_s,
             "grace": launch.grace_s,
             "deadline": deadline,
+            "job": pack_job(launch.argv, launch.env, launch.cwd, fds),
+            "after": pack_job(launch.after, launch.env, "/", ()) if launch.after else None,
         }
-        if launch.after:
-            charge.update(after=launch.after, env=launch.env)
-        job = {
-            "argv": launch.argv,
-            "env": launch.env,
-            "cwd": launch.cwd,
-            "fds": [[number, carried.index(fd)] for number, fd in launch.fds.items()],
-            "carried": len(carried),
-        }
-        body = b"\n".join((msgspec.json.encode(charge), msgspec.json.encode(job)))
         ward = self._wards[self._keys] = Ward(self, self._keys)
-        self._send(body, carried)
+        self._send(pack(charge), carried)
         return ward
 
     def tell(self, message: dict[str, Any]) -> None:
         """Says something to the guard."""
-        self._send(msgspec.json.encode(message))
+        self._send(pack(message))
 
     async def watch(self) -> None:
         """Makes sure that the guard is awake; goes on until it is cancelled."""
@@ -252,19 +236,23 @@ class Guard:
             self._died()
             return
         for message in messages:
-            self._hear(_decoder.decode(message))
+            self._hear(unpack(message))
 
-    def _hear(self, word: Word) -> None:
-        match word:
-            case Ended():
-                ward = self._wards.pop(word.key, None)
+    def _hear(self, word: dict[str, Any]) -> None:
+        match word.pop("say"):
+            case "ended":
+                if deeds := word.get("deeds"):
+                    word["deeds"] = tuple(Deed(*deed) for deed in deeds)
+                ward = self._wards.pop(word["key"], None)
                 if ward is not None and not ward.ended.done():
-                    ward.ended.set_result(word)
-            case Pong():
-                self._pongs = word.number
-            case Hello():
+                    ward.ended.set_result(Ended(**word))
+            case "pong":
+                self._pongs = word["number"]
+            case "hello":
                 if not self.hello.done():
-                    self.hello.set_result(word)
+                    self.hello.set_result(Hello(**word))
+            case other:
+                raise ValueError(f"the guard says {other!r}, which nobody understands")
 
     def _died(self) -> None:
         """The guard's socket is at its end: it is gone, and every shim with it."""

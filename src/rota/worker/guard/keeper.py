@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from rota.worker.guard import tree
-from rota.worker.guard.channel import pack, unpack
 from rota.worker.guard.charge import LOOK_S, STRAY_GRACE_S, Charge
 from rota.worker.guard.pool import Pool, Shim
-from rota.worker.guard.shim import Bounds
+from rota.worker.guard.words import FIT, GONE, UNFIT, Bounds, Word, read_word
 
 WATCH_S = 0.5
 """Between two looks at what the kernel does not hold a job to."""
@@ -62,17 +61,17 @@ class Keeper:
 
     # What the agent says.
 
-    def spawn(self, said: dict[str, Any], job: bytes, fds: list[int], now: float) -> None:
-        """Starts a job; `job` is for its shim to read. `fds` stay the caller's."""
+    def spawn(self, said: dict[str, Any], fds: list[int], now: float) -> None:
+        """Starts a job, which only its shim reads. `fds` stay the caller's."""
         try:
-            shim = self._pool.take(Bounds(said["limits"]))
+            shim = self._pool.take(Bounds(*said["bounds"]))
         except OSError as error:
-            problem = ["worker", error.errno, str(error)]
+            problem = ("worker", error.errno, str(error))
             self._say({"say": "ended", "key": said["key"], "cause": "exit", "problem": problem})
             return
         shim.key = said["key"]
         charge = self._charges[shim.key] = Charge(said, shim, now)
-        if not shim.channel.send(job, fds):  # somebody has stopped it
+        if not shim.channel.send(said["job"], fds):  # somebody has stopped it
             tree.tell(shim.pid, signal.SIGKILL)
         if self._needs_watch(charge):
             self._watch_at = now + WATCH_S if not self._watched else self._watch_at
@@ -212,18 +211,17 @@ class Keeper:
             self.dismiss(shim)
             return
         for message in messages:
-            word = unpack(message)
+            word = read_word(message)
             charge = self._charges.get(shim.key)
-            if charge is not None and "fit" not in word:
+            if charge is not None and word.kind != FIT:
                 self._ended(charge, word, now)
 
-    def _ended(self, charge: Charge, word: dict[str, Any], now: float) -> None:
-        if "unfit" in word:
-            charge.word = {"problem": ["worker", None, word["unfit"]]}
+    def _ended(self, charge: Charge, word: Word, now: float) -> None:
+        charge.heard(word)
+        if word.kind == UNFIT:
             return  # it is leaving; its end is told then
-        charge.word = word
-        if word.get("gone"):
-            charge.shim.spent(word.get("cpu", 0.0), word.get("peak", 0))
+        if word.kind == GONE or charge.problem is not None:
+            charge.shim.spent(word.cpu_s, word.peak)
             self._finish(charge, now)
             if charge.look_at is not None or not self._pool.give_back(charge.shim):
                 self.dismiss(charge.shim)
@@ -257,10 +255,11 @@ class Keeper:
 
     def _died(self, charge: Charge, now: float) -> None:
         """A job whose shim was killed, by us or by somebody else."""
-        word = {"status": int(signal.SIGKILL), **charge.word}
-        word["cpu"], peak = charge.shim.last_spent()
-        charge.word = {"peak": peak, **word}
-        if not charge.ending and charge.cause == "exit" and "problem" not in charge.word:
+        if charge.status is None:
+            charge.status = int(signal.SIGKILL)
+        charge.cpu_s, peak = charge.shim.last_spent()
+        charge.peak = max(charge.peak, peak)
+        if not charge.ending and charge.cause == "exit" and charge.problem is None:
             charge.cause = "shim"
         self._finish(charge, now)
 
@@ -272,7 +271,7 @@ class Keeper:
             self._say(account)
             return
         self._untold[charge.after["key"]] = account
-        self.spawn(charge.after, pack(charge.after), [], now)
+        self.spawn(charge.after, [], now)
 
     def _say(self, account: dict[str, Any]) -> None:
         """Of a farewell the agent only hears how it ended, with the job it was for."""

@@ -11,10 +11,11 @@ import sys
 from typing import Any
 
 from rota.worker.clock import BootClock
-from rota.worker.guard.channel import Channel, pack, unpack
+from rota.worker.guard.channel import Channel
 from rota.worker.guard.groups import Groups, open_groups
 from rota.worker.guard.keeper import Keeper
 from rota.worker.guard.pool import Pool, Shim
+from rota.worker.guard.words import pack, unpack
 
 
 class Guard:
@@ -22,7 +23,7 @@ class Guard:
 
     def __init__(self, agent: socket.socket, isolation: str, groups: Groups) -> None:
         agent.setblocking(False)  # noqa: FBT003  (it takes no names)
-        self._agent = Channel(agent)
+        self._agent = Channel(agent, takes_fds=True)
         self._clock = BootClock()
         self._poll = select.epoll()
         self._watching: dict[int, Shim] = {}
@@ -43,9 +44,10 @@ class Guard:
                 break
             events = self._poll.poll(patience)
             # Agent, guard and jobs may have been frozen together: whatever is over ends first.
-            self._keeper.catch_up(self._clock.now())
+            now = self._clock.now()
+            self._keeper.catch_up(now)
             for fd, event in events:
-                self._heard(fd, event)
+                self._heard(fd, event, now)
         self._groups.remove()
 
     def _hello(self) -> None:
@@ -60,37 +62,35 @@ class Guard:
             }
         )
 
-    def _heard(self, fd: int, event: int) -> None:
+    def _heard(self, fd: int, event: int, now: float) -> None:
         if fd != self._agent.sock.fileno():
             shim = self._watching.get(fd)
             if shim is not None:
-                self._keeper.heard(shim, self._clock.now())
+                self._keeper.heard(shim, now)
                 if shim.channel.sock.fileno() != fd:
                     del self._watching[fd]  # closed, and with it gone from the poll
             return
         if event & select.EPOLLOUT and self._agent.flush():
             self._poll.modify(fd, select.EPOLLIN)
         if event & ~select.EPOLLOUT:
-            self._obey()
+            self._obey(now)
 
-    def _obey(self) -> None:
+    def _obey(self, now: float) -> None:
         messages = self._agent.receive()
         if messages is None:
             self._leaving = True
             self._poll.unregister(self._agent.sock.fileno())
-            self._keeper.kill_everything(self._clock.now())
+            self._keeper.kill_everything(now)
             return
-        for body in messages:
-            # What follows the line that is for the guard, it does not even read.
-            word, _, job = body.partition(b"\n")
-            self._do(unpack(word), job)
+        for message in messages:
+            self._do(unpack(message), now)
 
-    def _do(self, said: dict[str, Any], job: bytes) -> None:
-        keeper, now = self._keeper, self._clock.now()
+    def _do(self, said: dict[str, Any], now: float) -> None:
+        keeper = self._keeper
         match said["do"]:
             case "spawn":
                 fds = self._agent.take_fds(said["carried"])
-                keeper.spawn(said, job, fds, now)
+                keeper.spawn(said, fds, now)
                 for fd in fds:
                     os.close(fd)
             case "stop":

@@ -10,9 +10,10 @@ import socket
 import struct
 
 from rota.worker.guard import kernel, tree
-from rota.worker.guard.channel import Channel, unpack
+from rota.worker.guard.channel import Channel
 from rota.worker.guard.groups import Group, Groups
-from rota.worker.guard.shim import Bounds, Nest, fork_shim
+from rota.worker.guard.shim import Nest, fork_shim
+from rota.worker.guard.words import UNFIT, Bounds, read_word
 
 IDLE_MAX = 32
 """Shims kept for later; each has a megabyte or two of its own."""
@@ -83,7 +84,7 @@ class Pool:
         """Why there are no namespaces, where there are none."""
         self.living: dict[int, Shim] = {}
         """By process number."""
-        self._idle: dict[tuple[int | None, ...], list[Shim]] = {}
+        self._idle: dict[Bounds, list[Shim]] = {}
         self._idle_count = 0
         self._nest = Nest(agent.fileno(), None)
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -99,7 +100,7 @@ class Pool:
 
     def take(self, bounds: Bounds) -> Shim:
         """One that holds jobs to these bounds. Raises OSError if none can be made."""
-        idle = self._idle.get(bounds.key)
+        idle = self._idle.get(bounds)
         if idle:
             self._idle_count -= 1
             return idle.pop()
@@ -110,13 +111,13 @@ class Pool:
         if shim.bounds.memory is not None or self._idle_count >= IDLE_MAX:
             return False  # a group remembers the most memory that was used: a new job, a new group
         shim.key = 0
-        self._idle.setdefault(shim.bounds.key, []).append(shim)
+        self._idle.setdefault(shim.bounds, []).append(shim)
         self._idle_count += 1
         return True
 
     def forget(self, shim: Shim) -> None:
         """It is gone, or on its way."""
-        idle = self._idle.get(shim.bounds.key, [])
+        idle = self._idle.get(shim.bounds, [])
         if shim in idle:
             idle.remove(shim)
             self._idle_count -= 1
@@ -149,7 +150,7 @@ class Pool:
         home = os.open("/proc/self/ns/pid", os.O_RDONLY)
         self._nest = Nest(agent, home)
         try:
-            shim = self._make(Bounds({}))
+            shim = self._make(Bounds())
         except OSError as error:
             self.why = f"the kernel refuses a PID namespace: {error.strerror}"
         else:
@@ -167,6 +168,6 @@ class Pool:
     def _first_word(self, shim: Shim) -> str:
         with contextlib.suppress(OSError):
             for message in shim.channel.receive() or ():
-                word = unpack(message)
-                return f"/proc cannot be mounted: {word['unfit']}" if "unfit" in word else ""
+                word = read_word(message)
+                return f"/proc cannot be mounted: {word.text}" if word.kind == UNFIT else ""
         return "the first process of a PID namespace ended at once"

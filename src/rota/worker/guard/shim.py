@@ -21,31 +21,29 @@ from functools import lru_cache
 from typing import Any
 
 from rota.worker.guard import kernel, tree
-from rota.worker.guard.channel import Channel, pack, unpack
+from rota.worker.guard.channel import Channel
 from rota.worker.guard.groups import Group
+from rota.worker.guard.words import (
+    ENDED,
+    FIT,
+    GONE,
+    NO_CWD,
+    NO_NUMBER,
+    NO_PROGRAM,
+    UNFIT,
+    Bounds,
+    Word,
+    unpack_job,
+)
 
 UMASK = 0o077
 LOOK_S = 0.01
 """Between two looks at whether killed processes have gone, where no guard is left to do so."""
 GUARD_GONE = signal.SIGUSR1
 """What the kernel sends to a subreaper when the guard dies; the first of a namespace is killed."""
+_DEFAULT_PATH = os.defpath.encode()
 RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, GUARD_GONE)
 """Ignored or used by Python and the guard; a job finds them as a shell would leave them."""
-
-
-class Bounds:
-    """What a shim and all that it starts are held to."""
-
-    __slots__ = ("file_size", "key", "may_gain", "memory", "open_files", "processes")
-
-    def __init__(self, said: dict[str, int | None]) -> None:
-        self.processes = said.get("processes")
-        self.open_files = said.get("open_files")
-        self.file_size = said.get("file_size")
-        self.memory = said.get("memory")
-        self.may_gain = bool(said.get("may_gain"))
-        self.key = (self.processes, self.open_files, self.file_size, self.memory, self.may_gain)
-        """Shims with equal keys can stand in for each other."""
 
 
 class Nest:
@@ -84,13 +82,13 @@ def _be_shim(nest: Nest, sock: socket.socket, bounds: Bounds, group: Group | Non
     code = 1
     try:
         _let_go(nest.agent, sock.fileno())
-        channel = Channel(sock)
+        channel = Channel(sock, takes_fds=True)
         try:
             _prepare(bounds, group, in_namespace=nest.home is not None)
         except OSError as error:
-            _say(channel, {"unfit": str(error)})
+            _say(channel, Word(UNFIT, NO_NUMBER, text=str(error)))
         else:
-            _say(channel, {"fit": True})
+            _say(channel, Word(FIT))
             _serve(channel)
             code = 0
     except Exception:  # noqa: BLE001  (the top of a process: a defect is told, and ends it)
@@ -157,24 +155,25 @@ def _end_with_guard(number: int, frame: object) -> None:
 def _serve(channel: Channel) -> None:
     while (messages := channel.receive()) is not None:
         for message in messages:
-            _run(unpack(message), channel)
+            _run(message, channel)
 
 
-def _run(job: dict[str, Any], channel: Channel) -> None:
-    clear_of = max((number for number, _ in job["fds"]), default=2) + 1
-    fds = [_moved(fd, clear_of) for fd in channel.take_fds(job["carried"])]
+def _run(message: bytes, channel: Channel) -> None:
+    argv, env, cwd, wanted = unpack_job(message)
+    clear_of = max((number for number, _ in wanted), default=2) + 1
+    # All that came: it is told of one job at a time.
+    fds = [_moved(fd, clear_of) for fd in channel.take_fds(len(channel.fds))]
     try:
-        os.chdir(job["cwd"])
+        os.chdir(cwd)
     except OSError as error:
         for fd in fds:
             os.close(fd)
-        _say(channel, {"problem": ["cwd", error.errno, ""], "gone": True})
+        _say(channel, Word(NO_CWD, _number(error)))
         return
     try:
-        main = _start(job, {number: fds[which] for number, which in job["fds"]})
+        main = _start(argv, env, {number: fds[which] for number, which in wanted})
     except (OSError, ValueError) as error:
-        problem = ["program", getattr(error, "errno", None), str(error)]
-        _say(channel, {"problem": problem, "gone": True})
+        _say(channel, Word(NO_PROGRAM, _number(error), text=str(error)))
         return
     finally:
         for fd in fds:
@@ -194,36 +193,41 @@ def _moved(fd: int, clear_of: int) -> int:
 
 def _attend(main: int, channel: Channel) -> None:
     """Waits for all that dies below; the program's own end is told at once if others are left."""
-    word: dict[str, Any] = {}
-    spent = 0.0
+    ended: int | None = None
+    peak, spent = 0, 0.0
     told = False
     while True:
         try:
-            pid, status, usage = os.wait4(-1, os.WNOHANG if word and not told else 0)
+            pid, status, usage = os.wait4(-1, 0 if ended is None or told else os.WNOHANG)
         except ChildProcessError:
             break
+        if pid == 0:
+            _say(channel, Word(ENDED, ended or 0, peak))
+            told = True
+            continue
         spent += usage.ru_utime + usage.ru_stime
         if pid == main:
-            word = {"status": status, "peak": usage.ru_maxrss * 1024}
-        elif pid == 0:
-            _say(channel, word)
-            told = True
-    _say(channel, {**word, "cpu": spent, "gone": True})
+            ended, peak = status, usage.ru_maxrss * 1024
+    _say(channel, Word(GONE, ended or 0, peak, spent))
 
 
-def _say(channel: Channel, word: dict[str, Any]) -> None:
-    channel.send(pack(word))
+def _say(channel: Channel, word: Word) -> None:
+    channel.send(word.packed())
 
 
-def _start(job: dict[str, Any], fds: dict[int, int]) -> int:
-    argv, env = job["argv"], job["env"]
+def _number(error: Exception) -> int:
+    number = error.errno if isinstance(error, OSError) else None
+    return NO_NUMBER if number is None else number
+
+
+def _start(argv: list[bytes], env: dict[bytes, bytes], fds: dict[int, int]) -> int:
     actions: list[tuple[Any, ...]] = [
         (os.POSIX_SPAWN_DUP2, fd, number) for number, fd in fds.items()
     ]
     if 0 not in fds:
         actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
     refused: OSError | None = None
-    for path in _places(argv[0], env.get("PATH", os.defpath)):
+    for path in _places(argv[0], env.get(b"PATH", _DEFAULT_PATH)):
         try:
             return os.posix_spawn(
                 path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=RESET
@@ -235,9 +239,9 @@ def _start(job: dict[str, Any], fds: dict[int, int]) -> int:
     raise refused or FileNotFoundError(2, "not found")
 
 
-def _places(program: str, path: str) -> Iterator[str]:
+def _places(program: bytes, path: bytes) -> Iterator[bytes]:
     """Where it may be, one after the other."""
-    if "/" in program:
+    if b"/" in program:
         yield program
         return
     is_seen = False
@@ -252,5 +256,5 @@ def _places(program: str, path: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=64)
-def _named(program: str, path: str) -> tuple[str, ...]:
-    return tuple(os.path.join(folder or ".", program) for folder in path.split(os.pathsep))
+def _named(program: bytes, path: bytes) -> tuple[bytes, ...]:
+    return tuple(os.path.join(folder or b".", program) for folder in path.split(b":"))

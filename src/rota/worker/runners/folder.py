@@ -104,6 +104,8 @@ class Folder:
         self._ear: ProgressPipe | None = None
         self._dates: dict[Path, _Date] = {}
         """As it was left for a job. Empty where the file system does not keep such dates."""
+        self._is_bare: bool | None = None
+        """Whether the job that has ended here left nothing at all; None: none has."""
         if _date_of(self.path) != dated:
             self._date_anew()
 
@@ -121,12 +123,16 @@ class Folder:
 
     def listen(self, sink: ProgressSink) -> None:
         """Its job begins, whose progress `sink` hears of until `hush`. Raises OSError."""
+        self._is_bare = None
         if self._ear is None:
             self._ear = ProgressPipe(self.progress)
         self._ear.listen(sink)
 
     def hush(self) -> None:
         """Its job is over, or never began."""
+        if self._is_bare is not None:
+            return
+        self._is_bare = self._is_untouched(*self._folders)
         if self._ear is not None:
             self._ear.hush()
 
@@ -140,7 +146,7 @@ class Folder:
         """Whether a job that has ended left it, its result aside, just as it was made."""
         try:
             return (
-                (self._is_untouched(*self._folders) or self._looks_new())
+                (self._is_bare or self._is_untouched(*self._folders) or self._looks_new())
                 and _is(self.payload, stat.S_IFREG | 0o600)
                 and _is(self.progress, stat.S_IFIFO | 0o600, self._fifo)
             )
@@ -180,7 +186,7 @@ class Folder:
 
     def read_result(self, limit: int) -> msgspec.Raw | None:
         """What the job left as its result; None if nothing. Raises UnusableError."""
-        if self._is_untouched(self.path):
+        if self._is_bare or self._is_untouched(self.path):
             return None
         try:
             # Without waiting: the job may have left a pipe there, or a link to anywhere.
@@ -209,7 +215,7 @@ class Folder:
         """Output files by name, and what lies there that is hidden or not a plain file."""
         files: list[Path] = []
         others: list[Path] = []
-        if self._is_untouched(self.artifacts):
+        if self._is_bare or self._is_untouched(self.artifacts):
             return files, others
         for entry in sorted(self.artifacts.iterdir()):
             plain = entry.is_file() and not entry.is_symlink() and entry.name[0] != "."

@@ -16,6 +16,9 @@ BURST_BYTES = 1024 * 1024
 """Read from one job before it has to wait its turn."""
 BURST_S = 0.05
 """How long that turn takes: a job that floods its output is slowed down, not the agent."""
+LISTEN_S = 0.02
+"""Before output is looked for. Most short jobs have ended by then: what they printed is read in one
+piece, and nothing is set up to hear of it. It is sent no later: lines are gathered for longer."""
 LINE_BYTES_MAX = 4096
 """A longer line is no progress report."""
 
@@ -42,11 +45,12 @@ class OutputPipe:
         it ended is told a moment later, and the rest of its output is read then."""
         self._burst = 0
         self._turn: asyncio.TimerHandle | None = None
+        self._is_watched = False
         self._ended = asyncio.Event()
 
     def started(self) -> None:
         """The job has its end of it."""
-        self._next_turn()
+        self._turn = self._loop.call_later(LISTEN_S, self._next_turn)
 
     async def drained(self, limit_s: float) -> None:
         """Waits until every writer is gone, or for `limit_s`, then closes."""
@@ -55,14 +59,14 @@ class OutputPipe:
         self._let_go()
         # What a pipe still holds is little: it is taken now, however slow its reader is.
         self._crowded = _never
-        if self._turn is not None:
-            self._turn.cancel()
-            self._next_turn()
         taken = 0
         while taken < BURST_BYTES and (more := self._take()):
             taken += more
         if self._ended.is_set():
             return
+        if self._turn is not None:
+            self._turn.cancel()
+            self._next_turn()
         try:
             async with asyncio.timeout(limit_s):
                 await self._ended.wait()
@@ -74,7 +78,7 @@ class OutputPipe:
         self._let_go()
         if not self._ended.is_set():
             self._ended.set()
-            self._loop.remove_reader(self._read)
+            self._unwatch()
             os.close(self._read)
         if self._turn is not None:
             self._turn.cancel()
@@ -85,7 +89,13 @@ class OutputPipe:
             return
         self._burst = 0
         self._turn = None
+        self._is_watched = True
         self._loop.add_reader(self._read, self._readable)
+
+    def _unwatch(self) -> None:
+        if self._is_watched:
+            self._is_watched = False
+            self._loop.remove_reader(self._read)
 
     def _let_go(self) -> None:
         if self._is_ours:
@@ -97,7 +107,7 @@ class OutputPipe:
         if self._ended.is_set():
             return
         if self._burst >= BURST_BYTES or self._crowded():
-            self._loop.remove_reader(self._read)
+            self._unwatch()
             self._turn = self._loop.call_later(BURST_S, self._next_turn)
 
     def _take(self) -> int:

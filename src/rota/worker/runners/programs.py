@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias, assert_never
 
+import msgspec
 from msgspec import UnsetType
 
 from rota.wire.queues import LimitsView
@@ -20,8 +20,7 @@ from rota.worker.runners.folder import Folder, environment
 ProgramTask: TypeAlias = Command | BundleRun | Container
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What a program is started with, beside what its task says."""
 
     folder: Folder
@@ -34,14 +33,13 @@ class Surroundings:
     engine: Engine | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(msgspec.Struct, frozen=True, kw_only=True):
     """A program to start."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int] = {}
     after: Sequence[str] = ()
     may_gain: bool = False
 
