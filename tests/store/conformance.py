@@ -368,8 +368,23 @@ class ReadingConformance:
                     assert look.behind_since is not None
                     assert look.behind_since <= number
             written = await store.catalog.key("key-39")
-            assert await store.catalog.key_at_once("key-39") == KeyLook(written, None)
-            assert await store.catalog.key_at_once("no such key") == KeyLook(None, None)
+            look = await store.catalog.key_at_once("key-39")
+            assert (look.record, look.behind_since) == (written, None)
+            look = await store.catalog.key_at_once("no such key")
+            assert (look.record, look.behind_since) == (None, None)
+
+    async def test_a_key_that_waits_in_the_inbox_is_not_taken_for_unused(
+        self, make_store: StoreMaker
+    ) -> None:
+        async with make_store() as store:
+            leader = await leading(store)
+            await store.ledger.put_inbox(b"body", "waits")
+            assert (await store.catalog.key_at_once("waits")).may_wait
+            record = KeyRecord("both", "print", b"receipt", 1)
+            await leader.append(PutKey(record))
+            await store.ledger.put_inbox(b"body", "both")
+            assert await store.catalog.key("both") == record
+            assert await store.catalog.key_at_once("both") == KeyLook(record, None, may_wait=True)
 
 
 def _with_before(query: JobQuery, before: str | None) -> JobQuery:

@@ -25,7 +25,7 @@ class Tables:
         await self.open.wait()
         if self.broken:
             raise OSError("no disk")
-        return None, {key: KeyRecord(key, "print", b"", 1) for key in keys}
+        return Found(None, {key: KeyRecord(key, "print", b"", 1) for key in keys})
 
 
 async def asked(desk: KeyDesk, *keys: str) -> list[asyncio.Task[KeyRecord | None]]:

@@ -104,3 +104,22 @@ class TestAccess(AccessConformance, NotesConformance):
 
 class TestRetention(RetentionConformance):
     pass
+
+
+async def test_a_key_that_is_nowhere_is_known_not_to_wait(make_store: StoreMaker) -> None:
+    async with make_store() as store:
+        assert not (await store.catalog.key_at_once("nowhere")).may_wait
+
+
+async def test_keys_are_looked_up_though_their_connection_was_ended(
+    make_store: StoreMaker,
+) -> None:
+    async with make_store() as store, _shared_cell().connected() as admin:
+        await store.catalog.key_at_once("before")
+        ended = await admin.fetch(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'rota keys' AND datname = current_database()"
+        )
+        assert ended
+        for key in ("at once", "and again"):
+            assert (await store.catalog.key_at_once(key)).record is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from starlette.applications import Starlette
@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rota.api.auth import Gate
+from rota.api.directory import Directory
 from rota.api.ids import IdMint
 from rota.api.openapi import build_document
 from rota.api.operations import OPERATIONS
@@ -27,14 +28,17 @@ __all__ = ["Parts", "create_app"]
 
 def create_app(parts: Parts) -> Starlette:
     """The whole HTTP side of a server, as an ASGI application."""
-    desk = Desk(ids=IdMint(parts.cell))
+    calls = _calls(OPERATIONS, parts, Desk(ids=IdMint(parts.cell)))
     pages = [*load_pages(), document_page(_document(parts.version))]
     app = Starlette(
         routes=[
-            *_call_routes(OPERATIONS, parts, desk),
+            *(Route(path, call) for path, call in calls.items()),
             *(Route(page.path, PageServer(page, parts)) for page in pages),
         ],
-        middleware=[Middleware(Gate, access=parts.access, clock=parts.brain.clock)],
+        middleware=[
+            Middleware(Gate, access=parts.access, clock=parts.brain.clock),
+            Middleware(Directory, calls=calls),
+        ],
         exception_handlers={HTTPException: _unrouted},
     )
     # A slash at the end is another path: a redirect would turn a POST into two.
@@ -48,11 +52,12 @@ def _document(version: str) -> bytes:
     return encode(build_document(OPERATIONS, version))
 
 
-def _call_routes(operations: Sequence[Operation], parts: Parts, desk: Desk) -> list[Route]:
+def _calls(operations: Sequence[Operation], parts: Parts, desk: Desk) -> Mapping[str, PathServer]:
+    """By their paths."""
     by_path: dict[str, list[Server]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, []).append(Server(operation, parts, desk))
-    return [Route(path, PathServer(servers)) for path, servers in by_path.items()]
+    return {path: PathServer(servers) for path, servers in by_path.items()}
 
 
 async def _unrouted(request: Request, error: Exception) -> Response:

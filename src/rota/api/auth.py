@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import structlog
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.api.forwarded import read_forwarded
@@ -108,7 +107,7 @@ class Gate:
             raise _who_are_you("this token is not known here")
 
     def _admit(self, scope: Scope) -> None:
-        headers = Headers(scope=scope)
+        headers = _headers_of(scope)
         self._check_host(headers.get("host"))
         forwarded = read_forwarded(scope, self._access.roster.secret)
         if forwarded is not None and forwarded.remote:
@@ -130,7 +129,7 @@ class Gate:
             detail = f"this server does not go by the name {name[:100]!r}; it goes by {known}"
             raise ProblemError(421, "wrong_host", detail)
 
-    def _identify(self, scope: Scope, headers: Headers) -> Caller:
+    def _identify(self, scope: Scope, headers: Mapping[str, str]) -> Caller:
         if self._access.no_auth:
             client = scope.get("client")
             if client is not None and not _is_loopback(client[0]):
@@ -211,14 +210,20 @@ def _who_are_you(said: str) -> ProblemError:
     return ProblemError(401, "unauthenticated", detail, headers={"WWW-Authenticate": "Bearer"})
 
 
-def _check_origin(headers: Headers) -> None:
+def _headers_of(scope: Scope) -> Mapping[str, str]:
+    """By their names in lower case; of those that came twice, the first."""
+    pairs = reversed(scope["headers"])
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
+
+
+def _check_origin(headers: Mapping[str, str]) -> None:
     """A browser says whose page asks; only our own may act or read."""
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc.lower() != headers["host"].lower():
         raise _cross_site()
 
 
-def _check_site(headers: Headers) -> None:
+def _check_site(headers: Mapping[str, str]) -> None:
     """As above, for what old pages send without an origin. A link that leads here from elsewhere
     is no request of that page: it may open ours."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):

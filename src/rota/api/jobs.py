@@ -28,6 +28,7 @@ from rota.api.recall import (
     post_about,
     post_recalling,
     post_start_over,
+    promised_to,
     read_upstream,
 )
 from rota.api.rehearsing import rehearse
@@ -135,8 +136,9 @@ async def _submit(
         return await read_upstream(call.parts.catalog, list(batch.outside))
 
     mailbox = call.parts.mailbox
-    # Accepted a moment ago by a server that found no leader, and not taken up by one yet?
-    if mailbox and call.key and (promised := await mailbox.promised(call.key)):
+    # What needs nothing else of the store has its key looked for at once where keys are.
+    alone = not batch.outside and call.parts.brain.ready
+    if call.key and not alone and (promised := await promised_to(call, call.key)):
         return promised
     try:
         if batch.outside:

@@ -13,10 +13,10 @@ from rota.api.lookup import check_own, refuse_while_not_taken
 from rota.api.problems import ProblemError
 from rota.api.routes import Call
 from rota.core.errors import NotFound, StaleRecall
-from rota.core.inputs import AnyInput, Recall
-from rota.core.model import Instant, JobId, JobRecord, JobState, KeyRecord
-from rota.core.outcome import AnyReceipt
-from rota.store.protocol import Catalog, Direction
+from rota.core.inputs import AnyInput, Key, Recall
+from rota.core.model import JobId, JobRecord, JobState
+from rota.core.outcome import AnyReceipt, JobsAccepted
+from rota.store.protocol import Catalog, Direction, KeyLook
 
 R = TypeVar("R")
 Build = Callable[[Recall | None], AnyInput]
@@ -59,7 +59,11 @@ async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyR
         jobs = tuple(await read())
         known = None
         if call.key is not None:
-            known, at = await look_up_key(catalog, call.key.key, at, waits=number > 0)
+            look = await look_up_key(catalog, call.key.key, waits=number > 0)
+            if look.may_wait and (promised := await promised_to(call, call.key)):
+                return promised
+            known = look.record
+            at = at if look.behind_since is None else min(at, look.behind_since)
         try:
             return await brain.post(build(Recall(at=at, jobs=jobs, key=known)))
         except StaleRecall:
@@ -67,18 +71,19 @@ async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyR
     raise StaleRecall("what was read kept changing")
 
 
-async def look_up_key(
-    catalog: Catalog, key: str, at: Instant, *, waits: bool
-) -> tuple[KeyRecord | None, Instant]:
+async def look_up_key(catalog: Catalog, key: str, *, waits: bool) -> KeyLook:
     """What a key was answered, and since when the scheduler has to know it itself.
 
     The tables are a little behind, and what is not in them yet the scheduler remembers: nobody
     waits for the fold, unless that is further behind than the memory reaches.
     """
-    if waits:
-        return await catalog.key(key), at
-    look = await catalog.key_at_once(key)
-    return look.record, at if look.behind_since is None else min(at, look.behind_since)
+    return KeyLook(await catalog.key(key), None) if waits else await catalog.key_at_once(key)
+
+
+async def promised_to(call: Call[Any, Any], key: Key) -> JobsAccepted | None:
+    """What a server that found no leader answered a moment ago, if no leader knows of it yet."""
+    mailbox = call.parts.mailbox
+    return None if mailbox is None else await mailbox.promised(key)
 
 
 async def post_start_over(call: Call[Any, Any], job_id: JobId, build: Build) -> AnyReceipt:

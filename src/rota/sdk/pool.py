@@ -1,68 +1,63 @@
-"""Connections to the servers of a cell: the only module that knows the HTTP library.
+"""Connections to the servers of a cell: takes the steps of flows, each over what it needs.
 
-Loaded with the first client, not with the SDK: a program that only declares its jobs never pays.
+A short call goes over a line of our own; what flows, and what must go through a proxy, over a
+general client, which is loaded for the first of those.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, TypedDict
-
-import httpx2
+import ssl
+import sys
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from rota import __version__
 from rota.sdk.answers import Answer, error_of, is_passing
-from rota.sdk.calls import Call, Params
 from rota.sdk.discovery import Endpoint
-from rota.sdk.errors import ApiError, LimitError, SilenceError, UnreachableError
+from rota.sdk.errors import ApiError, LimitError, UnreachableError
 from rota.sdk.flows import More, Open, Pause, Send, Terms
 
+if TYPE_CHECKING:
+    import httpx2
 
-class _Request(TypedDict):
-    method: str
-    url: str
-    params: Params
-    content: bytes | None
-    headers: dict[str, str]
+    from rota.sdk.blocking_lines import Lines
+    from rota.sdk.general import AsyncFlowing, AsyncGeneral, Flowing, General
 
 
-class _Settings(TypedDict):
-    headers: dict[str, str]
-    trust_env: bool
-
-
-def _settings(endpoint: Endpoint) -> _Settings:
+def _headers(endpoint: Endpoint) -> dict[str, str]:
     headers = {"User-Agent": f"rota/{__version__}", "Accept": "application/json, */*;q=0.5"}
     if endpoint.token:
         headers["Authorization"] = f"Bearer {endpoint.token}"
-    return {
-        "headers": headers,
-        # A proxy cannot reach this machine's own loopback.
-        "trust_env": not endpoint.is_local,
-    }
+    return headers
 
 
-def _request(server: str, call: Call[Any], headers: dict[str, str]) -> _Request:
-    typed = {"Content-Type": call.media} if call.body is not None else {}
-    return {
-        "method": call.method,
-        "url": server + call.path,
-        "params": call.params,
-        "content": call.body,
-        "headers": {**headers, **typed},
-    }
+def _is_direct(endpoint: Endpoint) -> bool:
+    """Whether nothing but a connection is between here and the servers."""
+    # The parser of answers is not there on Windows.
+    plain = all(url.isascii() and "@" not in url for url in endpoint.urls)
+    return plain and sys.platform != "win32" and (endpoint.is_local or not _has_proxy())
 
 
-def _whole(response: httpx2.Response) -> Answer:
+def _has_proxy() -> bool:
+    from urllib.request import getproxies
+
+    named = getproxies()
+    return any(named.get(scheme) for scheme in ("http", "https", "all"))
+
+
+def _trusted(endpoint: Endpoint) -> ssl.SSLContext:
+    from rota.sdk.general import trusted
+
+    return trusted(endpoint)
+
+
+def _good(answer: Answer) -> Answer:
     """An answer that is not an error; raises the error it is."""
-    if response.status_code >= 300:
-        raise error_of(response.status_code, response.headers, response.content)
-    return Answer(response.status_code, response.headers, response.content)
-
-
-def _timeout(read_s: float, terms: Terms) -> httpx2.Timeout:
-    return httpx2.Timeout(read_s, connect=terms.patience.connect_s)
+    if answer.status >= 300:
+        raise error_of(answer.status, answer.headers, answer.body)
+    return answer
 
 
 class Pool:
@@ -71,72 +66,99 @@ class Pool:
     def __init__(
         self, endpoint: Endpoint, terms: Terms, transport: httpx2.BaseTransport | None
     ) -> None:
-        self._terms = terms
-        self._http = httpx2.Client(transport=transport, **_settings(endpoint))
+        self.terms = terms
+        self._endpoint = endpoint
+        self._transport = transport
+        self._lines = _lines(endpoint, terms) if transport is None else None
+        self._general: General | None = None
+        self._loading = Lock()
 
     def talk(self) -> Talk:
         """For one flow."""
-        return Talk(self._http, self._terms)
+        return Talk(self)
+
+    @property
+    def short(self) -> Lines | General:
+        """What short calls go over."""
+        return self._lines or self.general
+
+    @property
+    def general(self) -> General:
+        """What takes all."""
+        with self._loading:
+            if self._general is None:
+                from rota.sdk.general import General, Way
+
+                connect_s = self.terms.patience.connect_s
+                way = Way(self._endpoint, _headers(self._endpoint), connect_s)
+                self._general = General(way, self._transport)
+            return self._general
 
     def close(self) -> None:
         """Gives the connections back."""
-        self._http.close()
+        if self._lines is not None:
+            self._lines.close()
+        if self._general is not None:
+            self._general.close()
+
+
+def _lines(endpoint: Endpoint, terms: Terms) -> Lines | None:
+    if not _is_direct(endpoint):
+        return None
+    from rota.sdk.blocking_lines import Lines
+
+    connect_s, clock = terms.patience.connect_s, terms.clock
+    return Lines(_headers(endpoint), connect_s, clock, partial(_trusted, endpoint))
 
 
 class Talk:
     """Takes the steps of one flow."""
 
-    def __init__(self, http: httpx2.Client, terms: Terms) -> None:
-        self._http = http
-        self._terms = terms
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._terms = pool.terms
         self._server = ""
         """The one that was asked last."""
-        self._open: httpx2.Response | None = None
-        self._chunks: Iterator[bytes] = iter(())
+        self._open: Flowing | None = None
 
     def take(self, step: Send | Open | More | Pause) -> Any:
         """What comes of a step; raises UnreachableError, ApiError."""
+        terms = self._terms
         try:
             match step:
                 case Send(call, headers, tried):
-                    self._server = self._terms.servers.current
-                    request = _request(self._server, call, headers)
-                    timeout = _timeout(self._terms.read_s(call, tried), self._terms)
-                    response = self._http.request(timeout=timeout, **request)
-                    self._terms.reached = True
-                    return _whole(response)
+                    self._server = terms.servers.current
+                    quiet_s = terms.read_s(call, tried)
+                    answer = self._pool.short.send(self._server, call, headers, quiet_s)
+                    terms.reached = True
+                    return _good(answer)
                 case Open():
                     return self._start(step)
                 case More():
-                    return next(self._chunks, None)
+                    return None if self._open is None else self._open.more()
                 case Pause(seconds):
-                    return self._terms.clock.sleep(seconds)
+                    return terms.clock.sleep(seconds)
         except ApiError as error:
-            _refused(self._terms, self._server, error)
+            _refused(terms, self._server, error)
             raise
-        except httpx2.TransportError as error:
-            if not isinstance(step, More):  # a stream that falls silent may have nothing to say
-                self._terms.servers.passed(self._server)
-            raise unreachable(self._server, error) from error
+        except UnreachableError:
+            _away(terms, self._server, step)
+            raise
 
     def _start(self, step: Open) -> None:
         self.close()
-        timeout = _timeout(step.quiet_s, self._terms)
         self._server = self._terms.servers.current
-        asked = _request(self._server, step.call, step.headers)
-        request = self._http.build_request(timeout=timeout, **asked)
-        self._open = response = self._http.send(request, stream=True)
+        general = self._pool.general
+        self._open = opened = general.open(self._server, step.call, step.headers, step.quiet_s)
         self._terms.reached = True
-        if response.status_code >= 300:
-            response.read()
-            _whole(response)
-        self._chunks = response.iter_bytes()
+        if opened.status >= 300:
+            _good(opened.whole())
 
     def close(self) -> None:
         """Reads what is open no further."""
-        response, self._open = self._open, None
-        if response is not None:
-            response.close()
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.close()
 
 
 class AsyncPool:
@@ -145,73 +167,80 @@ class AsyncPool:
     def __init__(
         self, endpoint: Endpoint, terms: Terms, transport: httpx2.AsyncBaseTransport | None
     ) -> None:
-        self._terms = terms
-        self._http = httpx2.AsyncClient(transport=transport, **_settings(endpoint))
+        self.terms = terms
+        self._endpoint = endpoint
+        self._transport = transport
+        self._general: AsyncGeneral | None = None
 
     def talk(self) -> AsyncTalk:
         """For one flow."""
-        return AsyncTalk(self._http, self._terms)
+        return AsyncTalk(self)
+
+    @property
+    def general(self) -> AsyncGeneral:
+        """What takes all."""
+        if self._general is None:
+            from rota.sdk.general import AsyncGeneral, Way
+
+            connect_s = self.terms.patience.connect_s
+            way = Way(self._endpoint, _headers(self._endpoint), connect_s)
+            self._general = AsyncGeneral(way, self._transport)
+        return self._general
 
     async def close(self) -> None:
         """Gives the connections back."""
-        await self._http.aclose()
+        if self._general is not None:
+            await self._general.close()
 
 
 class AsyncTalk:
     """Takes the steps of one flow."""
 
-    def __init__(self, http: httpx2.AsyncClient, terms: Terms) -> None:
-        self._http = http
-        self._terms = terms
+    def __init__(self, pool: AsyncPool) -> None:
+        self._pool = pool
+        self._terms = pool.terms
         self._server = ""
-        """The one that was asked last."""
-        self._open: httpx2.Response | None = None
-        self._chunks: AsyncIterator[bytes] | None = None
+        self._open: AsyncFlowing | None = None
 
     async def take(self, step: Send | Open | More | Pause) -> Any:
         """What comes of a step; raises UnreachableError, ApiError."""
+        terms = self._terms
         try:
             match step:
                 case Send(call, headers, tried):
-                    self._server = self._terms.servers.current
-                    request = _request(self._server, call, headers)
-                    timeout = _timeout(self._terms.read_s(call, tried), self._terms)
-                    response = await self._http.request(timeout=timeout, **request)
-                    self._terms.reached = True
-                    return _whole(response)
+                    self._server = terms.servers.current
+                    quiet_s = terms.read_s(call, tried)
+                    answer = await self._pool.general.send(self._server, call, headers, quiet_s)
+                    terms.reached = True
+                    return _good(answer)
                 case Open():
                     return await self._start(step)
                 case More():
-                    assert self._chunks is not None
-                    return await anext(self._chunks, None)
+                    return None if self._open is None else await self._open.more()
                 case Pause(seconds):
                     return await asyncio.sleep(seconds)
         except ApiError as error:
-            _refused(self._terms, self._server, error)
+            _refused(terms, self._server, error)
             raise
-        except httpx2.TransportError as error:
-            if not isinstance(step, More):  # a stream that falls silent may have nothing to say
-                self._terms.servers.passed(self._server)
-            raise unreachable(self._server, error) from error
+        except UnreachableError:
+            _away(terms, self._server, step)
+            raise
 
     async def _start(self, step: Open) -> None:
         await self.aclose()
-        timeout = _timeout(step.quiet_s, self._terms)
         self._server = self._terms.servers.current
-        asked = _request(self._server, step.call, step.headers)
-        request = self._http.build_request(timeout=timeout, **asked)
-        self._open = response = await self._http.send(request, stream=True)
+        general = self._pool.general
+        opened = await general.open(self._server, step.call, step.headers, step.quiet_s)
+        self._open = opened
         self._terms.reached = True
-        if response.status_code >= 300:
-            await response.aread()
-            _whole(response)
-        self._chunks = response.aiter_bytes()
+        if opened.status >= 300:
+            _good(await opened.whole())
 
     async def aclose(self) -> None:
         """Reads what is open no further."""
-        response, self._open = self._open, None
-        if response is not None:
-            await response.aclose()
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened.close()
 
 
 def _refused(terms: Terms, server: str, error: ApiError) -> None:
@@ -220,22 +249,6 @@ def _refused(terms: Terms, server: str, error: ApiError) -> None:
         terms.servers.passed(server)
 
 
-def unreachable(server: str, error: httpx2.TransportError) -> UnreachableError:
-    """What a broken connection is to our callers."""
-    kind = SilenceError if isinstance(error, httpx2.ReadTimeout) else UnreachableError
-    refused = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-    return kind(server, _cause(error), refused=refused)
-
-
-def _cause(error: httpx2.TransportError) -> str:
-    """What went wrong with a connection, in a few words."""
-    if isinstance(error, httpx2.ConnectTimeout):
-        return "no connection in time"
-    if isinstance(error, httpx2.TimeoutException):
-        return "no answer in time"
-    text = str(error)
-    if "refused" in text or "All connection attempts failed" in text:
-        return "connection refused"
-    if "Name or service not known" in text or "getaddrinfo" in text or "resolution" in text:
-        return "unknown host"
-    return text[:120] or type(error).__name__
+def _away(terms: Terms, server: str, step: object) -> None:
+    if not isinstance(step, More):  # a stream that falls silent may have nothing to say
+        terms.servers.passed(server)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,10 +18,19 @@ class KeyLook(msgspec.Struct, frozen=True):
     record: KeyRecord | None
     behind_since: Instant | None
     """The time of the oldest record that is not in the tables yet; None: all of them are."""
+    may_wait: bool = True
+    """Whether a submission with this key may be in the inbox. Where it costs nothing the store has
+    looked there at the same moment."""
 
 
-Found: TypeAlias = tuple[Instant | None, dict[str, KeyRecord]]
-"""At one moment: the time of the oldest record not folded yet, and those of the keys it finds."""
+class Found(NamedTuple):
+    """What a look comes to, all of it as of one moment."""
+
+    behind_since: Instant | None
+    """The time of the oldest record not folded yet."""
+    records: Mapping[str, KeyRecord]
+    waiting: Collection[str] | None = None
+    """Those that are in the inbox; None: nobody has looked."""
 
 
 class KeyDesk:
@@ -32,5 +41,6 @@ class KeyDesk:
 
     async def look(self, key: str) -> KeyLook:
         """What the tables say of the key, at a moment after this was asked."""
-        behind_since, found = await self._desk.look([key])
-        return KeyLook(found.get(key), behind_since)
+        found = await self._desk.look([key])
+        may_wait = found.waiting is None or key in found.waiting
+        return KeyLook(found.records.get(key), found.behind_since, may_wait)

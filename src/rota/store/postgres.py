@@ -26,7 +26,7 @@ from rota.store.postgres_nodes import PostgresNodes
 from rota.store.postgres_notes import PostgresNotes
 from rota.store.postgres_objects import PostgresBlobs, PostgresObjects
 from rota.store.postgres_pool import ReaderPool
-from rota.store.postgres_reader import PostgresCatalog
+from rota.store.postgres_reader import PostgresCatalog, keys_line
 from rota.store.protocol import StoreError
 
 
@@ -69,7 +69,8 @@ class PostgresStore:
         self.ledger = PostgresLedger(
             address, schema, self._folder, self._readers, leader_deadline_s
         )
-        self.catalog = PostgresCatalog(self._readers, self._folder, schema)
+        self._keys_line = keys_line(address)
+        self.catalog = PostgresCatalog(self._readers, self._keys_line, self._folder, schema)
         self.logs = PostgresLogs(self._logs_line, self._readers, log_bytes_max)
         self.artifacts = PostgresArtifacts(self._files_line, self._readers)
         # On a schema that has no tables for these yet, each server has its own.
@@ -115,6 +116,7 @@ class PostgresStore:
         await self._folder.close()
         await self._readers.close()
         await self.ledger.close()
+        await self._keys_line.close()
         await self._logs_line.close()
         await self._files_line.close()
         await self._access_line.close()

@@ -20,8 +20,8 @@ from rota.store import rows
 from rota.store.desk import Desk
 from rota.store.journal import decode_record
 from rota.store.key_desk import Found, KeyDesk
-from rota.store.limits import COUNT_ROWS_MAX, JOBS_PER_LOOK
-from rota.store.postgres_connect import Connection
+from rota.store.limits import COUNT_ROWS_MAX, FOLLOW_DEADLINE_S, JOBS_PER_LOOK
+from rota.store.postgres_connect import Address, Connection, Line
 from rota.store.postgres_events import find_arrivals, find_events, read_told
 from rota.store.postgres_folder import PostgresFolder
 from rota.store.postgres_migrate import Schema
@@ -39,6 +39,7 @@ from rota.store.protocol import (
     OccurrenceQuery,
     Outline,
     Seq,
+    StoreError,
 )
 from rota.store.queries import ArrivalQuery, EventQuery, Page, Sampled, SampleQuery
 from rota.store.samples import postgres_sample, read_sample
@@ -52,14 +53,32 @@ FROM rota.meta
 """
 _KEYS_AT_ONCE = """
 SELECT (SELECT at FROM rota.journal WHERE seq > m.folded_seq ORDER BY seq LIMIT 1),
-    k.key, k.fingerprint, k.receipt, k.at
+    k.key, k.fingerprint, k.receipt, k.at, i.key
 FROM rota.meta m LEFT JOIN (
     unnest($1::text[]) v (wanted)
-    CROSS JOIN LATERAL (SELECT * FROM rota.keys WHERE key = v.wanted LIMIT 1) k
-) ON true
+    LEFT JOIN LATERAL (SELECT * FROM rota.keys WHERE key = v.wanted LIMIT 1) k ON true
+    LEFT JOIN LATERAL ({inbox}) i ON true
+) ON k.key IS NOT NULL OR i.key IS NOT NULL
 """
-"""One statement, so one moment: a key is in the tables by then, or its record is not folded yet.
-Key by key: a table that fills within minutes has no figures that the planner could go by."""
+"""One statement, so one moment: a key is in the tables by then, or its record is not folded yet, or
+it waits in the inbox. Key by key: a table that fills within minutes has no figures that the planner
+could go by."""
+_INBOX = "SELECT key FROM rota.inbox WHERE key = v.wanted LIMIT 1"
+_NO_INBOX = "SELECT NULL::text AS key"
+_PLANNED_ONCE = {
+    "default_transaction_read_only": "on",
+    # Every submission asks this, and to plan it takes longer than to do it.
+    "plan_cache_mode": "force_generic_plan",
+    # The plan outlives the hour in which the tables were small.
+    "enable_seqscan": "off",
+}
+
+
+def keys_line(address: Address) -> Line:
+    """The connection on which keys are looked up: one look at a time, for all who ask."""
+    return Line(address, "keys", FOLLOW_DEADLINE_S, _PLANNED_ONCE)
+
+
 _DOWNSTREAM = """
 SELECT DISTINCT v.id, e.child, e.condition FROM unnest($1::text[]) AS v (id)
 CROSS JOIN LATERAL (SELECT child, condition FROM rota.edges WHERE parent = v.id OFFSET 0) e
@@ -79,13 +98,18 @@ _SHELVED_COUNTS = "UNION ALL SELECT 'queued' FROM rota.jobs_shelved WHERE tenant
 class PostgresCatalog:
     """The readers' side of the store, the same on leader and followers."""
 
-    def __init__(self, readers: ReaderPool, folder: PostgresFolder, schema: Schema) -> None:
+    def __init__(
+        self, readers: ReaderPool, keys: Line, folder: PostgresFolder, schema: Schema
+    ) -> None:
         self._readers = readers
+        self._keys_line = keys
         self._folder = folder
         self._shelves = shelves = schema.has("lines")
         self._occasions = schema.has("schedules_and_events")
         self._reading = schema.has("reading")
         self._keys = KeyDesk(self._read_keys)
+        inbox = _INBOX if schema.has("followers") else _NO_INBOX
+        self._keys_at_once = _KEYS_AT_ONCE.format(inbox=inbox)
         self._single_jobs = Desk(self._read_jobs, JOBS_PER_LOOK)
         self._below_single_jobs = Desk(self._read_below, JOBS_PER_LOOK)
         self._counts = _COUNTS.format(shelved=_SHELVED_COUNTS if shelves else "")
@@ -177,7 +201,14 @@ class PostgresCatalog:
         return await self._keys.look(key)
 
     async def _read_keys(self, keys: Sequence[str]) -> Found:
-        found = await self._readers.run(lambda c: c.fetch(_KEYS_AT_ONCE, keys))
+        def look(connection: Connection) -> Awaitable[Sequence[Any]]:
+            return connection.fetch(self._keys_at_once, keys)
+
+        try:
+            found = await self._keys_line.read(look)
+        except StoreError:
+            # A connection that was lost is made again for the next; the readers have others.
+            found = await self._readers.run(look)
         return rows.keys_found([tuple(row) for row in found])
 
     async def changes_after(self, seq: Seq, limit: int) -> list[Change]:

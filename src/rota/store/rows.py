@@ -26,6 +26,7 @@ from rota.core.model import (
 from rota.core.pool import Pool
 from rota.core.schedules import Calendar, Course, Occurrence, Schedule
 from rota.store.fold import Standing
+from rota.store.key_desk import Found
 from rota.store.protocol import Edge, Outline
 
 Row: TypeAlias = tuple[Any, ...]
@@ -210,12 +211,16 @@ def key(row: Row) -> KeyRecord:
     return KeyRecord(*row)
 
 
-def keys_found(found: Sequence[Row]) -> tuple[Instant | None, dict[str, KeyRecord]]:
-    """From the time of the oldest record not folded yet, and all four of each key there is.
+def keys_found(found: Sequence[Row]) -> Found:
+    """From the time of the oldest record not folded yet, and all four of each key there is; and
+    perhaps the same key once more, if it is in the inbox.
 
     The first row is there in any case; without a key if none of them was found.
     """
-    return found[0][0], {row[1]: KeyRecord(*row[1:]) for row in found if row[1] is not None}
+    records = {row[1]: KeyRecord(*row[1:5]) for row in found if row[1] is not None}
+    looked = len(found[0]) > 5
+    waiting = {row[5] for row in found if row[5] is not None} if looked else None
+    return Found(found[0][0], records, waiting)
 
 
 def schedule_row(record: Schedule) -> Row:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
+from rota.sdk.messages import BrokenError
 from rota.sdk.servers import Servers
 from rota.wire.bundles import BundleView, UploadView
 from rota.wire.executions import ProgressSpec
@@ -19,7 +20,7 @@ from rota.wire.problems import Problem
 from rota.wire.units import encode
 from rota.wire.workers import LEADER_HEADER
 from rota.worker.clock import Clock
-from rota.worker.lines import BrokenError, Lines
+from rota.worker.lines import Lines
 
 CONNECT_S = 3.0
 """A server that does not even accept within this is away."""
