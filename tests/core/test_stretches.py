@@ -172,6 +172,66 @@ def test_reports_of_heirs_come_to_the_same_together_as_one_by_one(
     assert found[0] == found[1]
 
 
+def fleet_with(policy: Policy, limit: int | None) -> World:
+    """Workers of a few cpus, and a queue whose limit, if it has one, is never reached."""
+    world = World(policy=policy, timing=PATIENT, checked=False)
+    world.queue("default", max_workers=limit)
+    world.queue("narrow", max_workers=4)
+    for name, cpu in (("w1", 3), ("w2", 2), ("w3", 4), ("w4", 3)):
+        world.register(name, cpu=cpu, memory=1 << 30, custom={"seat": 2})
+    return world
+
+
+def one_turn(
+    world: World, held: dict[str, list[JobId]], ended: dict[str, list[tuple[int, str]]]
+) -> list[list[JobId]]:
+    """Some of the workers report and ask for more, all in one turn; what each of them gets."""
+    polls = []
+    for name, which in ended.items():
+        mine = held.setdefault(name, [])
+        gone = [(mine.pop(place % len(mine)), how) for place, how in which if mine]
+        said = [report for job_id, how in gone for report in reports_of(world, [job_id], [how])]
+        polls.append(world.asking(name, completed=said, max_orders=3, wait_ms=0))
+    world.turn(polls)
+    taken = [world.orders(poll.poll_id) for poll in polls]
+    for name, got in zip(ended, taken, strict=True):
+        held[name] += got
+    return taken
+
+
+@settings(deadline=None)
+@given(
+    policy=st.sampled_from(POLICIES),
+    jobs=runs_of_jobs,
+    story=st.lists(
+        st.dictionaries(
+            st.sampled_from(("w1", "w2", "w3", "w4")),
+            st.lists(
+                st.tuples(st.integers(0, 3), st.sampled_from(("well", "well", "badly", "twice"))),
+                max_size=3,
+            ),
+            min_size=1,
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+)
+def test_a_plain_job_starts_and_ends_as_one_does_that_others_have_to_do_with(
+    policy: Policy, jobs: Any, story: list[dict[str, list[tuple[int, str]]]]
+) -> None:
+    """A queue with a limit has its gates asked at every step, though they never close."""
+    plain, general = fleet_with(policy, None), fleet_with(policy, 10_000)
+    mine: dict[str, list[JobId]] = {}
+    theirs: dict[str, list[JobId]] = {}
+    for number, ended in enumerate(story):
+        for world in (plain, general):
+            world.now += 700
+            kind, count = jobs[number % len(jobs)]
+            world.submit_all([job(f"{number}-{n}", **kind) for n in range(min(count, 8))])
+        assert one_turn(plain, mine, ended) == one_turn(general, theirs, ended)
+        assert everything(plain) == everything(general)
+
+
 def test_jobs_that_arrive_at_once_fill_the_tightest_of_the_waiting_workers_first() -> None:
     world = World(policy=DEFAULT)
     for name, cpu in (("large", 64), ("small", 20)):

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from rota.core import attendance, control, dispatch, executions, reports, restore, stretch
+from rota.core import attendance, control, executions, plain, reports, restore, stretch
 from rota.core.cells import WorkerCell
 from rota.core.outcome import MoveSchedule
 from rota.core.recent import Recent
@@ -61,13 +61,13 @@ def _anybody_appends() -> list[Patch]:
 
 
 def _stale_reports_count() -> list[Patch]:
-    complete, claim = executions.complete, executions.claim
+    complete, claimed = executions.complete, executions.claimed
     job_of: dict[str, Any] = {}
 
-    def note(t: Any, job: Any, worker: Any, now: Any, behind: Any = None) -> Any:
-        cell = claim(t, job, worker, now, behind)
-        job_of[cell.execution.id] = job.id
-        return cell
+    def note(job: Any, worker_id: Any, now: Any, behind: Any = None) -> Any:
+        execution = claimed(job, worker_id, now, behind)
+        job_of[execution.id] = job.id
+        return execution
 
     def take(t: Any, done: Any, now: Any) -> Any:
         job = t.jobs.get(job_of.get(done.execution_id))
@@ -79,7 +79,8 @@ def _stale_reports_count() -> list[Patch]:
                 )
         return complete(t, done, now)
 
-    return [(dispatch, "claim", note), (reports, "complete", take)]
+    rooms = (executions, plain, stretch)
+    return [*((room, "claimed", note) for room in rooms), (reports, "complete", take)]
 
 
 def _keys_forgotten() -> list[Patch]:
@@ -113,7 +114,7 @@ def _no_margins() -> list[Patch]:
 
     return [
         (worker_session, "LEASE_MARGIN", 0.0),
-        *((room, "lease_until", lease_until) for room in (executions, attendance, stretch)),
+        *((room, "lease_until", lease_until) for room in (executions, attendance, plain, stretch)),
     ]
 
 

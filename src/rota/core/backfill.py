@@ -112,10 +112,10 @@ class Pass:
             if found is not None:
                 return found
         while fleet.open:
-            hopes = fleet.hopes() & ~self._t.parked & ~self.in_vain & lines.ready
+            hopes = fleet.hopes() & lines.ready & ~(self._t.parked | self.in_vain)
             if not hopes:
                 return None
-            rest = ~self._t.parked & ~self.behind & ~self._left_out
+            rest = ~(self._t.parked | self.behind | self._left_out)
             line = lines.first(rest)
             if line is not None and not line.bit & hopes and self._may_be_passed(line):
                 rest &= hopes
@@ -262,7 +262,6 @@ class Pass:
 
     def started(self, candidate: Candidate, job_class: JobClass) -> None:
         """The candidate has its worker: what is reserved there has less to spare."""
-        places = self.reservations.by_worker
-        place = places.get(candidate.worker.worker.id) if places else None
+        place = self.reservations.by_worker.get(candidate.worker.worker.id)
         if place is not None:
             place.take(job_class.needs.resources, candidate.job.estimate, self._now)

@@ -149,8 +149,8 @@ class Fit:
         """Classes below this number are in the mask."""
         self.era = era
         """Numbers of classes mean what they meant then."""
-        self.scores: dict[int, tuple[int, int]] = {}
-        """By number of class."""
+        self.scores: dict[int, int] = {}
+        """By number of class, the best the smallest."""
 
 
 class WorkerCell:

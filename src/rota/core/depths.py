@@ -28,6 +28,11 @@ class Depths:
         depth = (self._tenants.cells.get(tenant) or self._tenants.cell(tenant)).depth
         depth[state] = depth.get(state, 0) + step
 
+    def leave(self, terms: Terms, state: JobState, count: int = 1) -> None:
+        """So many jobs like this, which were counted, are gone from the state."""
+        self.of_queue[terms.queue][state] -= count
+        self._tenants.cells[terms.tenant].depth[state] -= count
+
     def move(self, terms: Terms, before: JobState, after: JobState, count: int = 1) -> None:
         """So many jobs like this, which were counted, went from one state to another."""
         depth = self.of_queue[terms.queue]

@@ -14,9 +14,10 @@ from rota.core.members import order_for
 from rota.core.model import ExecutionId, Instant
 from rota.core.ordering import is_mark
 from rota.core.outcome import Answer, Order
+from rota.core.plain import are_plain, start_alone, took_room
 from rota.core.policy import BackfillKind
 from rota.core.preemption import preempt
-from rota.core.stretch import start_together, stretch, took_room
+from rota.core.stretch import start_together, stretch
 from rota.core.tables import Tables
 from rota.core.timers import Alarm
 
@@ -72,18 +73,22 @@ def _start(t: Tables, candidate: Candidate, now: Instant) -> None:
         for member, place in assemble(t, job, now):
             hand_over(t, place, claim(t, member, place, now))
         return
+    if job.spec.band is not None or not are_plain(t, job.spec.terms):
+        hand_over(t, worker, claim(t, job, worker, now))
+        return
     jobs = stretch(t, job, worker, candidate.mask)
     if len(jobs) > 1:
         start_together(t, jobs, worker, now)
     else:
-        hand_over(t, worker, claim(t, job, worker, now))
+        start_alone(t, job, worker, now)
 
 
 def _pass(t: Tables, now: Instant) -> None:
     """Whoever does not fit holds up those behind it, or has a place kept that they leave free."""
     one_pass = Pass(t, now)
     while not _is_full(t) and (candidate := one_pass.next()) is not None:
-        one_pass.started(candidate, t.lines.classes[candidate.job.class_index])
+        if one_pass.reservations.by_worker:
+            one_pass.started(candidate, t.lines.classes[candidate.job.class_index])
         _start(t, candidate, now)
 
 

@@ -246,9 +246,9 @@ def _decide(
         _decide_in_gang(t, job, execution, done, now)
         return
     if execution.state is _SUCCEEDED:
-        conclude(t, job, _SUCCEED, succeeded(job.life, execution), now)
+        conclude(t, job, _SUCCEED, _succeeded(job.life, execution), now)
         return
-    started_at = _started_at(job.life, execution)
+    started_at = started_at_of(job.life, execution)
     ended = replace(job.life, started_at=started_at, result=execution.result, error=execution.error)
     if execution.state is ExecutionState.CANCELLED or job.life.state is JobState.CANCELLING:
         conclude(t, job, JobVerb.STOP, replace(ended, reason="cancelled"), now)
@@ -263,17 +263,17 @@ def _decide(
         conclude(t, job, JobVerb.FAIL, life, now)
 
 
-def succeeded(life: Life, execution: Execution) -> Life:
+def _succeeded(life: Life, execution: Execution) -> Life:
     """The life of a job whose execution went well, but for its state."""
     progress = None if life.progress is None else 1.0
     result, error = execution.result, execution.error
-    started_at = _started_at(life, execution)
+    started_at = started_at_of(life, execution)
     return replace(
         life, started_at=started_at, result=result, error=error, reason="", progress=progress
     )
 
 
-def _started_at(life: Life, execution: Execution) -> Instant | None:
+def started_at_of(life: Life, execution: Execution) -> Instant | None:
     """One given ahead began later than it was given."""
     return life.started_at if execution.behind is None else execution.started_at or life.started_at
 

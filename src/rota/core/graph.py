@@ -31,27 +31,24 @@ class Graph:
     """
 
     def __init__(self) -> None:
-        self._downstream: dict[JobId, list[Edge]] = {}
+        self.downstream: dict[JobId, list[Edge]] = {}
+        """By upstream job: all who wait, or waited, for it."""
 
     def add(self, upstream: JobId, downstream: JobId, lives: int, when: When) -> None:
         """`downstream`, in its life number `lives`, waits for `upstream`."""
-        self._downstream.setdefault(upstream, []).append((downstream, lives, when))
+        self.downstream.setdefault(upstream, []).append((downstream, lives, when))
 
     def remove(self, upstream: JobId, downstream: JobId) -> None:
         """It waits no longer; costs the number of those who do."""
-        edges = [e for e in self._downstream.get(upstream, ()) if e[0] != downstream]
+        edges = [e for e in self.downstream.get(upstream, ()) if e[0] != downstream]
         if edges:
-            self._downstream[upstream] = edges
+            self.downstream[upstream] = edges
         else:
-            self._downstream.pop(upstream, None)
-
-    def is_awaited(self, upstream: JobId) -> bool:
-        """Whether anybody waits, or waited, for it."""
-        return upstream in self._downstream
+            self.downstream.pop(upstream, None)
 
     def take(self, upstream: JobId) -> Sequence[Edge]:
         """All who waited for `upstream`, which has ended."""
-        return self._downstream.pop(upstream, ())
+        return self.downstream.pop(upstream, ())
 
 
 def find_cycle(upstreams: Mapping[JobId, Sequence[JobId]]) -> list[JobId] | None:

@@ -99,6 +99,17 @@ class Heads(Generic[L]):
         else:
             del self._blocks[at], self._firsts[at]
 
+    def move(self, before: Seat[L], after: Seat[L]) -> None:
+        """A line has its place there from now on, and not where it was."""
+        if len(self._blocks) > 1:
+            self.remove(before)
+            self.add(after)
+            return
+        seats = self._blocks[0].seats
+        del seats[bisect_left(seats, before)]
+        insort(seats, after)
+        self._firsts[0] = seats[0]
+
     def _find(self, seat: Seat[L]) -> int:
         """The block in which the seat is, or would be."""
         firsts = self._firsts

@@ -51,7 +51,8 @@ def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
     """All or none: everything is checked before anything changes."""
     ended = check_submit(t, event, Memory(t, event.recall, now))
     for new in event.jobs:
-        t.queue(new.spec.terms.queue, now)
+        if new.spec.terms.queue not in t.queues:
+            t.queue(new.spec.terms.queue, now)
     named = {d.job_id: None for new in event.jobs for d in new.spec.dependencies}
     specs = _placed(t, event.jobs, linked=bool(named))
     if named:
@@ -139,9 +140,8 @@ def _refuse_known_ids(t: Tables, jobs: Sequence[NewJob], batch: dict[JobId, NewJ
         raise Conflict("two jobs of the batch have the same id")
     if t.jobs.keys().isdisjoint(batch) and t.recent.departed.keys().isdisjoint(batch):
         return
-    for job_id in batch:
-        if job_id in t.jobs or job_id in t.recent.departed:
-            raise Conflict(f"there is a job {job_id} already")
+    known = next(one for one in batch if one in t.jobs or one in t.recent.departed)
+    raise Conflict(f"there is a job {known} already")
 
 
 def _check_dependencies(

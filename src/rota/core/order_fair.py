@@ -202,8 +202,8 @@ class FairOrder:
 
     def first(self, mask: int, head: Head) -> Line | None:
         """The tenant that has had the least, its queue that has, and the first job there."""
-        share = self._ring.first(mask)
-        leaf = None if share is None else share.ring.first(mask)
+        share = self._ring.lone or self._ring.first(mask)
+        leaf = None if share is None else share.ring.lone or share.ring.first(mask)
         return None if leaf is None else leaf.first(mask, head)
 
     def only(self, mask: int) -> Party | None:
@@ -235,7 +235,8 @@ class FairOrder:
         """Charges for the whole expected run, or one turn, of each."""
         now, ends_at = span
         self._now = now
-        rate = 0.0 if self._in_turn else share * self.scale(now)
+        scale = self._scale if now == self._scaled_at else self.scale(now)
+        rate = 0.0 if self._in_turn else share * scale
         amount = 1.0 if self._in_turn else rate * (ends_at - now)
         self._charge(line_of, rate, rate * ends_at, amount, count)
         return rate
@@ -256,11 +257,12 @@ class FairOrder:
     ) -> None:
         """So many times, one after the other: sums are what they would be if each came alone."""
         tenant, queue = line_of
-        leaf = self.party(tenant, queue)
-        share = self._shares[tenant]
+        share = self._shares.get(tenant) or self.share(tenant)
+        leaf = share.leaves.get(queue.queue.name) or self.party(tenant, queue)
         (rank, had), weight = share.key, share.weight
         (leaf_rank, leaf_had), leaf_weight = leaf.key, leaf.weight
-        for _ in range(count):
+        while count:
+            count -= 1
             share.used += amount
             share.rate += rate
             share.ahead += ahead
@@ -268,11 +270,11 @@ class FairOrder:
             leaf.ahead += ahead
             had += amount / weight
             leaf_had += amount / leaf_weight
-        if share.ready:
+        if share.ready and self._ring.lone is None:
             self._ring.move(share, (rank, had))
         else:
             share.key = (rank, had)
-        if leaf.ready:
+        if leaf.ready and share.ring.lone is None:
             share.ring.move(leaf, (leaf_rank, leaf_had))
         else:
             leaf.key = (leaf_rank, leaf_had)

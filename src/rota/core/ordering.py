@@ -69,7 +69,8 @@ class Lines:
         party, line, lane, job_class = kin.party, kin.line, kin.lane, kin.job_class
         estimate, key = cell.estimate, (cell.place, cell.spec.order, cell.id)
         line.row.add(key, lane)
-        if not line.waiting or estimate != line.estimate or line.short is not None:
+        is_other = estimate != line.estimate and not line.is_mixed
+        if not line.waiting or is_other or line.short is not None:
             self._note_length(line, estimate, key)
         if party.by_length is not None:
             party.note_length(line, self.order.about(estimate), key)
@@ -140,13 +141,13 @@ class Lines:
         line.work -= cell.estimate
         if line.first is not None and line.first[2] == cell.id:
             line.first = None
+            line.row.drop_first()  # its entry, or of one who is gone: nobody is before the head
         self._left(cell, line, 1)
         cell.class_index = NO_CLASS
 
     def leave_together(self, cells: Sequence[JobCell]) -> None:
-        """Jobs of the same terms, the first of them the head of their line, leave it."""
+        """Jobs of the same terms leave their line; their entries are gone from its row already."""
         line = self._lines[cells[0].line_number]
-        line.first = None
         line.work -= sum(cell.estimate for cell in cells)
         self._left(cells[0], line, len(cells))
         for cell in cells:

@@ -74,7 +74,7 @@ class JobClass:
         """Those with jobs in line or on the shelf."""
         self.lines: dict[int, Line] = {}
         """By number: one for each party that has jobs of the class."""
-        self.offers: list[tuple[int, int, int, str, int]] = []
+        self.offers: list[tuple[int, int, str, int]] = []
         """Workers that may fit, best first; kept by placement.py."""
         self.cursor = -1
         """How far placement.py has read the log of opened workers for this class."""
@@ -189,10 +189,12 @@ class Party:
 
     def seat(self, line: Line, key: LineKey) -> None:
         """The head of the line is this, or comes later."""
-        if line.seat is not None:
-            self.heads.remove(line.seat)
-        line.seat = (line.rank, key, line.number, line)
-        self.heads.add(line.seat)
+        before, after = line.seat, (line.rank, key, line.number, line)
+        line.seat = after
+        if before is None:
+            self.heads.add(after)
+        else:
+            self.heads.move(before, after)
 
     def unseat(self, line: Line) -> None:
         """The line has nobody in it any more."""

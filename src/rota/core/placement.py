@@ -19,6 +19,8 @@ from rota.core.party import JobClass, Machines
 from rota.core.resources import NOTHING, Lack, fits, lacks, minus, plus, total
 
 _ONLINE = WorkerState.ONLINE
+_WASTED_BITS = 64
+"""What is wasted comes before how tight a fit is, which takes fewer bits."""
 May: TypeAlias = Callable[[WorkerCell], bool]
 """Whether a worker may be used."""
 MachineKey: TypeAlias = tuple[
@@ -184,15 +186,15 @@ class Fleet:
         poll, worker = cell.poll, cell.worker
         if poll is None or poll.room <= 0 or worker.state is not _ONLINE:
             return
-        self.open[worker.id] = cell
+        worker_id = worker.id
+        self.open[worker_id] = cell
         if self._fit_of(cell).mask:
-            self._offer_room(cell)
+            self._offer_room(worker_id, cell)
         else:
-            self._roomy.pop(worker.id, None)
-            self._fresh.pop(worker.id, None)
+            self._roomy.pop(worker_id, None)
+            self._fresh.pop(worker_id, None)
 
-    def _offer_room(self, cell: WorkerCell) -> None:
-        worker_id = cell.worker.id
+    def _offer_room(self, worker_id: WorkerId, cell: WorkerCell) -> None:
         self._roomy[worker_id] = self._fresh[worker_id] = cell
         self._rooms_for = None
         self._log.append((cell, cell.stamp))
@@ -239,11 +241,12 @@ class Fleet:
         lines = self._lines
         if self._reused != lines.reused:
             self._forget_bits()
-        fit = self._fit.get((machine.index, room))
+        key = (machine.index, room)
+        fit = self._fit.get(key)
         if fit is None:
             if len(self._fit) >= FIT_CACHE_MAX:
                 self._fit.clear()
-            fit = self._fit[(machine.index, room)] = Fit(lines.reused)
+            fit = self._fit[key] = Fit(lines.reused)
         if fit.seen < len(lines.classes):
             can = self.able(machine)
             for job_class in lines.classes[fit.seen :]:
@@ -252,13 +255,11 @@ class Fleet:
             fit.seen = len(lines.classes)
         return fit
 
-    def _score(self, cell: WorkerCell, job_class: JobClass) -> tuple[int, int]:
-        """The score of a class and an amount of room never changes, so it is kept."""
-        fit = cell.fit or self._fit_of(cell)
-        found = fit.scores.get(job_class.index)
-        if found is None:
-            found = score(job_class.needs.resources, cell.machine, cell.free)
-            fit.scores[job_class.index] = found
+    def _score(self, cell: WorkerCell, job_class: JobClass) -> int:
+        """The score of a class and an amount of room never changes, so it is kept: as one number,
+        for it is compared more often than anything else."""
+        wasted, left = score(job_class.needs.resources, cell.machine, cell.free)
+        found = self._fit_of(cell).scores[job_class.index] = (wasted << _WASTED_BITS) + left
         return found
 
     def able(self, machine: MachineClass) -> int:
@@ -288,12 +289,15 @@ class Fleet:
         if self._lines.fresh:
             self._hopeful |= self._lines.fresh
             self._lines.fresh = 0
-            for cell in self.open.values():
-                if cell.worker.id not in self._roomy and self.fitting(cell):
-                    self._offer_room(cell)
-        mask = 0
+            for worker_id, cell in self.open.items():
+                if worker_id not in self._roomy and self.fitting(cell):
+                    self._offer_room(worker_id, cell)
+        mask, seen, era = 0, len(self._lines.classes), self._lines.reused
         for cell in self._fresh.values():
-            mask |= self._fit_of(cell).mask
+            fit = cell.fit
+            if fit is None or fit.seen < seen or fit.era != era:
+                fit = self._fit_of(cell)
+            mask |= fit.mask
         if len(self._fresh) > FRESH_MAX:
             self._hopeful |= mask
             self._fresh.clear()
@@ -311,7 +315,7 @@ class Fleet:
         offers, refused = job_class.offers, []
         best: WorkerCell | None = None
         while offers:
-            _, _, _, worker_id, stamp = offers[0]
+            _, _, worker_id, stamp = offers[0]
             cell = self.open.get(WorkerId(worker_id))
             if cell is None or cell.stamp != stamp:
                 heappop(offers)
@@ -330,7 +334,7 @@ class Fleet:
         if self._rooms_for == (seen, era) and not self._rooms & bit:
             return None
         best: WorkerCell | None = None
-        least = (0, 0)
+        least = 0
         # The innermost loop of a decision: nothing is called for a worker whose fit is known.
         for cell in self._roomy.values():
             fit = cell.fit
@@ -338,7 +342,8 @@ class Fleet:
                 fit = self._fit_of(cell)
             if not fit.mask & bit:
                 continue
-            found = fit.scores.get(index) or self._score(cell, job_class)
+            scores = fit.scores
+            found = scores[index] if index in scores else self._score(cell, job_class)
             if best is not None and (found > least or (found == least and cell.rank > best.rank)):
                 continue
             if may is None or may(cell):
@@ -373,5 +378,6 @@ class Fleet:
             if fit is None or fit.seen < seen or fit.era != era:
                 fit = self._fit_of(cell)
             if fit.mask & bit:
-                wasted, left = fit.scores.get(index) or self._score(cell, job_class)
-                heappush(offers, (wasted, left, cell.rank, cell.worker.id, cell.stamp))
+                scores = fit.scores
+                found = scores[index] if index in scores else self._score(cell, job_class)
+                heappush(offers, (found, cell.rank, cell.worker.id, cell.stamp))

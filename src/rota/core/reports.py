@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
 
-from msgspec.structs import replace
-
-from rota.core.cells import ExecutionCell, JobCell, WorkerCell
+from rota.core.cells import JobCell, WorkerCell
 from rota.core.errors import Refusal
-from rota.core.executions import complete, reported, succeeded
-from rota.core.gates import is_limited
+from rota.core.executions import complete, reported
 from rota.core.inputs import Completion
 from rota.core.learning import learn
 from rota.core.model import (
@@ -28,6 +24,7 @@ from rota.core.model import (
     Terms,
 )
 from rota.core.outcome import Ended
+from rota.core.plain import Report, end_alone, ended_well, plain_report
 from rota.core.tables import Tables
 
 FEW = 8
@@ -36,22 +33,22 @@ _GONE_WELL = ExecutionState.SUCCEEDED
 _RUNNING, _SUCCEEDED = JobState.RUNNING, JobState.SUCCEEDED
 
 
-class _Report(NamedTuple):
-    """A report of a job that went well, with which nobody but its worker has to do."""
-
-    cell: ExecutionCell
-    job: JobCell
-    done: Completion
-
-
 def take_reports(
     t: Tables, worker: WorkerCell, reports: Sequence[Completion], now: Instant
 ) -> list[ExecutionId]:
     """Answers with those that were refused: they are not the worker's any more."""
     lost: list[ExecutionId] = []
     alike = _Alike(t, worker, now) if len(reports) >= FEW else None
+    is_heard = t.bus.hears(_SUCCEEDED)
     for done in reports:
-        if alike is None or not alike.take(done):
+        plain = None if is_heard else plain_report(t, worker, done)
+        if plain is not None and alike is not None:
+            alike.take(plain)
+        elif plain is not None and done.execution_id not in worker.heirs:
+            end_alone(t, worker, plain, now)
+        else:
+            if alike is not None:
+                alike.end()
             try:
                 complete(t, done, now)
             except Refusal:
@@ -69,64 +66,25 @@ class _Alike:
         self._worker = worker
         self._now = now
         self._terms: Terms | None = None
-        self._reports: dict[ExecutionId, _Report] = {}
+        self._reports: dict[ExecutionId, Report] = {}
         self._inherited: list[Resources] = []
         """What the heirs of those took of what they give back."""
 
-    def take(self, done: Completion) -> bool:
-        """Whether the report is one of them; if not, all that came before it have ended."""
-        found = self._find(done)
-        if found is None or found.job.spec.terms is not self._terms:
+    def take(self, report: Report) -> None:
+        """The report is one of them, or the first of others: then those before it have ended."""
+        cell, job, _ = report
+        execution_id = cell.execution.id
+        if job.spec.terms is not self._terms:
             self.end()
-            if found is None or not self._may_be_many(found.job.spec.terms):
-                return False
-            self._terms = found.job.spec.terms
-        self._reports[done.execution_id] = found  # once, if it is there twice
+            self._terms = job.spec.terms
+        self._reports[execution_id] = report  # once, if it is there twice
         # Its heir may be the next: that one has begun, and has its place.
-        heir = self._worker.heirs.pop(done.execution_id, None)
+        heir = self._worker.heirs.pop(execution_id, None)
         if heir is not None:
             heir_id, amount = heir
             self._worker.held[heir_id] = amount
             self._inherited.append(amount)
             self._t.executions[heir_id].since = self._now
-        return True
-
-    def _find(self, done: Completion) -> _Report | None:
-        t, cell = self._t, self._t.executions.get(done.execution_id)
-        if cell is None or done.state is not _GONE_WELL:
-            return None
-        execution = cell.execution
-        if (
-            execution.fence != done.fence
-            or execution.worker_id != self._worker.worker.id
-            or execution.stop is not None
-            or self._worker.is_heir(execution)
-        ):
-            return None
-        job = t.jobs[execution.job_id]
-        spec = job.spec
-        if (
-            job.life.state is not _RUNNING
-            or job.life.doomed
-            or spec.band is not None
-            or spec.concurrency is not None
-            or spec.origin is not None
-            or spec.finish_by is not None
-            or t.graph.is_awaited(job.id)
-        ):
-            return None
-        return _Report(cell, job, done)
-
-    def _may_be_many(self, terms: Terms) -> bool:
-        """Whether nobody waits for what such a job gives back but whoever comes next."""
-        t = self._t
-        return (
-            not terms.preemptible
-            and terms.needs.affinity is None
-            and not is_limited(t.queues[terms.queue])
-            and t.tenants.cells[terms.tenant].tenant.quota is None
-            and not t.bus.hears(_SUCCEEDED)
-        )
 
     def end(self) -> None:
         """All of them have ended, and their jobs with them."""
@@ -134,6 +92,9 @@ class _Alike:
         if terms is None or not reports:
             return
         self._reports, self._terms = {}, None
+        if len(reports) == 1 and not self._inherited:
+            end_alone(self._t, self._worker, reports[0], now)
+            return
         self._give_back(terms, reports)
         ended = [(reported(cell, done, _GONE_WELL, now), done) for cell, _, done in reports]
         recent, executions = self._t.recent, self._t.draft.executions
@@ -141,10 +102,10 @@ class _Alike:
             executions[execution.id] = execution
             recent.end(execution, done.state, now)
         learn(self._t, terms, ended, now)
-        jobs = [report.job for report in reports]
+        jobs = [job for _, job, _ in reports]
         self._finish(terms, jobs, [execution for execution, _ in ended])
 
-    def _give_back(self, terms: Terms, reports: Sequence[_Report]) -> None:
+    def _give_back(self, terms: Terms, reports: Sequence[Report]) -> None:
         """What they held comes back: to their worker, their queue, their tenant."""
         t, now = self._t, self._now
         queue, tenant = t.queues[terms.queue], t.tenants.cells[terms.tenant]
@@ -155,7 +116,7 @@ class _Alike:
             del t.executions[execution_id], queue.running[execution_id], tenant.held[execution_id]
         self._worker.let_go_together(ends, self._inherited)
         self._inherited = []
-        charged = ((report.cell.rate, report.cell.ends_at) for report in reports)
+        charged = ((cell.rate, cell.ends_at) for cell, _, _ in reports)
         for (rate, ends_at), same in groupby(charged):
             payer = (terms.tenant, queue)
             t.lines.order.end(payer, rate, (now, ends_at), sum(1 for _ in same))
@@ -167,10 +128,9 @@ class _Alike:
         t, now, moved = self._t, self._now, self._t.draft.moved
         ends = t.draft.ends
         for job, execution in zip(jobs, executions, strict=True):
-            life = succeeded(job.life, execution)
-            job.life = replace(life, state=_SUCCEEDED, finished_at=now, due_at=None)
+            life = job.life = ended_well(job.life, execution, now)
             moved[job.id] = job
             del t.jobs[job.id]
             ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
         t.recent.depart_together([job.id for job in jobs], now, _SUCCEEDED)
-        t.depths.count(terms, _RUNNING, -len(jobs))
+        t.depths.leave(terms, _RUNNING, len(jobs))

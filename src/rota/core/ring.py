@@ -48,9 +48,11 @@ class _Block(Generic[S]):
 class Ring(Generic[S]):
     """All who wait, in order."""
 
-    __slots__ = ("_blocks", "_heads")
+    __slots__ = ("_blocks", "_heads", "lone")
 
     def __init__(self) -> None:
+        self.lone: S | None = None
+        """Who waits, if it is just one; it need not be told of its other key."""
         self._blocks: list[_Block[S]] = []
         self._heads: list[Entry[S]] = []
         """The first entry of each block."""
@@ -99,9 +101,12 @@ class Ring(Generic[S]):
         """It waits from now on."""
         entry = (*seat.key, seat.rank, seat)
         if not self._blocks:
+            self.lone = seat
             self._blocks.append(_Block([entry]))
             self._heads.append(entry)
             return
+        self._look_at_lone()
+        self.lone = None
         at = self._find(entry)
         block = self._blocks[at]
         insort(block.entries, entry)
@@ -116,6 +121,7 @@ class Ring(Generic[S]):
 
     def remove(self, seat: S) -> None:
         """It waits no longer."""
+        self._look_at_lone()
         entry = (*seat.key, seat.rank, seat)
         at = self._find(entry)
         entries = self._blocks[at].entries
@@ -124,27 +130,33 @@ class Ring(Generic[S]):
             self._heads[at] = entries[0]
         else:
             del self._blocks[at], self._heads[at]
+        is_lone = len(self._blocks) == 1 and len(self._blocks[0].entries) == 1
+        self.lone = self._heads[0][3] if is_lone else None
 
     def move(self, seat: S, key: tuple[int, float]) -> None:
         """Its key is another from now on."""
-        after, heads, at = (*key, seat.rank, seat), self._heads, 0
-        # Most stay in their block, or are alone: this is done for every start and every end.
-        entries = self._blocks[0].entries
-        if len(heads) == 1 and len(entries) == 1:
-            entries[0] = after
-        else:
-            before = (*seat.key, seat.rank, seat)
-            at = self._find(before)
-            if at != self._find(after):
-                self.remove(seat)
-                seat.key = key
-                self.insert(seat)
-                return
-            entries = self._blocks[at].entries
-            del entries[bisect_left(entries, before)]
-            insort(entries, after)
+        if self.lone is not None:
+            seat.key = key
+            return
+        # Most stay in their block: this is done for every start and every end.
+        before, after = (*seat.key, seat.rank, seat), (*key, seat.rank, seat)
+        at = self._find(before)
+        if at != self._find(after):
+            self.remove(seat)
+            seat.key = key
+            self.insert(seat)
+            return
+        entries = self._blocks[at].entries
+        del entries[bisect_left(entries, before)]
+        insort(entries, after)
         seat.key = key
-        heads[at] = entries[0]
+        self._heads[at] = entries[0]
+
+    def _look_at_lone(self) -> None:
+        """The entry of one that is alone is put right, for it is to be compared."""
+        seat = self.lone
+        if seat is not None:
+            self._blocks[0].entries[0] = self._heads[0] = (*seat.key, seat.rank, seat)
 
     def widen(self, seat: S) -> None:
         """It has more classes ready than before."""

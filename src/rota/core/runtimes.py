@@ -116,7 +116,11 @@ class Runtimes:
             oldest = next(iter(self._known))
             del self._known[oldest]
             self._written.pop(oldest, None)
-        recent = (*runs[:-3:-1], *known.recent)[:2]
+        before = known.recent
+        recent = (runs[-1], runs[-2]) if len(runs) > 1 else (runs[0], *before[:1])
+        if recent == before and len(recent) == 2:
+            self._known[key] = known.after(runs, recent, known.expected)
+            return False  # whether that is worth writing down was asked when it was new
         mean, written = (recent[0] + recent[-1]) // 2, self._written.get(key)
         self._known[key] = known.after(runs, recent, _coarse(mean))
         if len(recent) < 2:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.core.cells import ExecutionCell, JobCell, LineKey, OpenPoll, WorkerCell
+from rota.core.cells import ExecutionCell, JobCell, LineKey, WorkerCell
 from rota.core.executions import claimed, lease_until, probable_end, running
-from rota.core.gates import is_limited
 from rota.core.model import ExecutionId, Instant, JobState, Terms
 from rota.core.outcome import Order
 from rota.core.party import Line
+from rota.core.plain import took_room
 from rota.core.resources import times
 from rota.core.sharing import share_of
 from rota.core.tables import Tables
@@ -25,14 +25,17 @@ _QUEUED, _RUNNING = JobState.QUEUED, JobState.RUNNING
 
 
 def stretch(t: Tables, job: JobCell, worker: WorkerCell, mask: int) -> Sequence[JobCell]:
-    """The job, which goes first among these classes and to this worker, and who follows it there.
+    """The plain job that goes first among these classes, to this worker, and who follows it there.
 
     The worker stays the best as long as it has room, for the fit becomes only tighter. The line
     stays the first as long as no other party waits, and no other line of the same with an earlier
     head. So nothing that starts meanwhile can come between them.
     """
-    terms, band = job.spec.terms, job.spec.band
-    most = 1 if band is not None or not mask else _room(t, terms, worker)
+    terms = job.spec.terms
+    # Where workers have room for a few, this is asked in vain at every start.
+    if not mask or worker.free.cpu_milli < FEW * terms.needs.resources.cpu_milli:
+        return (job,)
+    most = _room(t, terms, worker)
     party = t.lines.order.only(mask & t.lines.ready) if most > 1 else None
     if party is None:
         return (job,)
@@ -47,14 +50,9 @@ def _room(t: Tables, terms: Terms, worker: WorkerCell) -> int:
     poll, limit = worker.poll, t.policy.max_running
     assert poll is not None
     most = poll.room if limit is None else min(poll.room, limit - len(t.executions))
-    if most < FEW:
-        return 1
-    most = times(terms.needs.resources, worker.free, most)
-    if most < FEW or terms.preemptible or terms.needs.affinity is not None:
-        return 1
-    if is_limited(t.queues[terms.queue]) or t.tenants.cells[terms.tenant].tenant.quota is not None:
-        return 1
-    return most
+    if most >= FEW:
+        most = times(terms.needs.resources, worker.free, most)
+    return most if most >= FEW else 1
 
 
 def _take(
@@ -79,6 +77,7 @@ def _take(
             jobs.append(job)
         passed += 1
     line.row.drop_ahead(passed)
+    line.first = None
     return jobs
 
 
@@ -143,13 +142,3 @@ def _hand_over_together(
         Order(cell.execution, job.spec, limits) for job, cell in zip(jobs, begun, strict=True)
     ]
     took_room(t, worker, poll, len(jobs))
-
-
-def took_room(t: Tables, worker: WorkerCell, poll: OpenPoll, count: int) -> None:
-    """So many orders will answer the worker's poll; it waits for more if it has room for them."""
-    t.answer_now[worker.worker.id] = None
-    poll.room -= count
-    if poll.room > 0:
-        t.fleet.offer(worker)
-    else:
-        t.fleet.withdraw(worker)

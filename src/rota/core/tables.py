@@ -148,7 +148,7 @@ class Tables:
 
     def add_job(self, job_id: JobId, spec: Spec, life: Life) -> JobCell:
         """A job comes into memory: new, recalled, or loaded."""
-        cell = JobCell(job_id, self._shared(spec), life)
+        cell = JobCell(job_id, self.with_shared_terms(spec), life)
         cell.place = self.lines.order.place(cell.spec)
         self.jobs[job_id] = cell
         if spec.band is None or self.bands.add(cell):
@@ -157,7 +157,7 @@ class Tables:
             self.agenda.run_begins(spec.origin, job_id)
         return cell
 
-    def _shared(self, spec: Spec) -> Spec:
+    def with_shared_terms(self, spec: Spec) -> Spec:
         """The same spec, with terms that other jobs use too."""
         terms = self.shared(spec.terms)
         return spec if terms is spec.terms else replace(spec, terms=terms)
@@ -196,7 +196,7 @@ class Tables:
         if cell.life.line:
             self.leave_shelf(cell)
             cell.life = replace(cell.life, line=0)
-        cell.spec = self._shared(spec)
+        cell.spec = self.with_shared_terms(spec)
         cell.place = self.lines.order.place(cell.spec)
         self._weigh(cell, 1)
         self.put_job(cell)

@@ -56,8 +56,11 @@ def stand_in_line(t: Tables, cell: JobCell, now: Instant) -> None:
 
 def begin_to_wait(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell:
     """A new job for which nothing but a worker is missing: accepted and released in one step."""
-    cell = t.add_job(job_id, spec, t.released(FRESH, now))
-    t.put_job(cell)
+    spec = t.with_shared_terms(spec)
+    life, terms = t.released(FRESH, now), spec.terms
+    cell = JobCell(job_id, spec, life, place=t.lines.order.place(spec))
+    t.jobs[job_id] = t.draft.put[job_id] = cell
+    t.depths.count_in(terms.queue, terms.tenant, life.state, 1)
     _join(t, cell, now)
     return cell
 

@@ -1,0 +1,151 @@
+"""Plain jobs: nobody but their worker has to do with them. Each starts, and ends well, in one go.
+
+Most jobs are plain. The general way (executions.py) asks at every step whether anybody else has to
+hear of it; here that is asked once, before. It comes to the same.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from rota.core.cells import ExecutionCell, JobCell, OpenPoll, WorkerCell
+from rota.core.executions import (
+    claimed,
+    lease_until,
+    probable_end,
+    reported,
+    running,
+    started_at_of,
+)
+from rota.core.inputs import Completion
+from rota.core.learning import learn
+from rota.core.model import Execution, ExecutionState, Instant, JobState, Life, Terms
+from rota.core.outcome import Ended, Order
+from rota.core.sharing import share_of
+from rota.core.tables import Tables
+
+_GONE_WELL = ExecutionState.SUCCEEDED
+_QUEUED, _RUNNING, _SUCCEEDED = JobState.QUEUED, JobState.RUNNING, JobState.SUCCEEDED
+
+Report: TypeAlias = tuple[ExecutionCell, JobCell, Completion]
+"""A report of a plain job that went well."""
+
+
+def are_plain(t: Tables, terms: Terms) -> bool:
+    """Whether nobody waits for what such jobs hold but whoever comes next."""
+    queue = t.queues[terms.queue].queue
+    return (
+        not terms.preemptible
+        and terms.needs.affinity is None
+        and queue.max_workers is None
+        and queue.rate_limit is None
+        and t.tenants.cells[terms.tenant].tenant.quota is None
+    )
+
+
+def start_alone(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> None:
+    """A plain job that stands in line is the worker's, whose open poll will be answered with it."""
+    spec, draft, lines = job.spec, t.draft, t.lines
+    terms, resources = spec.terms, spec.terms.needs.resources
+    execution = claimed(job, worker.worker.id, now)
+    execution_id, ends_at = execution.id, probable_end(t, terms, now, now)
+    share = share_of(lines.classes[job.class_index], t.fleet.capacity)
+    queue, tenant = t.queues[terms.queue], t.tenants.cells[terms.tenant]
+    lines.leave(job)
+    rate = lines.order.begin((terms.tenant, queue), share, (now, ends_at))
+    t.executions[execution_id] = ExecutionCell(
+        execution, lease_until(t, now), now, ends_at=ends_at, rate=rate
+    )
+    draft.executions[execution_id] = execution
+    ready_at, life = job.life.ready_at, running(job, execution)
+    draft.waits.append(0 if ready_at is None else now - ready_at)
+    if job.life.line:
+        t.leave_shelf(job)
+    job.life = life
+    draft.moved[job.id] = job
+    t.depths.move(terms, _QUEUED, _RUNNING)
+    worker.hold(execution_id, resources, ends_at)
+    queue.running[execution_id] = None
+    tenant.held[execution_id] = resources
+    t.note_start(tenant, now)
+    poll = worker.poll
+    assert poll is not None
+    poll.orders.append(Order(execution, spec, queue.queue.limits))
+    took_room(t, worker, poll, 1)
+
+
+def took_room(t: Tables, worker: WorkerCell, poll: OpenPoll, count: int) -> None:
+    """So many orders will answer the worker's poll; it waits for more if it has room for them."""
+    t.answer_now[worker.worker.id] = None
+    poll.room -= count
+    if poll.room > 0:
+        t.fleet.offer(worker)
+    else:
+        t.fleet.withdraw(worker)
+
+
+def plain_report(t: Tables, worker: WorkerCell, done: Completion) -> Report | None:
+    """What the worker reports, if it is its own, went well and is nobody else's business."""
+    cell = t.executions.get(done.execution_id)
+    if cell is None or done.state is not _GONE_WELL:
+        return None
+    execution = cell.execution
+    if (
+        execution.fence != done.fence
+        or execution.worker_id != worker.worker.id
+        or execution.stop is not None
+        or (execution.behind is not None and worker.is_heir(execution))
+    ):
+        return None
+    job = t.jobs[execution.job_id]
+    life, spec = job.life, job.spec
+    if (
+        life.state is not _RUNNING
+        or life.doomed
+        or spec.band is not None
+        or spec.concurrency is not None
+        or spec.origin is not None
+        or spec.finish_by is not None
+        or job.id in t.graph.downstream
+    ):
+        return None
+    return (cell, job, done) if are_plain(t, spec.terms) else None
+
+
+def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> None:
+    """A plain job has ended well, and leaves memory; its execution has no heir."""
+    (cell, job, done), draft = report, t.draft
+    terms, ends_at = job.spec.terms, cell.ends_at
+    execution = reported(cell, done, _GONE_WELL, now)
+    execution_id = execution.id
+    draft.executions[execution_id] = execution
+    del t.executions[execution_id]
+    worker.let_go(execution_id, ends_at)
+    queue = t.queues[terms.queue]
+    del queue.running[execution_id], t.tenants.cells[terms.tenant].held[execution_id]
+    t.lines.order.end((terms.tenant, queue), cell.rate, (now, ends_at))
+    learn(t, terms, ((execution, done),), now)
+    life = job.life = ended_well(job.life, execution, now)
+    draft.moved[job.id] = job
+    draft.ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
+    del t.jobs[job.id]
+    t.recent.end(execution, _GONE_WELL, now)
+    t.recent.depart(job.id, now, _SUCCEEDED)
+    t.depths.leave(terms, _RUNNING)
+
+
+def ended_well(life: Life, execution: Execution, now: Instant) -> Life:
+    """The life of a job that has ended with this execution, which went well."""
+    return replace(
+        life,
+        state=_SUCCEEDED,
+        reason="",
+        due_at=None,
+        started_at=started_at_of(life, execution),
+        finished_at=now,
+        progress=None if life.progress is None else 1.0,
+        result=execution.result,
+        error=execution.error,
+    )
