@@ -8,7 +8,9 @@ from rota.core.lanes import Lane
 from rota.core.model import JobId
 from rota.core.row import LONG_LANE, Row
 
-act = st.tuples(st.sampled_from(["add", "add", "add", "drop", "mark", "tidy"]), st.integers(0, 99))
+act = st.tuples(
+    st.sampled_from(["add", "add", "add", "many", "drop", "mark", "tidy"]), st.integers(0, 99)
+)
 
 
 @given(acts=st.lists(act, max_size=150))
@@ -25,6 +27,10 @@ def test_a_row_has_the_order_of_a_sorted_list(acts: list[tuple[str, int]]) -> No
         if what == "add":
             row.add(entry, lanes[chance % 3])
             expected.append(entry)
+        elif what == "many":
+            many = [(place, number, JobId(f"j{number}-{one}")) for one in range(chance % 4 + 1)]
+            row.add_run(many, lanes[chance % 3])
+            expected += many
         elif what == "mark":
             row.add_mark(entry)
             expected.append(entry)

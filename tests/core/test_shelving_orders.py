@@ -7,9 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from rota.core import party
 from rota.core.inputs import Timing, Window
 from rota.core.model import JobState
 from rota.core.policy import STRICT, OrderKind, Policy
+from rota.core.row import LONG_LANE
+from tests.core.asking import NOON, job
 from tests.core.world import World
 from tests.doubt import examples
 
@@ -88,3 +91,31 @@ def test_the_same_jobs_start_in_the_same_order_with_and_without_a_window(
         wide.tell(what, number)
         narrow.tell(what, number)
         assert narrow.started == wide.started
+
+
+@pytest.mark.parametrize("policy", ORDERS, ids=[one.order.value for one in ORDERS])
+def test_long_pieces_of_alike_jobs_go_as_if_each_had_come_back_by_itself(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some have another name, and some came, by the clock, before those ahead of them."""
+    jobs = [
+        job(
+            f"j{number:03}",
+            name=("one", "other")[number // (2 * LONG_LANE) % 2],
+            created_at=NOON + number // 3 - 40 * (number % 50 == 49),
+        )
+        for number in range(8 * LONG_LANE)
+    ]
+    started: list[list[str]] = []
+    for few in (LONG_LANE, len(jobs)):
+        monkeypatch.setattr(party, "LONG_LANE", few)
+        window = Window(jobs=5 * LONG_LANE, line=8, piece=90)
+        world = World(timing=Timing(window=window), policy=policy)
+        world.submit_all(jobs)
+        world.register(cpu=1)
+        started.append([])
+        while taken := world.take(max_orders=1):
+            started[-1] += taken
+            world.complete(taken[0])
+    assert started[0] == started[1]
+    assert len(started[0]) == len(jobs)

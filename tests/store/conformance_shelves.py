@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from rota.core.model import JobId, JobRecord, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutJob, Refill
-from rota.store.protocol import JobQuery
+from rota.store.protocol import JobQuery, Seq
 from tests.doubt import examples
 from tests.store.conformance import StoreMaker, doubted, leading, put
-from tests.store.naive import NaiveStore, histories, terms
+from tests.store.naive import JOB_IDS, NaiveStore, assert_same, histories, spec, terms
 
 LINE = (1 << 63) - 25
 """As large as they come."""
@@ -124,3 +124,24 @@ class ShelfConformance:
             expected = [order for order in orders if order > after][:limit]
             assert [job.spec.order for job in jobs] == expected
             assert all(job in shelves[refill.line] for job in jobs)
+
+    @settings(doubted, max_examples=examples(8, 100))
+    @given(history=histories, waits=st.lists(st.none() | st.booleans(), min_size=8, max_size=8))
+    async def test_reading_a_shelf_at_any_time_changes_nothing_of_what_the_writes_come_to(
+        self,
+        make_store: StoreMaker,
+        history: Sequence[Sequence[AnyWrite]],
+        waits: Sequence[bool | None],
+    ) -> None:
+        queued = Life(JobState.QUEUED, line=7)
+        shelf = [PutJob(job_id, spec(order), queued) for order, job_id in enumerate(JOB_IDS)]
+        records = [shelf, *history]
+        naive = NaiveStore(write for record in records for write in record)
+        async with make_store() as store:
+            leader = await leading(store)
+            wanted = [Refill(line, -1, 99, 0) for line in (7, 1 << 62)]
+            for record, wait in zip(records, [True, *waits], strict=False):
+                await leader.append(*record)
+                if wait is not None:
+                    await store.ledger.shelved(wanted, leader.seq if wait else Seq(0))
+            await assert_same(store, naive)

@@ -13,7 +13,7 @@ QUEUED = Standing(JobState.QUEUED, 1, "default")
 
 
 def learn(known: KnownJobs, *writes: AnyWrite) -> None:
-    known.learn(fold([writes], known.standings((FIRST, SECOND, THIRD))))
+    known.learn(fold([writes], known.standings((FIRST, SECOND, THIRD))), "1")
 
 
 def waiting(number: int, line: int = 0) -> AnyWrite:

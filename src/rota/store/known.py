@@ -7,11 +7,13 @@ and whoever folds finds out whether there was one in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, Life, Spec
 from rota.store.fold import Folded, Standing, shelf_of
+from rota.store.known_shelf import KnownShelf
+from rota.store.limits import FOLD_SHELF_BYTES
 
 
 class KnownJobs:
@@ -20,13 +22,15 @@ class KnownJobs:
     def __init__(self, most: int) -> None:
         self._most = most
         self._jobs: dict[JobId, tuple[Spec, Life]] = {}
+        self.shelf = KnownShelf(FOLD_SHELF_BYTES)
+        """Those that somebody has read there."""
 
     def specs(self, job_ids: Iterable[JobId]) -> dict[JobId, Spec]:
         """Of those that are known."""
         jobs = self._jobs
         return {job_id: jobs[job_id][0] for job_id in job_ids if job_id in jobs}
 
-    def standings(self, job_ids: Iterable[JobId]) -> dict[JobId, Standing]:
+    def standings(self, job_ids: Sequence[JobId]) -> dict[JobId, Standing]:
         """The same, as the fold wants to be told of them."""
         jobs, found = self._jobs, {}
         for job_id in job_ids:
@@ -34,10 +38,13 @@ class KnownJobs:
             if known is not None:
                 spec, life = known
                 found[job_id] = Standing(life.state, life.lives, spec.terms.queue)
+        for row in self.shelf.rows(job_ids):
+            found[row.id] = row.standing
         return found
 
-    def learn(self, folded: Folded) -> None:
-        """A window is in the tables, for good."""
+    def learn(self, folded: Folded, stamp: str) -> None:
+        """A window is in the tables, for good; by the transaction with this stamp."""
+        self.shelf.learn(folded, stamp)
         jobs, specs = self._jobs, folded.specs
         for job_id in folded.dropped:
             jobs.pop(job_id, None)
@@ -55,3 +62,4 @@ class KnownJobs:
     def clear(self) -> None:
         """The tables may say something else by now."""
         self._jobs.clear()
+        self.shelf.clear()

@@ -89,9 +89,12 @@ FOLD_TAIL_WRITES = 200_000
 FOLD_COMPANY_S = 60.0
 """How long PostgreSQL's tables are kept near the journal after another server had to fold for its
 own readers: there may be more of them, and only the leader's own can tell it that they wait."""
-FOLD_JOBS_KNOWN = 100_000
-"""Live jobs that PostgreSQL's fold remembers having written: a hundred bytes each beside what the
-scheduler keeps of them anyway."""
+FOLD_JOBS_KNOWN = 200_000
+"""Live jobs that PostgreSQL's fold remembers having written, as many as the scheduler's window: a
+hundred bytes each beside what is kept of them anyway."""
+FOLD_SHELF_BYTES = 64 * 1024 * 1024
+"""Rows of the shelf, as they were read, that it remembers until they move: with short specs enough
+for what half of the scheduler's window brings back."""
 FOLD_FEW_WRITES = 1_000
 """Fewer than these are folded after POSTGRES_FOLD_IDLE_S without another: there is little to gain,
 and a follower that is read from sees the tables change sooner."""

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
-from rota.core.model import Execution, ExecutionId, JobId, Life
+from rota.core.model import Execution, ExecutionId, JobId, Life, Spec
 from rota.store import rows
 from rota.store.fold import Folded, jobs_touched, shelf_of
+from rota.store.known_shelf import ShelfRow
 from rota.store.postgres_connect import Connection
 from rota.store.postgres_events import write_events
 from rota.store.postgres_migrate import Schema
@@ -197,9 +198,14 @@ class WindowFold:
         live: list[Row] = []
         done: list[Row] = []
         shelved: list[Row] = []
-        moved = self._tail.known.specs(id_ for id_ in folded.lives if id_ not in folded.specs)
+        moved, unshelved = self._known_moves(folded)
         # Written anew, not updated: that would write all indexes, too, and find each row by itself.
         await self._delete_ids("jobs_live", list(moved))
+        await self._delete_ids("jobs_shelved", [one.id for one in unshelved])
+        for one in unshelved:
+            life = folded.lives[one.id]
+            kept = done if life.state in JOB_FINAL else live
+            kept.append((*rows.job_row(one.id, one.spec, life, one.encoded), life.finished_at))
         for job_id, spec in chain(folded.specs.items(), moved.items()):
             life = folded.lives[job_id]
             row = rows.job_row(job_id, spec, life)
@@ -220,6 +226,14 @@ class WindowFold:
         # A spec may name a label or a parent twice.
         await self._insert("labels", _LABEL_COLUMNS, list(dict.fromkeys(labels)))
         await self._insert("edges", _EDGE_COLUMNS, list(dict.fromkeys(edges)))
+
+    def _known_moves(self, folded: Folded) -> tuple[dict[JobId, Spec], list[ShelfRow]]:
+        """Those of the live ones, and those of the shelf."""
+        known, looked_up = self._tail.known, self._tail.tables
+        moves = [id_ for id_, _ in folded.moves if id_ not in looked_up]
+        live, shelved = known.specs(moves), known.shelf.rows(moves)
+        assert len(live) + len(shelved) == len(moves), "where a job is, is known or was looked up"
+        return live, shelved
 
     async def _move_jobs(self, folded: Folded) -> None:
         ways: dict[tuple[str, str], list[Row]] = {}

@@ -63,7 +63,7 @@ class PostgresFolder:
         self.watermark = Watermark(Seq(0), Seq(0))
         self.leads = False
         self._unfolded = Unfolded()
-        self._known = KnownJobs(FOLD_JOBS_KNOWN)
+        self.known = KnownJobs(FOLD_JOBS_KNOWN)
         self._tail: Tail | None = None
         """What is not in the tables as a whole, of the records up to `_taken`."""
         self._taken: Window | None = None
@@ -251,7 +251,7 @@ class PostgresFolder:
     async def _fold_window(self) -> bool:
         tail = self._tail
         if tail is None:
-            tail, self._tail_since = Tail(self._known, self.watermark.folded), self._loop.time()
+            tail, self._tail_since = Tail(self.known, self.watermark.folded), self._loop.time()
         window, whole = await self._next_window(tail)
         if window is None:
             self.watermark.set_appended(self.watermark.folded)
@@ -274,7 +274,7 @@ class PostgresFolder:
             self._company_until = self._loop.time() + FOLD_COMPANY_S
             await self._look()
             return True
-        self._known.learn(done.folded)
+        self.known.learn(done.folded, self._stamp)
         self._to_sweep |= done.leaves_behind
         self._count_folded(window.writes)
         if done.whole:
@@ -311,7 +311,7 @@ class PostgresFolder:
 
     def _forget(self) -> None:
         """The tables may say something else than this process remembers."""
-        self._known.clear()
+        self.known.clear()
         self._tail = self._taken = None
 
     def _count_folded(self, writes: int) -> None:
@@ -341,7 +341,7 @@ class PostgresFolder:
         """False: what was written ahead of `folded_seq` is not all there is, or there no more."""
         if before.stamp == self._stamp:
             return True
-        self._known.clear()  # and looked up again
+        self.known.clear()  # and looked up again
         return tail is not self._tail
 
     async def _upkeep(self, window: Window) -> None:

@@ -172,7 +172,15 @@ class PostgresLedger(PostgresInbox):
     async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
         """The next jobs of each line."""
         await self._folder.reached(seen)
-        return await self._readers.run(lambda c: read_shelves(c, wanted, self._bulk))
+        known = self._folder.known.shelf
+        reading = known.begin()
+        try:
+            found = await self._readers.run(lambda c: read_shelves(c, wanted, self._bulk))
+        except BaseException:
+            known.give_up(reading)
+            raise
+        known.end(reading, found.stamp, found.rows)
+        return found.jobs
 
     async def append(
         self,

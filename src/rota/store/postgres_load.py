@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from operator import attrgetter, itemgetter
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from rota.core.model import JobRecord
 from rota.core.outcome import Refill
 from rota.store import rows
+from rota.store.fold import Standing
+from rota.store.known_shelf import ShelfRow
 from rota.store.limits import LOAD_ROWS_PER_FETCH
 from rota.store.postgres_connect import Connection
 from rota.store.postgres_events import read_held, read_triggers
 from rota.store.postgres_migrate import Schema
+from rota.store.postgres_window import stamp_of
 from rota.store.protocol import Seq, Snapshot, Totals
 from rota.store.settings import read_settings
 
@@ -34,12 +39,49 @@ ORDER BY v.number, j.ordinal
 """
 
 
+class Shelves(msgspec.Struct):
+    """What is on some shelves, in one view of the tables."""
+
+    jobs: list[tuple[JobRecord, ...]]
+    """The next ones of each line that was asked for."""
+    stamp: str
+    """Of the fold that was the last one then."""
+    rows: list[ShelfRow]
+    """The same jobs, for the next fold."""
+
+
 async def read_shelves(
     connection: Connection, wanted: Sequence[Refill], bulk: rows.JobsInBulk
-) -> list[tuple[JobRecord, ...]]:
+) -> Shelves:
     """The next jobs of each line."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        stamp = await stamp_of(connection)
+        found = await _fetch_shelves(connection, wanted)
+    shelves = _jobs_on(found, wanted, bulk)
+    return Shelves(shelves, stamp, list(_rows_of(chain.from_iterable(shelves), found)))
+
+
+def _rows_of(jobs: Iterable[JobRecord], found: Iterable[Any]) -> Iterator[ShelfRow]:
+    """The rows of which these jobs were made."""
+    life, queue, standing = None, "", None
+    for job, row in zip(jobs, found, strict=True):
+        if standing is None or job.life is not life or job.spec.terms.queue != queue:
+            life, queue = job.life, job.spec.terms.queue
+            standing = Standing(life.state, life.lives, queue, life.line)
+        yield ShelfRow(job.id, job.spec, row[2], standing)
+
+
+async def _fetch_shelves(connection: Connection, wanted: Sequence[Refill]) -> Sequence[Any]:
     lines, places = [one.line for one in wanted], [one.after for one in wanted]
-    found = await connection.fetch(_SHELVES, lines, places, [one.limit for one in wanted])
+    found: Sequence[Any] = await connection.fetch(
+        _SHELVES, lines, places, [one.limit for one in wanted]
+    )
+    return found
+
+
+def _jobs_on(
+    found: Sequence[Any], wanted: Sequence[Refill], bulk: rows.JobsInBulk
+) -> list[tuple[JobRecord, ...]]:
     if len(wanted) == 1:
         return [tuple(bulk.jobs(found))]
     shelves: list[tuple[JobRecord, ...]] = [()] * len(wanted)
@@ -59,7 +101,8 @@ async def read_snapshot(connection: Connection, schema: Schema, kept: int) -> Sn
             found = await connection.fetch("SELECT line, count FROM rota.lines ORDER BY line")
             lines = [(row[0], row[1]) for row in found]
             wanted = [Refill(line, -1, kept, 0) for line, _ in lines]
-            jobs += chain.from_iterable(await read_shelves(connection, wanted, rows.JobsInBulk()))
+            shelved = await _fetch_shelves(connection, wanted)
+            jobs += chain.from_iterable(_jobs_on(shelved, wanted, rows.JobsInBulk()))
         # Nearly in order already, which Python's sort makes use of.
         jobs.sort(key=_by_arrival)
         executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")

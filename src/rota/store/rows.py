@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -46,6 +47,22 @@ _SHARED_TERMS_MAX = 20_000
 _encode = msgspec.msgpack.Encoder().encode
 _decode_spec = msgspec.msgpack.Decoder(Spec).decode
 _decode_life = msgspec.msgpack.Decoder(Life).decode
+_decode_terms = msgspec.msgpack.Decoder(Terms).decode
+_SPEC_FIELDS = msgspec.structs.fields(Spec)
+_Parts = msgspec.defstruct(
+    "_Parts",
+    [
+        ("terms", msgspec.Raw),
+        ("task", bytes),
+        ("created_at", int),
+        *((field.name, field.type, field.default) for field in _SPEC_FIELDS[3:]),
+    ],
+    array_like=True,
+    gc=False,
+)
+"""A spec whose terms are left as they are encoded: most are those of the job before."""
+_decode_parts: Callable[[bytes], Any] = msgspec.msgpack.Decoder(_Parts).decode
+_rest_of = attrgetter(*(field.name for field in _SPEC_FIELDS[5:]))
 _decode_execution = msgspec.msgpack.Decoder(Execution).decode
 _decode_worker = msgspec.msgpack.Decoder(Worker).decode
 _decode_queue = msgspec.msgpack.Decoder(Queue).decode
@@ -56,8 +73,8 @@ _decode_calendar = msgspec.msgpack.Decoder(Calendar).decode
 _decode_standings = msgspec.json.Decoder(list[tuple[JobId, Standing]]).decode
 
 
-def job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
-    """JOB_COLUMNS, life, spec."""
+def job_row(job_id: JobId, spec: Spec, life: Life, encoded: bytes | None = None) -> Row:
+    """JOB_COLUMNS, life, spec; with the spec as somebody has encoded it before."""
     terms = spec.terms
     return (
         job_id,
@@ -69,7 +86,7 @@ def job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
         terms.priority,
         spec.created_at,
         _encode(life),
-        _encode(spec),
+        _encode(spec) if encoded is None else encoded,
     )
 
 
@@ -107,27 +124,32 @@ class JobsInBulk:
         self._texts: Pool[bytes] = Pool(_SHARED_MAX)
         self._instants: Pool[Instant] = Pool(_SHARED_MAX)
 
-    def jobs(self, rows: Iterable[Iterable[Any]]) -> Iterator[JobRecord]:
+    def jobs(self, rows: Iterable[Any]) -> Iterator[JobRecord]:
         """From id, life, spec, and whatever follows."""
-        shared_lives, same_text = self._lives, self._texts.same
-        adopt = msgspec.structs.force_setattr
+        shared_lives, same_text, same_instant = self._lives, self._texts.same, self._instants.same
+        encoded: msgspec.Raw | None = None
         terms: Terms | None = None
-        for job_id, life_bytes, spec_bytes, *_ in rows:
-            spec = _decode_spec(spec_bytes)
-            if spec.terms != terms:  # mostly they are those of the job before, and not looked up
-                terms = self._terms.same(spec.terms)
-            # The spec was made here and nobody else has seen it yet: still ours to change.
-            adopt(spec, "terms", terms)
-            adopt(spec, "task", same_text(spec.task))
-            adopt(spec, "payload", same_text(spec.payload))
-            adopt(spec, "created_at", self._instants.same(spec.created_at))
-            life = shared_lives.get(life_bytes)
+        task, payload, created_at = b"", b"", 0
+        for row in rows:
+            parts = _decode_parts(row[2])
+            # Mostly all this is as with the job before, and not looked up.
+            if terms is None or parts.terms != encoded:
+                encoded = parts.terms
+                terms = self._terms.same(_decode_terms(encoded))
+            if parts.task != task:
+                task = same_text(parts.task)
+            if parts.payload != payload:
+                payload = same_text(parts.payload)
+            if parts.created_at != created_at:
+                created_at = same_instant(parts.created_at)
+            spec = Spec(terms, task, created_at, parts.order, payload, *_rest_of(parts))
+            life = shared_lives.get(row[1])
             if life is None:
-                life = _decode_life(life_bytes)
+                life = _decode_life(row[1])
                 if len(shared_lives) >= _SHARED_MAX:
                     shared_lives.clear()
-                shared_lives[life_bytes] = life
-            yield JobRecord(job_id, spec, life)
+                shared_lives[row[1]] = life
+            yield JobRecord(row[0], spec, life)
 
 
 def standing(state: str, lives: int, queue: str, line: int = 0) -> Standing:

@@ -38,7 +38,7 @@ class Tail(Folding):
         self.in_use = False
         """By a transaction whose end is not known yet."""
         self.tables: dict[JobId, str] = {}
-        """Where those of the standings are that were looked up; the others are known, and live."""
+        """Where those of the standings are that were looked up; the others are known."""
         self.tangled = False
         """Something was deleted, or goes on after its end: then all of it is written at once."""
         self._ended: dict[JobId, None] = {}
@@ -60,6 +60,7 @@ class Tail(Folding):
             standings.pop(job_id, None)
             self.tangled = True
         new = [one for one in job_ids if one not in lives and one not in standings]
+        self.known.shelf.take_up()
         found = self.known.standings(new)
         standings.update(found)
         return [job_id for job_id in new if job_id not in found] if found else new

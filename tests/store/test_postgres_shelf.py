@@ -1,0 +1,110 @@
+"""What PostgreSQL's fold knows of rows that were read from the shelf, and when it does not."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from rota.core.model import JobId, JobState, Life
+from rota.core.outcome import MoveJob, Refill
+from rota.store.postgres import PostgresStore
+from rota.store.protocol import Seq
+from tests.postgres.cell import Cell, migrated_cell
+from tests.store.conformance import Appender, leading, put
+from tests.store.conformance_shelves import LINE, ids, shelve
+
+pytestmark = pytest.mark.postgres
+
+IDS = [JobId(f"job-{number:04}") for number in range(1, 7)]
+RUNNING = Life(JobState.RUNNING, attempt=1)
+DONE = Life(JobState.SUCCEEDED, finished_at=9)
+
+
+async def six_on_the_shelf(store: PostgresStore) -> Appender:
+    leader = await leading(store)
+    await leader.append(*(shelve(number) for number in range(1, 7)))
+    await fold(store)
+    return leader
+
+
+async def fold(store: PostgresStore) -> None:
+    """All that was appended; a reader waits for that."""
+    await store.catalog.jobs([IDS[0]])
+
+
+async def read(store: PostgresStore) -> None:
+    (found,) = await store.ledger.shelved([Refill(LINE, -1, 99, 1)], Seq(0))
+    assert ids(found) == [1, 2, 3, 4, 5, 6]
+
+
+async def states(cell: Cell) -> dict[str, list[str]]:
+    """The numbers of the jobs in each table; a job may be in one only."""
+    return {
+        table: [row[0].removeprefix("job-000") for row in found]
+        for table in ("jobs_shelved", "jobs_live", "jobs_done")
+        if (found := await _ids_in(cell, table))
+    }
+
+
+async def _ids_in(cell: Cell, table: str) -> list[tuple[str]]:
+    async with cell.connected() as admin:
+        found = await admin.fetch(f"SELECT id FROM rota.{table} ORDER BY id")
+    return [(row[0],) for row in found]
+
+
+async def test_jobs_that_were_read_are_known_to_the_fold_until_they_move() -> None:
+    cell = await migrated_cell()
+    async with cell.opened() as store:
+        leader = await six_on_the_shelf(store)
+        await read(store)
+        await leader.append(put(7))
+        await fold(store)
+        shelf = store._folder.known.shelf
+        assert [row.id for row in shelf.rows(IDS)] == IDS
+        await leader.append(MoveJob(IDS[0], RUNNING), MoveJob(IDS[1], DONE))
+        assert (await store.catalog.jobs([IDS[1]]))[0].life == DONE
+        assert [row.id for row in shelf.rows(IDS)] == IDS[2:]
+        lines = dict((await store.ledger.load()).lines)
+    assert lines == {LINE: 4}
+    assert await states(cell) == {
+        "jobs_shelved": ["3", "4", "5", "6"], "jobs_live": ["1", "7"], "jobs_done": ["2"],
+    }  # fmt: skip
+
+
+async def test_what_a_newer_program_stored_of_a_job_stays_when_it_ends() -> None:
+    cell = await migrated_cell()
+    async with cell.opened() as store:
+        leader = await six_on_the_shelf(store)
+        stored = msgspec.msgpack.decode(msgspec.msgpack.encode(shelve(1).spec))
+        newer = msgspec.msgpack.encode([*stored, "what is that?"])
+        async with cell.connected() as admin:
+            await admin.execute(
+                "UPDATE rota.jobs_shelved SET spec = $1 WHERE id = $2", newer, IDS[0]
+            )
+        await read(store)
+        await leader.append(put(7))
+        await fold(store)
+        assert store._folder.known.shelf.rows(IDS[:1])
+        await leader.append(MoveJob(IDS[0], DONE))
+        await fold(store)
+    kept = await cell.ask("SELECT spec FROM rota.jobs_done WHERE id = $1", IDS[0])
+    assert kept == newer
+
+
+async def test_what_another_server_has_folded_since_is_not_believed_to_be_on_the_shelf() -> None:
+    cell = await migrated_cell()
+    async with cell.opened() as store, cell.opened() as other:
+        leader = await six_on_the_shelf(store)
+        await read(store)
+        store._folder.leads = False  # as if it stood still for a moment
+        await leader.append(MoveJob(IDS[0], Life(JobState.CANCELLED, finished_at=5)))
+        assert [job.id for job in (await other.ledger.load()).jobs] == IDS[1:]
+        store._folder.leads = True
+        await leader.append(put(1, Life(JobState.QUEUED, lives=2)), MoveJob(IDS[1], DONE))
+        found = await store.catalog.jobs(IDS[:2])
+        assert [job.life.state for job in found] == [JobState.QUEUED, JobState.SUCCEEDED]
+        lines = dict((await store.ledger.load()).lines)
+    assert lines == {LINE: 4}
+    assert await states(cell) == {
+        "jobs_shelved": ["3", "4", "5", "6"], "jobs_live": ["1"], "jobs_done": ["2"],
+    }  # fmt: skip
