@@ -256,3 +256,57 @@ def test_where_a_proxy_is_named_calls_go_through_it(
     with Client("http://rota.invalid:7070", TOKEN, patience=patience) as client:
         assert client.submit({"name": "far"}).name == "far"
     assert server.writes()[0].headers["host"] == "rota.invalid:7070"
+
+
+def test_what_comes_behind_an_answer_is_neither_part_of_it_nor_of_the_next() -> None:
+    late = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 4\r\nX: y\r\n\r\nlate"
+    server = Server(OK + late, OK + late[:-1], OK)
+    with talking(server) as call:
+        for _ in range(3):
+            answer = call()
+            assert (answer.status, answer.body, "x" in answer.headers) == (200, b"ok", False)
+    assert server.connections == 3
+
+
+def test_a_server_that_refuses_before_it_has_heard_all_is_heard() -> None:
+    refusal = b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno"
+    body = b"x" * 40_000_000
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def refuse() -> None:
+            talk, _ = listening.accept()
+            with talk:
+                talk.recv(1000)
+                talk.sendall(refusal)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        lines = Lines({}, 10.0, Watch(), ssl.create_default_context)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        answer = lines.send(url, Call("POST", "/a", bytes, body=body), {}, 20.0)
+        thread.join()
+    assert (answer.status, answer.body) == (413, b"no")
+
+
+def test_what_is_large_may_take_long_as_long_as_it_moves() -> None:
+    body, quiet_s = b"x" * 30_000_000, 1.0
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def hear_slowly() -> None:
+            talk, _ = listening.accept()
+            with talk:
+                heard = 0
+                while heard < len(body):
+                    heard += len(talk.recv(1_000_000))
+                    pause.wait(0.08)
+                talk.sendall(OK)
+
+        pause = threading.Event()
+        thread = threading.Thread(target=hear_slowly)
+        thread.start()
+        lines = Lines({}, 10.0, Watch(), ssl.create_default_context)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        answer = lines.send(url, Call("POST", "/a", bytes, body=body), {}, quiet_s)
+        thread.join()
+        lines.close()
+    assert answer.body == b"ok"

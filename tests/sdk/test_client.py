@@ -25,6 +25,7 @@ from rota.sdk import (
     WaitTimeoutError,
     batches,
 )
+from rota.sdk.errors import KeyFormatError
 from rota.wire.jobs import BatchJobSpec, DependencySpec
 from rota.wire.tasks import Noop
 from tests.sdk.both import OpenClient
@@ -63,6 +64,15 @@ def test_a_key_of_the_callers_own_survives_his_restart(
     for _ in range(2):
         open_client(server.url, TOKEN).submit(JOB, idempotency_key="invoice-42")
     assert len(server.jobs) == 1
+
+
+@pytest.mark.parametrize("key", ["grün", "two\nlines", "x" * 256])
+def test_a_key_that_no_server_takes_is_refused_at_once(
+    server: SmallServer, open_client: OpenClient, key: str
+) -> None:
+    with pytest.raises(KeyFormatError, match="printable ASCII"):
+        open_client(server.url, TOKEN).submit(JOB, idempotency_key=key)
+    assert not server.seen
 
 
 def test_patience_ends(server: SmallServer, open_client: OpenClient) -> None:

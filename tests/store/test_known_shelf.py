@@ -123,3 +123,12 @@ def test_where_there_are_too_many_the_first_stay_and_make_room_when_they_move() 
     shelf.learn(moved(FIRST), "2")
     shelf.end(shelf.begin(), "2", rows([SECOND, THIRD]))
     assert known(shelf) == [SECOND, THIRD]
+
+
+def test_reads_that_no_fold_takes_up_are_bounded_together() -> None:
+    shelf = shelf_after("1", most_bytes=2 * (ROW_BYTES + len(b"stored")))
+    shelf.end(shelf.begin(), "1", rows([FIRST]))
+    other = shelf.begin()
+    shelf.end(other, "1", rows([SECOND, THIRD]))
+    assert other.rows == rows([SECOND]), "there is room for two in all"
+    assert known(shelf) == [FIRST, SECOND]

@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 
 from rota.wire.workers import OrderView
-from rota.worker.ahead import AHEAD_S
+from rota.worker.ahead import AHEAD_S, WIDE_FROM
 from rota.worker.instructions import Call, Instruction, Start
 from rota.worker.pace import GATHER_S
 from rota.worker.reports import report_noop
-from rota.worker.session import LEASE_MARGIN, WIDE_FROM, Session
+from rota.worker.session import LEASE_MARGIN, Session
 from tests.worker.orders import TTL, answer, order, registration
 
 

@@ -360,3 +360,30 @@ def test_the_guard_needs_no_installed_package() -> None:
     )
     child = os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-I", "-S", "-c", code])
     assert child == 0
+
+
+SPEAKS_FOR_ITS_SHIM = """
+import ctypes, os, socket, sys, time
+shim, get = os.pidfd_open(os.getppid()), ctypes.CDLL(None).syscall
+taken = [fd for number in range(3, 64) if (fd := get(438, shim, number, 0)) >= 0]
+if not taken:
+    sys.exit(77)
+# The guard's socket to the agent is older than the shim's own.
+socket.socket(fileno=taken[-1]).sendall(bytes.fromhex(sys.argv[1]))
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("said", ["0000000178", "ffffffff7878"])
+async def test_a_job_that_speaks_for_its_shim_ends_nobody_but_itself(
+    isolation: Isolation, said: str
+) -> None:
+    guard = guard_here(isolation)
+    neighbour = guard.spawn(launch("exec sleep 600"))
+    argv = [sys.executable, "-c", SPEAKS_FOR_ITS_SHIM, said]
+    ended = await guard.spawn(launch("", argv=argv, timeout_s=20.0)).ended
+    if ended.cause == "exit" and ended.returncode == 77:
+        pytest.skip("the kernel does not let it")
+    assert ended.cause == "shim"
+    assert not neighbour.ended.done()
+    assert guard.deaths == 0

@@ -11,7 +11,16 @@ import pytest
 
 from rota.worker.guard.channel import Channel
 from rota.worker.guard.groups import open_groups
-from rota.worker.guard.words import NO_NUMBER, NO_PROGRAM, Word, pack_job, read_word, unpack_job
+from rota.worker.guard.words import (
+    ENDED,
+    GONE,
+    NO_NUMBER,
+    NO_PROGRAM,
+    Word,
+    pack_job,
+    read_word,
+    unpack_job,
+)
 
 
 @pytest.fixture
@@ -174,8 +183,23 @@ def test_text_that_no_program_can_be_given_is_refused_before_it_is_sent(
 def test_what_a_shim_says_is_read_as_it_was_said_and_nothing_else_is_read_at_all() -> None:
     for word in (
         Word(NO_PROGRAM, NO_NUMBER, text="no ü here"),
-        Word(kind=3, number=-1, peak=1 << 40, cpu_s=0.25),
+        Word(kind=3, number=9, peak=1 << 40, cpu_s=0.25),
     ):
         assert read_word(word.packed()) == word
     with pytest.raises(ValueError, match="a shim said"):
         read_word(b"{}")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        Word(GONE, -1),
+        Word(ENDED, 0x137F),
+        Word(GONE, peak=-1),
+        Word(GONE, cpu_s=float("nan")),
+        Word(GONE, cpu_s=float("inf")),
+    ],
+)
+def test_an_end_that_no_process_can_have_is_no_shims_word(word: Word) -> None:
+    with pytest.raises(ValueError, match="which cannot be"):
+        read_word(word.packed())

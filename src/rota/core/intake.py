@@ -1,4 +1,4 @@
-"""Jobs that are asked for: submitted, updated, and started over."""
+"""Jobs that are asked for: submitted, and updated."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from rota.core import deadlines
-from rota.core.arrays import checked_update, go_on, renewed
-from rota.core.band import Array, Member, copies_of
+from rota.core.arrays import checked_update, go_on
+from rota.core.band import Array, copies_of
 from rota.core.cells import JobCell
 from rota.core.ending import conclude, describe, expire, said
 from rota.core.errors import (
@@ -18,16 +18,14 @@ from rota.core.errors import (
     StaleRecall,
     UnknownDependency,
 )
-from rota.core.graph import accepts, find_cycle, upstream_first
-from rota.core.inputs import NewJob, Reject, Retry, Submit, Update
+from rota.core.graph import accepts, find_cycle
+from rota.core.inputs import NewJob, Reject, Submit, Update
 from rota.core.lifecycle import JobVerb, move_job
 from rota.core.model import (
     Dependency,
     Instant,
     JobId,
-    JobRecord,
     JobState,
-    Life,
     Millis,
     Spec,
     Terms,
@@ -64,7 +62,7 @@ def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
         cells = _accept_all(t, event.jobs, specs, now)
     entangled = [cell for cell in cells if cell.life is FRESH]
     for cell in entangled:
-        _wait_for_live(t, cell)
+        wait_for_live(t, cell)
     for cell in entangled:
         _begin(t, cell, ended, now)
     t.draft.submitted += len(cells)
@@ -229,7 +227,7 @@ def _is_alike(jobs: Sequence[NewJob], specs: Sequence[Spec], index: int, now: In
     )
 
 
-def _wait_for_live(t: Tables, cell: JobCell) -> None:
+def wait_for_live(t: Tables, cell: JobCell) -> None:
     """Counts the upstream jobs that have yet to end."""
     for dependency in cell.spec.dependencies:
         upstream = t.jobs.get(dependency.job_id)
@@ -342,83 +340,4 @@ def _rewire(t: Tables, cell: JobCell, before: Sequence[Dependency]) -> None:
     for dependency in before:
         t.graph.remove(dependency.job_id, cell.id)
     cell.unmet = 0
-    _wait_for_live(t, cell)
-
-
-def retry(t: Tables, event: Retry, now: Instant) -> JobAnswer:
-    """An ended job starts over, and with it what was skipped because of it.
-
-    Its own upstream jobs that have ended count as settled: a person has said to go on.
-    """
-    memory = Memory(t, event.recall, now)
-    live = memory.live(event.job_id)
-    if live is not None:
-        move_job(live.id, live.life.state, JobVerb.REVIVE)
-    record = memory.must_have_ended(event.job_id)
-    if record.life.reason == INVALID:
-        raise Conflict(f"job {event.job_id} was never a valid one: submit it anew, corrected")
-    if record.life.reason == DUPLICATE:
-        raise Conflict(f"job {event.job_id} is another one under a second id: see its error")
-    move_job(record.id, record.life.state, JobVerb.REVIVE)
-    if isinstance(record.spec.band, Member):
-        raise Conflict(f"job {record.id} is a member of {record.spec.band.parent}: retry that")
-    cell = _revive(t, record, now, event.failed)
-    _wait_for_live(t, cell)
-    _revive_skipped(t, event, memory, now)
-    settle(t, cell, now)
-    return JobAnswer(cell.record())
-
-
-def _revive(
-    t: Tables, record: JobRecord, now: Instant, failed: tuple[int, ...] | None = None
-) -> JobCell:
-    spec, tally = record.spec, None
-    if isinstance(spec.band, Array) and record.life.tally is not None:
-        spec, tally = renewed(record, failed)
-    t.queue(spec.terms.queue, now)
-    life = Life(
-        JobState.PENDING,
-        fence=record.life.fence,
-        lives=record.life.lives + 1,
-        reason="retried",
-        tally=tally,
-    )
-    if spec.expires_at is not None and spec.expires_at <= now:
-        # Its time had run out; whoever starts it over wants it all the same.
-        spec = replace(spec, expires_at=None, revision=spec.revision + 1)
-    cell = t.add_job(record.id, spec, life)
-    t.recent.returned(record.id)
-    t.put_job(cell)
-    if spec.expires_at is not None:
-        t.timers.set(spec.expires_at, Alarm.JOB, cell.id)
-    deadlines.watch(t, cell, now)
-    return cell
-
-
-def _revive_skipped(t: Tables, event: Retry, memory: Memory, now: Instant) -> None:
-    """Downstream jobs that were skipped wait again, if nothing else rules them out.
-
-    An upstream job that was deleted since counts as one that succeeded: it holds nobody back.
-    """
-    assert event.recall is not None
-    skipped = {
-        record.id: record
-        for record in event.recall.jobs
-        if record.life.state is JobState.SKIPPED and record.id not in t.jobs
-    }
-    # A job's upstream jobs must be back before it is looked at.
-    for job_id in upstream_first(
-        {r.id: [d.job_id for d in r.spec.dependencies] for r in skipped.values()}
-    ):
-        record = skipped[job_id]
-        states = {d.job_id: memory.state(d.job_id) for d in record.spec.dependencies}
-        is_downstream = any(job_id in t.jobs for job_id in states)
-        ruled_out = any(
-            d.job_id not in t.jobs and not accepts(d.when, states[d.job_id] or JobState.SUCCEEDED)
-            for d in record.spec.dependencies
-        )
-        if not is_downstream or ruled_out:
-            continue
-        cell = _revive(t, record, now)
-        _wait_for_live(t, cell)
-        settle(t, cell, now)
+    wait_for_live(t, cell)

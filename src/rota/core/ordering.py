@@ -314,10 +314,7 @@ class Lines:
         return line.first
 
     def ready_since(self) -> dict[str, Instant]:
-        """By queue, since when the longest waiting of those that come next have been ready.
-
-        One look at the head of each line: what waits behind it costs nothing.
-        """
+        """By queue, since when the oldest of the heads of its lines has been ready."""
         oldest: dict[str, Instant] = {}
         for line in self._lines.values():
             cell = self._jobs.get(JobId(self.head(line)[2]))

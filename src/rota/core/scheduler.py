@@ -19,6 +19,7 @@ from rota.core import (
     planning,
     progress,
     reacting,
+    reviving,
     shelving,
     triggers,
     waiting,
@@ -199,7 +200,7 @@ class Scheduler(Looking):
             case Cancel():
                 return control.cancel(t, event, now)
             case Retry():
-                return intake.retry(t, event, now)
+                return reviving.retry(t, event, now)
             case Delete():
                 return control.delete(t, event, now)
             case Execute():

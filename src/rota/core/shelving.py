@@ -161,12 +161,12 @@ def _stand_again(t: Tables, lane: Lane, back: Sequence[JobRecord], now: Instant)
         if first is not None and last is not None and _follows(cell, last):
             behind.append(cell)
         else:
-            if first is not None:
+            if first is not None and behind:
                 t.lines.join_behind(first, behind, now)
             stand_in_line(t, cell, now)
             first, behind = cell, []
         last = cell
-    if first is not None:
+    if first is not None and behind:
         t.lines.join_behind(first, behind, now)
 
 

@@ -70,6 +70,9 @@ def begin_to_wait_together(
 ) -> list[JobCell]:
     """The same for alike jobs, each behind the one before."""
     first = begin_to_wait(t, ids[0], specs[0], now)
+    terms = first.spec.terms
+    if terms is not specs[0].terms:  # the pool has begun anew since they were given theirs
+        specs = [replace(spec, terms=terms) for spec in specs]
     rest = {
         job_id: JobCell(job_id, spec, first.life, place=first.place)
         for job_id, spec in zip(ids[1:], specs[1:], strict=True)

@@ -42,12 +42,24 @@ class _Line:
         """The answer, and whether the line can be used again."""
         hearing = Hearing()
         self._socket.settimeout(quiet_s)
-        self._socket.sendall(request)
+        is_sent = self._say(request)
         heard = None
         while heard is None:
             data = self._socket.recv(PIECE_BYTES)
             heard = hearing.feed(data) if data else hearing.end()
-        return Answer(*heard), hearing.keeps
+        return Answer(*heard), hearing.keeps and is_sent
+
+    def _say(self, request: bytes) -> bool:
+        """False where it would not hear all of it: it may have said why, and hung up."""
+        rest = memoryview(request)
+        try:
+            while rest:  # each piece has its time: what is large takes long over a thin line
+                rest = rest[self._socket.send(rest) :]
+        except TimeoutError:
+            raise
+        except OSError:
+            return False
+        return True
 
     def close(self) -> None:
         """Hangs up."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rota.wire.jobs import JobView
+from rota.wire.limits import KEY_CHARS_MAX
 from rota.wire.problems import FieldError, Problem
 
 
@@ -28,6 +29,17 @@ class TokenError(RotaError):
         super().__init__(
             f"the token from {source} is none: it has spaces or characters beyond ASCII in it"
         )
+
+
+class KeyFormatError(RotaError):
+    """What was given as an idempotency key is none."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"{key[:40]!r} is no idempotency key: it has 1 to {KEY_CHARS_MAX} printable ASCII"
+            " characters"
+        )
+        self.key = key
 
 
 class UnreachableError(RotaError):

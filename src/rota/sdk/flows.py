@@ -15,9 +15,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from rota.sdk.answers import Answer, is_passing, pause_s, read
 from rota.sdk.calls import Call, uuid7
 from rota.sdk.clock import Clock
-from rota.sdk.errors import ApiError, LimitError, UnreachableError
+from rota.sdk.errors import ApiError, KeyFormatError, LimitError, UnreachableError
 from rota.sdk.servers import Servers
 from rota.sdk.tracing import current_traceparent
+from rota.wire.limits import KEY_CHARS_MAX
 
 T = TypeVar("T")
 
@@ -164,6 +165,8 @@ class Course(Generic[T]):
 def ask(terms: Terms, call: Call[Any], key: str | None = None) -> Flow[Answer]:
     """The answer of a call, unread. A write is repeated only under the key of its first try, so
     however often it is sent it happens once."""
+    if key and not (key.isascii() and key.isprintable() and len(key) <= KEY_CHARS_MAX):
+        raise KeyFormatError(key)
     seed = key or terms.mint_key()
     headers = {"Idempotency-Key": seed} if call.keyed else {}
     if call.keyed and (trace := current_traceparent()):

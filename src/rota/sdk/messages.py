@@ -113,7 +113,7 @@ class Hearing:
                 raise BrokenError("sent more than a short answer")
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise BrokenError(f"does not speak HTTP: {error}") from None
         return self._heard
 
@@ -133,6 +133,12 @@ class Hearing:
 
     # For the parser.
 
+    def on_message_begin(self) -> None:
+        """The answer begins, or what comes after it."""
+        if self._heard is not None:
+            self.keeps = False  # whatever it is, nobody asked for it
+            self._await_head()
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """One of them."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
@@ -147,6 +153,8 @@ class Hearing:
 
     def on_message_complete(self) -> None:
         """That was all."""
+        if self._heard is not None:
+            return
         if self._parser.get_status_code() < 200:
             self._await_head()  # a word in between: the answer is still to come
             return

@@ -7,6 +7,7 @@ general client, which is loaded for the first of those.
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
 import sys
 from functools import partial
@@ -35,9 +36,10 @@ def _headers(endpoint: Endpoint) -> dict[str, str]:
 
 def _is_direct(endpoint: Endpoint) -> bool:
     """Whether nothing but a connection is between here and the servers."""
-    # The parser of answers is not there on Windows.
+    # Neither is there on Windows; some who patch the standard library take `poll` out of it.
+    has_parts = sys.platform != "win32" and hasattr(select, "poll")
     plain = all(url.isascii() and "@" not in url for url in endpoint.urls)
-    return plain and sys.platform != "win32" and (endpoint.is_local or not _has_proxy())
+    return plain and has_parts and (endpoint.is_local or not _has_proxy())
 
 
 def _has_proxy() -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -45,6 +46,8 @@ class Reading:
         """The last one that it did see."""
         self.rows: Sequence[ShelfRow] | None = None
         """None: it is under way."""
+        self.size = 0
+        """Bytes that they take, about."""
 
     def unmoved(self) -> Iterable[ShelfRow]:
         """What is still in the tables as it was read."""
@@ -81,7 +84,12 @@ class KnownShelf:
     def end(self, reading: Reading, seen: str, rows: Sequence[ShelfRow]) -> None:
         """What was found, and the stamp of the last fold in the same view of the tables."""
         with self._changing:
-            reading.seen, reading.rows = seen, rows
+            # Where nothing is written no fold takes them up, and a whole window may be read.
+            room = self._most_bytes - sum(one.size for one in self._readings)
+            sizes = accumulate(ROW_BYTES + len(row.encoded) for row in rows)
+            kept = [(row, size) for row, size in zip(rows, sizes, strict=True) if size <= room]
+            reading.seen, reading.rows = seen, [row for row, _ in kept]
+            reading.size = kept[-1][1] if kept else 0
 
     def give_up(self, reading: Reading) -> None:
         """Nothing was found, or nobody knows what."""

@@ -6,8 +6,15 @@ without ever having begun; so what is behind what is looked up, not assumed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rota.wire.workers import OrderView
+
 AHEAD_S = 0.5
 """An order given ahead that could not begin within this goes back: others may have room for it."""
+WIDE_FROM = 256
+"""Orders of one answer that begin at once from which on none is wanted ahead: so many places hide
+a round trip by themselves, and an heir costs the server many times what a plain start does."""
 PASSED_MAX = 20_000
 """Orders that ended unbegun, remembered for those that may still come to be behind them."""
 
@@ -15,7 +22,11 @@ PASSED_MAX = 20_000
 class Ahead:
     """The orders that wait, in the order in which they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: int = 0) -> None:
+        self._wanted = wanted
+        self._is_wide = False
+        self.most = 0
+        """How many may wait here, as far as the server gives any."""
         self._before: dict[str, str] = {}
         """Each that waits, and the one whose end it waits for."""
         self._behind: dict[str, str] = {}
@@ -29,6 +40,20 @@ class Ahead:
 
     def __contains__(self, key: str) -> bool:
         return key in self._before
+
+    @property
+    def room(self) -> int:
+        """How many more of them are wanted."""
+        return 0 if self._is_wide else max(0, self.most - len(self._before))
+
+    def may_be(self, given: int) -> None:
+        """The server gives so many at most."""
+        self.most = min(self._wanted, given)
+
+    def came(self, orders: Sequence[OrderView]) -> None:
+        """What an answer has brought says how many places there are."""
+        if orders:
+            self._is_wide = sum(one.behind is None for one in orders) >= WIDE_FROM
 
     def before(self, key: str) -> str:
         """The one whose place it is about, where `key` may have ended without having had it."""

@@ -45,9 +45,6 @@ from rota.worker.reports import report_returned, report_stopped
 LAPSED = "its lease ran out before it could be renewed"
 LEASE_MARGIN = 0.05
 """Share of a lease given up at its end: clocks of two machines do not run at quite one speed."""
-WIDE_FROM = 256
-"""Orders of one answer that begin at once from which on none is wanted ahead: so many places hide
-a round trip by themselves, and an heir costs the server many times what a plain start does."""
 OVER_MAX = 20_000
 """Ended executions remembered so that a late second copy of an order does not start them again."""
 
@@ -57,11 +54,7 @@ class Session:
 
     def __init__(self, concurrency: int | None = None, spare: int = 0) -> None:
         self._limit = min(concurrency or LEASE_ORDERS_MAX, LEASE_ORDERS_MAX)
-        self._wanted = spare
-        self._spare = 0
-        """Orders to hold ahead, as far as the server gives any."""
-        self._is_wide = False
-        self._ahead = Ahead()
+        self._ahead = Ahead(spare)
         self._token: str | None = None
         self._pace = Pace()
         self._held: dict[str, Held] = {}
@@ -106,7 +99,7 @@ class Session:
         """The server knows this worker, under a new name."""
         self._token = answer.session
         self._pace.registered(answer.lease_ttl, answer.poll_wait_max)
-        self._spare = min(self._wanted, answer.spare_max)
+        self._ahead.may_be(answer.spare_max)
 
     def forgotten(self, why: str) -> list[Instruction]:
         """The server no longer knows this worker: what it held is not its own any more."""
@@ -130,7 +123,7 @@ class Session:
         """Before then no call is wanted, for want of nothing; None: there is no such time."""
         if self._draining:
             return None
-        return self._pace.rests_until(len(self._ahead), self._spare, is_open=bool(self._open))
+        return self._pace.rests_until(len(self._ahead), self._ahead.most, is_open=bool(self._open))
 
     def call(self, now: float) -> Call:
         """The next `lease` call; it counts as sent at `now`."""
@@ -146,7 +139,7 @@ class Session:
             completed=reports,
             executions=[self._running_report(key) for key in named] if full else None,
             session=self._token,
-            spare=self._room_ahead(),
+            spare=0 if self._draining else self._ahead.room,
         )
         carried = tuple(report.execution_id for report in reports)
         begun = self._begun(named, all_told=full and len(carried) == len(self._owed))
@@ -164,11 +157,6 @@ class Session:
             return 0
         held = len(self._held) - len(self._ahead)
         return max(0, self._limit - held - self._owed.unsent)
-
-    def _room_ahead(self) -> int:
-        if self._draining or self._is_wide:
-            return 0
-        return max(0, self._spare - len(self._ahead))
 
     def _wait_s(self, now: float) -> float:
         return self._pace.wait_s(
@@ -219,8 +207,7 @@ class Session:
             if key in self._held:
                 self._held[key].heard = True
         granted_at = min(call.sent_at + max(0.0, answer.held_for), now)
-        if answer.executions:
-            self._is_wide = sum(one.behind is None for one in answer.executions) >= WIDE_FROM
+        self._ahead.came(answer.executions)
         for order in answer.executions:
             self._take(order, granted_at, now)
         return [*self._told(answer.cancel, answer.lost), *self._starts(now)]
@@ -240,7 +227,7 @@ class Session:
         """The server will never take this call as it is; False if there is nothing to mend."""
         self.failed(call)
         if call.spec.spare and "`spare`" in detail:
-            self._spare = 0  # an older server leads now, to which that is an unknown word
+            self._ahead.may_be(0)  # an older server leads now, to which that is an unknown word
             return True
         if not call.carried:
             return False

@@ -24,9 +24,13 @@ _BESIDE_BYTES = socket.CMSG_SPACE(FDS_MAX * _FD_BYTES)
 class Channel:
     """One end of a stream socket. Sends what it can and keeps the rest: nobody is waited for."""
 
-    def __init__(self, sock: socket.socket, *, takes_fds: bool = False) -> None:
-        """`takes_fds`: whether descriptors may come; else the kernel keeps them away."""
+    def __init__(
+        self, sock: socket.socket, *, takes_fds: bool = False, bytes_max: int | None = None
+    ) -> None:
+        """`takes_fds`: whether descriptors may come; else the kernel keeps them away. `bytes_max`:
+        of a message, where the other side is not trusted."""
         self.sock = sock
+        self._bytes_max = bytes_max
         self._takes_fds = takes_fds
         self.fds: deque[int] = deque()
         """Received and not taken yet, in the order of the messages that they came with."""
@@ -34,7 +38,10 @@ class Channel:
         self._outbox: deque[tuple[memoryview, Sequence[int]]] = deque()
 
     def receive(self) -> list[bytes] | None:
-        """The messages that one read completes; None once the other side is gone."""
+        """The messages that one read completes; None once the other side is gone.
+
+        Raises ValueError for one that is too long.
+        """
         try:
             data = self._read()
         except BlockingIOError:
@@ -66,6 +73,8 @@ class Channel:
         start, came = 0, self._came
         while len(came) - start >= HEAD.size:
             (size,) = HEAD.unpack_from(came, start)
+            if self._bytes_max is not None and size > self._bytes_max:
+                raise ValueError(f"a message of {size} bytes, of {self._bytes_max} at most")
             end = start + HEAD.size + size
             if len(came) < end:
                 break

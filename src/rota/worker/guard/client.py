@@ -15,12 +15,12 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, assert_never
 
 import msgspec
 
 from rota.worker.guard.channel import Channel
-from rota.worker.guard.words import Bounds, pack, pack_job, unpack
+from rota.worker.guard.words import GUARD_BYTES_MAX, Bounds, pack, pack_job
 
 PING_S = 2.0
 """Between two questions whether the guard is awake."""
@@ -75,7 +75,7 @@ class Deed(msgspec.Struct, frozen=True, array_like=True):
     processes: int
 
 
-class Ended(msgspec.Struct, frozen=True):
+class Ended(msgspec.Struct, frozen=True, tag_field="say", tag="ended"):
     """How a job ended; nothing of it is left."""
 
     key: int
@@ -104,7 +104,7 @@ class Ended(msgspec.Struct, frozen=True):
         return {"cpu_seconds": self.cpu, "memory_peak": self.peak}
 
 
-class Hello(msgspec.Struct, frozen=True):
+class Hello(msgspec.Struct, frozen=True, tag_field="say", tag="hello"):
     """What this guard can do here."""
 
     isolation: Literal["namespace", "subreaper"]
@@ -112,6 +112,16 @@ class Hello(msgspec.Struct, frozen=True):
     """Why there are no namespaces, where there are none."""
     memory: str
     processes: str
+
+
+class Pong(msgspec.Struct, frozen=True, tag_field="say", tag="pong"):
+    """It is awake."""
+
+    number: int
+
+
+Said: TypeAlias = Ended | Hello | Pong
+_decoder: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)
 
 
 class Ward:
@@ -215,7 +225,7 @@ class Guard:
                 start_new_session=True,
             )
         ours.setblocking(False)  # noqa: FBT003  (it takes no names)
-        self._channel = Channel(ours)
+        self._channel = Channel(ours, bytes_max=GUARD_BYTES_MAX)
         self._pings = self._pongs = 0
         self._silent_s = 0.0
         self._loop.add_reader(ours, self._readable)
@@ -231,28 +241,30 @@ class Guard:
             self._loop.remove_writer(self._channel.sock)
 
     def _readable(self) -> None:
-        messages = self._channel.receive()
+        messages: list[Said] | None = None
+        # What nobody understands is not the guard's: it is as good as gone.
+        with contextlib.suppress(ValueError, msgspec.MsgspecError):
+            heard = self._channel.receive()
+            messages = None if heard is None else [_decoder.decode(one) for one in heard]
         if messages is None:
             self._died()
             return
         for message in messages:
-            self._hear(unpack(message))
+            self._hear(message)
 
-    def _hear(self, word: dict[str, Any]) -> None:
-        match word.pop("say"):
-            case "ended":
-                if deeds := word.get("deeds"):
-                    word["deeds"] = tuple(Deed(*deed) for deed in deeds)
-                ward = self._wards.pop(word["key"], None)
+    def _hear(self, word: Said) -> None:
+        match word:
+            case Ended():
+                ward = self._wards.pop(word.key, None)
                 if ward is not None and not ward.ended.done():
-                    ward.ended.set_result(Ended(**word))
-            case "pong":
-                self._pongs = word["number"]
-            case "hello":
+                    ward.ended.set_result(word)
+            case Pong():
+                self._pongs = word.number
+            case Hello():
                 if not self.hello.done():
-                    self.hello.set_result(Hello(**word))
-            case other:
-                raise ValueError(f"the guard says {other!r}, which nobody understands")
+                    self.hello.set_result(word)
+            case _:
+                assert_never(word)
 
     def _died(self) -> None:
         """The guard's socket is at its end: it is gone, and every shim with it."""

@@ -12,7 +12,7 @@ from typing import Any
 from rota.worker.guard import tree
 from rota.worker.guard.charge import LOOK_S, STRAY_GRACE_S, Charge
 from rota.worker.guard.pool import Pool, Shim
-from rota.worker.guard.words import FIT, GONE, UNFIT, Bounds, Word, read_word
+from rota.worker.guard.words import FIT, GONE, UNFIT, Bounds, Word
 
 WATCH_S = 0.5
 """Between two looks at what the kernel does not hold a job to."""
@@ -206,12 +206,15 @@ class Keeper:
 
     def heard(self, shim: Shim, now: float) -> None:
         """A shim said something, or is gone."""
-        messages = shim.channel.receive()
-        if messages is None:
+        try:
+            words = shim.words()
+        except ValueError:  # only what runs in it can have said that, and it ends for it
+            tree.tell(shim.pid, signal.SIGKILL)
+            words = None
+        if words is None:
             self.dismiss(shim)
             return
-        for message in messages:
-            word = read_word(message)
+        for word in words:
             charge = self._charges.get(shim.key)
             if charge is not None and word.kind != FIT:
                 self._ended(charge, word, now)

@@ -15,7 +15,7 @@ from rota.worker.guard.channel import Channel
 from rota.worker.guard.groups import Groups, open_groups
 from rota.worker.guard.keeper import Keeper
 from rota.worker.guard.pool import Pool, Shim
-from rota.worker.guard.words import pack, unpack
+from rota.worker.guard.words import pack_up, unpack
 
 
 class Guard:
@@ -111,7 +111,7 @@ class Guard:
             self._poll.register(fd, select.EPOLLIN)
 
     def _tell(self, word: dict[str, Any]) -> None:
-        if not self._leaving and not self._agent.send(pack(word)):
+        if not self._leaving and not self._agent.send(pack_up(word)):
             self._poll.modify(self._agent.sock.fileno(), select.EPOLLIN | select.EPOLLOUT)
 
 

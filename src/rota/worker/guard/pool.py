@@ -13,7 +13,7 @@ from rota.worker.guard import kernel, tree
 from rota.worker.guard.channel import Channel
 from rota.worker.guard.groups import Group, Groups
 from rota.worker.guard.shim import Nest, fork_shim
-from rota.worker.guard.words import UNFIT, Bounds, read_word
+from rota.worker.guard.words import UNFIT, WORD_BYTES_MAX, Bounds, Word, read_word
 
 IDLE_MAX = 32
 """Shims kept for later; each has a megabyte or two of its own."""
@@ -40,7 +40,7 @@ class Shim:
 
     def __init__(self, pid: int, sock: socket.socket, bounds: Bounds) -> None:
         self.pid = pid
-        self.channel = Channel(sock)
+        self.channel = Channel(sock, bytes_max=WORD_BYTES_MAX)
         self.bounds = bounds
         self.group: Group | None = None
         self.key = 0
@@ -50,6 +50,11 @@ class Shim:
         self._peak = 0
         self._usage: resource.struct_rusage | None = None
         """Set once it was collected."""
+
+    def words(self) -> list[Word] | None:
+        """What it says now; None: it is gone. Raises ValueError for what no shim of ours says."""
+        messages = self.channel.receive()
+        return None if messages is None else [read_word(message) for message in messages]
 
     def spent(self, cpu_s: float, peak: int) -> None:
         """A job in it is over, and cost so much."""
@@ -167,7 +172,6 @@ class Pool:
 
     def _first_word(self, shim: Shim) -> str:
         with contextlib.suppress(OSError):
-            for message in shim.channel.receive() or ():
-                word = read_word(message)
+            for word in shim.words() or ():
                 return f"/proc cannot be mounted: {word.text}" if word.kind == UNFIT else ""
         return "the first process of a PID namespace ended at once"

@@ -1,13 +1,17 @@
 """What agent, guard and shims say to each other, apart from how it travels.
 
-Agent and guard are one interpreter's processes and trust each other: their words are marshalled. So
-is what they say to a shim. What a shim says is a record of one shape: its job runs as the same user
-and may try to speak in its place, and nothing but numbers and a text can come of a record.
+What goes down, from the agent to the guard and from both to a shim, is marshalled: nobody below can
+speak there. What comes up is not: a job may run as the same user as its shim, and take hold of what
+that has open. So a shim's word is a record of one shape, of which nothing but numbers and a text
+can come, and the guard's is JSON, which the agent reads by its types.
 """
 
 from __future__ import annotations
 
+import json
 import marshal
+import math
+import os
 import struct
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -17,18 +21,31 @@ FIT, UNFIT, ENDED, GONE, NO_CWD, NO_PROGRAM = range(6)
 """It can serve; it cannot; the job's program has ended, and others are left; nothing is left; and
 what was wrong where nothing could be started."""
 NO_NUMBER = -1
+WORD_BYTES_MAX = 16 * 1024
+"""More is nothing that a shim says."""
+GUARD_BYTES_MAX = 1024 * 1024
+"""Nor the guard."""
+TEXT_CHARS_MAX = 2_000
 _RECORD = struct.Struct("!Biqd")
 _PROBLEMS = {UNFIT: "worker", NO_CWD: "cwd", NO_PROGRAM: "program"}
 
 
+_written = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def pack(word: dict[str, Any]) -> bytes:
-    """What `unpack` reads."""
+    """What goes down, as `unpack` reads it."""
     return marshal.dumps(word)
 
 
 def unpack(message: bytes) -> Any:
     """What `pack` was given, by one of us."""
     return marshal.loads(message)
+
+
+def pack_up(word: dict[str, Any]) -> bytes:
+    """What the guard tells the agent."""
+    return _written(word).encode()
 
 
 class Bounds(NamedTuple):
@@ -54,7 +71,8 @@ class Word(NamedTuple):
     def packed(self) -> bytes:
         """What `read_word` reads."""
         record = _RECORD.pack(self.kind, self.number, self.peak, self.cpu_s)
-        return record + self.text.encode("utf-8", "replace") if self.text else record
+        text = self.text[:TEXT_CHARS_MAX]  # a path in it may be of any length
+        return record + text.encode("utf-8", "replace") if text else record
 
     @property
     def problem(self) -> tuple[str, int | None, str] | None:
@@ -71,6 +89,9 @@ def read_word(message: bytes) -> Word:
         kind, number, peak, cpu_s = _RECORD.unpack_from(message)
     except struct.error as error:
         raise ValueError(f"a shim said {message[:100]!r}: {error}") from None
+    has_ended = kind not in (ENDED, GONE) or os.WIFEXITED(number) or os.WIFSIGNALED(number)
+    if not (has_ended and peak >= 0 and 0 <= cpu_s < math.inf):
+        raise ValueError(f"a shim said {kind}, {number}, {peak}, {cpu_s}, which cannot be")
     text = message[_RECORD.size :]
     return Word(kind, number, peak, cpu_s, text.decode("utf-8", "replace") if text else "")
 
