@@ -12,28 +12,38 @@ import psutil
 
 from tests.postgres.server import PostgresServer
 
-SETTINGS = {"shared_buffers": "256MB", "max_connections": "100", "min_wal_size": "1GB"}
+SETTINGS = {"shared_buffers": "256MB", "max_connections": "100"}
+SEGMENT_MIB = 16
+"""One file of the write-ahead log."""
 WORN_SEGMENTS = 40
-"""Of the write-ahead log, 16 MiB each."""
+"""Of these files: enough for some hundred thousand jobs."""
 
 
 class Backing:
     """One server with one database, gone when it is removed."""
 
-    def __init__(self, place: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        place: Path,
+        settings: Mapping[str, str] | None = None,
+        worn_segments: int = WORN_SEGMENTS,
+    ) -> None:
         # It runs as another user, who must be able to reach its folder.
         place.chmod(0o755)
-        self._server = PostgresServer(SETTINGS | dict(settings or {}), quick=False, within=place)
-        self._wear_in()
+        kept = {"min_wal_size": f"{worn_segments * SEGMENT_MIB}MB"}
+        self._server = PostgresServer(
+            SETTINGS | kept | dict(settings or {}), quick=False, within=place
+        )
+        self._wear_in(worn_segments)
         self.dsn = self.new_dsn()
 
-    def _wear_in(self) -> None:
+    def _wear_in(self, segments: int) -> None:
         """Lets it have files of its log to write over, as one has that has been in use for an hour.
 
         A new one makes each of them first, zero by zero, while somebody waits for a commit.
         """
         fill = "SELECT pg_logical_emit_message(false, '', ''); SELECT pg_switch_wal();"
-        self._server.sql(fill * WORN_SEGMENTS)
+        self._server.sql(fill * segments)
         self._server.sql("CHECKPOINT")
 
     def new_dsn(self) -> str:
