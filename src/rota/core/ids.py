@@ -14,7 +14,6 @@ _UUID_DIGITS = 36
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 """A UUID's variant takes two bits of one digit."""
 _OTHER_VARIANT = {"8": "9", "9": "8", "a": "b", "b": "a"}
-_EMPTY = blake2b(digest_size=8)
 
 
 def execution_id(job_id: JobId, fence: int, now: Instant) -> ExecutionId:
@@ -62,9 +61,7 @@ def triggered_id(arrival: ArrivalId, now: Instant) -> JobId:
 
 def _uuid7(parent: str, whose: str, now: Instant) -> str:
     """A UUIDv7 of the time, the parent's own cell and a hash of whose it is."""
-    hasher = _EMPTY.copy()  # cheaper than making one, and every execution has an id
-    hasher.update(whose.encode())
-    dice = hasher.hexdigest()
+    dice = blake2b(whose.encode(), digest_size=8).hexdigest()
     return f"{_front(now, parent[15:18])}{_VARIANT[dice[0]]}{dice[1:4]}-{dice[4:]}"
 
 

@@ -328,10 +328,6 @@ class FairOrder:
             for account in (share, *share.leaves.values()):
                 account.ahead += account.rate * by
 
-    def reweigh(self, tenant: str, weight: float) -> None:
-        """The tenant's weight is another from now on."""
-        self.share(tenant).weight = weight
-
     def reseat(self, queue: QueueCell) -> None:
         """Moves the queue's seats to where its priority belongs."""
         for share in self._shares.values():

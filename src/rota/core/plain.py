@@ -19,6 +19,7 @@ from rota.core.executions import (
     running,
     started_at_of,
 )
+from rota.core.gates import is_limited
 from rota.core.inputs import Completion
 from rota.core.learning import learn
 from rota.core.model import Execution, ExecutionState, Instant, JobState, Life, Terms
@@ -35,12 +36,10 @@ Report: TypeAlias = tuple[ExecutionCell, JobCell, Completion]
 
 def are_plain(t: Tables, terms: Terms) -> bool:
     """Whether nobody waits for what such jobs hold but whoever comes next."""
-    queue = t.queues[terms.queue].queue
     return (
         not terms.preemptible
         and terms.needs.affinity is None
-        and queue.max_workers is None
-        and queue.rate_limit is None
+        and not is_limited(t.queues[terms.queue])
         and t.tenants.cells[terms.tenant].tenant.quota is None
     )
 
