@@ -7,6 +7,7 @@ nothing when all jobs have ended: bloat.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from benchmarks.cell import MANY_CPUS, Cell, workplace
@@ -25,7 +26,7 @@ WHERE nspname = 'rota' AND relname IN ('jobs_live', 'jobs_shelved', 'executions_
 
 def measure(scale: Scale) -> Iterator[Row]:
     """The first lives fill what is made anyway; those after them are counted."""
-    lives = scale.of(1_000_000, 4_000)
+    lives = scale.of(int(os.environ.get("ROTA_LIVES", "1000000")), 4_000)
     with workplace() as place, Cell(place / "data", scale.store) as cell:
         cell.hire(*MANY_CPUS)
         run(together(cell, (4, BATCH, BATCH), 1))

@@ -67,6 +67,18 @@ async def test_a_waiting_lease_is_answered_as_soon_as_there_is_work(house: House
     assert len((await waiting)["executions"]) == 1
 
 
+async def test_a_patient_lease_takes_its_reports_at_once_and_waits_for_work(house: House) -> None:
+    worker = await house.register()
+    job = await house.submit("w")
+    (order,) = (await house.lease(worker))["executions"]
+    done = [{"execution_id": order["execution_id"], "fence": 1, "status": "succeeded"}]
+    waiting = asyncio.create_task(house.lease(worker, completed=done, wait=5, patient=True))
+    await asyncio.sleep(0)
+    later = await house.submit("later")
+    assert [one["job_id"] for one in (await waiting)["executions"]] == [later["job_id"]]
+    assert (await house.ask("GET", f"/jobs/{job['job_id']}"))["status"] == "succeeded"
+
+
 async def test_a_lease_reports_what_ended_and_names_what_was_refused(house: House) -> None:
     worker = await house.register()
     order = await house.start(worker)

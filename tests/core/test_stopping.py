@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from rota.core.errors import IllegalTransition, NotFound
 from rota.core.inputs import Execute
@@ -170,6 +171,8 @@ def test_a_job_stopped_for_its_timeout_has_timed_out_whatever_its_worker_calls_i
     assert (world.state("a"), world.life("a").reason) == (JobState.FAILED, "timeout")
     again = world.poll(completed=[report])
     assert world.answers[again].lost == (), "a repeat of it is no news"
+    other = world.poll(completed=[replace(report, state=ExecutionState.FAILED)])
+    assert world.answers[other].lost == (report.execution_id,), "but it has said something else"
 
 
 def test_a_worker_that_never_stops_a_job_past_its_timeout_loses_it() -> None:

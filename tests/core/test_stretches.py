@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from rota.core import attendance
+from rota.core.backfill import Pass
 from rota.core.inputs import Completion, NewJob, Submit, Timing
 from rota.core.model import ExecutionState, JobId
 from rota.core.order_fair import FairOrder
 from rota.core.policy import DEFAULT, STRICT, BackfillKind, OrderKind, Policy
 from tests.core.asking import HOUR, job, retries
-from tests.core.world import World
+from tests.core.world import World, run
 
 PATIENT = Timing(lease_ttl_ms=100 * HOUR)
 POLICIES = (
@@ -31,6 +33,7 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"cpu": 0.5, "memory": 1 << 20, "custom": {"seat": 1}},
     {"tenant": "b"},
     {"queue": "narrow"},
+    {"queue": "elsewhere"},
     {"count": 7},
     {"key": "k", "limit": 3},
     {"preemptible": True},
@@ -49,7 +52,16 @@ class AtOnce:
     def __init__(self, policy: Policy, limit: int | None) -> None:
         self.world = World(policy=policy, timing=PATIENT, checked=False)
         self.world.queue("narrow", max_workers=limit)
-        self.world.register(cpu=60, memory=1 << 30, custom={"seat": 20})
+        self.world.register(
+            cpu=60, memory=1 << 30, custom={"seat": 20}, queues=("default", "narrow")
+        )
+        self._occupy_the_other()
+
+    def _occupy_the_other(self) -> None:
+        """Whoever waits for the second worker has a place there, and the first goes on."""
+        self.world.register("w2", queues=("elsewhere",))
+        self.world.submit("there", queue="elsewhere")
+        run(self.world, "there", "w2")
 
     def submit(self, jobs: list[NewJob]) -> None:
         self.world.step(Submit(jobs=tuple(jobs)))
@@ -107,7 +119,7 @@ def everything(world: World) -> tuple[object, ...]:
         held,
         t.runtimes._known,
         t.depths.of_queue,
-        {name: (cell.depth, cell.held, cell.used) for name, cell in t.tenants.cells.items()},
+        {name: (cell.depth, cell.held, cell.holds()) for name, cell in t.tenants.cells.items()},
         {name: cell.running for name, cell in t.queues.items()},
     )
 
@@ -240,6 +252,21 @@ def test_jobs_that_arrive_at_once_fill_the_tightest_of_the_waiting_workers_first
     world.submit_all([job(f"j{n:02}") for n in range(40)])
     assert world.orders(small) == [f"j{n:02}" for n in range(20)]
     assert world.orders(large) == [f"j{n:02}" for n in range(20, 40)]
+
+
+def test_a_job_that_waits_for_another_worker_does_not_part_those_that_go_together() -> None:
+    world = AtOnce(replace(STRICT, backfill=BackfillKind.EASY), None).world
+    world.submit("waits", queue="elsewhere")
+    world.now += 1
+    world.submit_all([job(f"j{n:02}") for n in range(30)])
+    t = world.scheduler._t
+    t.begin_turn()
+    attendance.poll(t, world.asking(), world.now)
+    one_pass = Pass(t, world.now)
+    candidate = one_pass.next()
+    assert list(one_pass.reservations.by_worker) == ["w2"]
+    assert candidate is not None
+    assert candidate.mask, "who follows it may go along"
 
 
 @pytest.mark.parametrize("policy", [DEFAULT, STRICT])

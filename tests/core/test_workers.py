@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from rota.core.errors import Conflict, NotFound, Superseded
 from rota.core.inputs import ClosePoll, Drain, Heartbeat, Leave, Register, Resume
@@ -245,3 +246,36 @@ def test_machines_that_come_with_ever_new_amounts_do_not_fill_memory() -> None:
     assert len(world.scheduler._t.fleet.machines) < 1_200
     world.submit("a")
     assert world.take() == ["a"]
+
+
+def test_a_worker_that_reports_is_answered_at_once_unless_it_is_patient() -> None:
+    world = World()
+    world.register()
+    for name in ("a", "b"):
+        world.submit(name)
+        run(world, name)
+    at_once = world.poll(completed=[world.report("a")])
+    assert at_once in world.answers
+    patient = world.poll(completed=[world.report("b")], patient=True)
+    assert patient not in world.answers
+    assert world.state("b") is JobState.SUCCEEDED, "the report counts from now on"
+    world.submit("c")
+    assert world.orders(patient) == ["c"]
+
+
+def test_a_patient_worker_that_wants_no_work_is_answered_at_once() -> None:
+    world = World()
+    world.register()
+    world.submit("a")
+    run(world, "a")
+    assert world.poll(completed=[world.report("a")], max_orders=0, patient=True) in world.answers
+
+
+def test_a_patient_worker_is_told_at_once_of_a_report_that_is_not_taken() -> None:
+    world = World()
+    world.register()
+    world.submit("a")
+    run(world, "a")
+    said = replace(world.report("a"), fence=99)
+    poll = world.poll(completed=[said], patient=True)
+    assert world.answers[poll].lost == (said.execution_id,)

@@ -210,6 +210,7 @@ class World:
             completed=tuple(said.pop("completed", ())),
             executions=None if names is None else tuple(self.running(one) for one in names),
             spare=said.pop("spare", 0),
+            patient=said.pop("patient", False),
         )
         assert not said, f"a poll says no {list(said)}"
         return event

@@ -96,6 +96,25 @@ async def test_a_turn_is_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sizes == [1, 3, 3, 1]
 
 
+async def test_reports_count_as_much_as_jobs_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as rig:
+        await rig.register()
+        for name in ("a", "b"):
+            await rig.submit(name)
+        reports = tuple(succeeded(order) for order in (await rig.poll()).orders)
+        monkeypatch.setattr(waiting_room, "TURN_WEIGHT_MAX", 1 + len(reports))
+        rig.ledger.shut()
+        first = asyncio.create_task(rig.submit("first"))
+        await rig.ledger.reached()
+        poll = rig.poll(completed=reports)
+        last = asyncio.create_task(rig.submit("last"))
+        await settle()
+        rig.ledger.let_go()
+        await asyncio.gather(first, poll, last)
+        came = [sum(isinstance(w, PutJob) for w in record) for record in rig.ledger.records]
+        assert came[-2:] == [0, 1], "the turn was full of reports"
+
+
 async def test_what_changes_nothing_is_not_written() -> None:
     async with running() as rig:
         await rig.register()

@@ -52,6 +52,6 @@ def answer(
     return LeaseAnswer(list(orders), held_for, list(cancel), list(lost))
 
 
-def registration(ttl: float = TTL, spare_max: int = 100) -> RegisterAnswer:
+def registration(ttl: float = TTL, spare_max: int = 100, *, patient: bool = True) -> RegisterAnswer:
     """What a new worker is told."""
-    return RegisterAnswer("worker-1", "session-1", ttl / 3, ttl, ttl / 3, spare_max)
+    return RegisterAnswer("worker-1", "session-1", ttl / 3, ttl, ttl / 3, spare_max, patient)

@@ -319,3 +319,21 @@ def test_the_answer_of_a_call_that_was_given_up_changes_nothing(session: Session
     session.failed(given_up)
     assert session.answered(given_up, answer(order("b"), lost=["a"]), 2) == []
     assert (session.held, session.owed) == (0, 1)
+
+
+def test_a_call_with_reports_may_be_held_for_work_where_the_server_can(session: Session) -> None:
+    session.answered(session.call(0), answer(order("a"), order("b")), 0)
+    assert not session.call(0).spec.patient, "nothing is reported that could be answered at once"
+    session.ended([report_noop("a", 7)], 0)
+    assert session.call(0).spec.patient
+    session.registered(registration(patient=False))
+    session.ended([report_noop("b", 7)], 0)
+    assert not session.call(0).spec.patient
+
+
+def test_an_older_server_that_knows_no_patience_is_not_asked_for_it_again(session: Session) -> None:
+    session.answered(session.call(0), answer(order("a")), 0)
+    session.ended([report_noop("a", 7)], 0)
+    assert session.refused(session.call(0), "patient: unknown field `patient`; known here: `max`")
+    call = session.call(0)
+    assert (call.spec.patient, call.carried) == (False, ("a",))

@@ -829,6 +829,7 @@ export interface LeaseSpec {
   usage?: Record<string, Json> | null;
   session?: string | null;
   spare?: number | null;
+  patient?: boolean | null;
 }
 
 export interface LimitsSpec {
@@ -1105,6 +1106,7 @@ export interface RegisterAnswer {
   lease_ttl: number;
   poll_wait_max: number;
   spare_max?: number;
+  patient?: boolean;
 }
 
 export interface RegisterSpec {

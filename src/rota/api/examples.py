@@ -173,6 +173,7 @@ REGISTERED: dict[str, Any] = {
     "lease_ttl": 15.0,
     "poll_wait_max": 5.0,
     "spare_max": 1000,
+    "patient": True,
 }
 HEARTBEAT: dict[str, Any] = {
     "usage": {"cpu": 1.5, "memory": 734003200},

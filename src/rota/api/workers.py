@@ -75,6 +75,7 @@ async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
         lease_ttl=timing.lease_ttl_ms / 1000,
         poll_wait_max=timing.lease_ttl_ms / 3000,
         spare_max=LEASE_ORDERS_MAX,
+        patient=True,
     )
 
 
@@ -104,6 +105,7 @@ async def lease_work(call: Call[LeaseSpec, NoQuery]) -> LeaseAnswer:
         completed=completions_of(spec.completed),
         executions=running_of(spec.executions),
         spare=spec.spare,
+        patient=spec.patient,
     )
     answer = await _wait(call, poll)
     call.desk.usage.note(worker_id, spec.usage)

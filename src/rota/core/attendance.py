@@ -125,7 +125,8 @@ def poll(t: Tables, event: Poll, now: Instant) -> PollOpened:
         t.fleet.spare[event.worker_id] = None
     t.opened_now[event.worker_id] = None
     _deliver_owed(t, cell, event.executions, now)
-    if lost or event.completed or event.until <= now or _has_news(t, cell):
+    reports = event.completed and not (event.patient and event.max_orders)
+    if lost or reports or event.until <= now or _has_news(t, cell):
         t.answer_now[event.worker_id] = None
     t.fleet.offer(cell)
     return PollOpened(event.poll_id)

@@ -144,7 +144,7 @@ class Pass:
         if hopes & job_class.bit:
             job = t.jobs.get(head[2])  # none: a mark
             may, picky = None, job_class.picky
-            if self.reservations.by_worker:
+            if self.reservations.nearby & job_class.bit:
                 may = self._admits(job_class, 0 if job is None else job.estimate)
             worker = pick(t, line, self._now, may) if picky else t.fleet.choose(job_class, may)
             if worker is not None and job is not None:

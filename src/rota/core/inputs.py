@@ -146,7 +146,10 @@ class Heartbeat(Input, frozen=True, kw_only=True):
 
 
 class Poll(Input, frozen=True, kw_only=True):
-    """A worker reports, and waits for work until `until`; `spare`: orders it can hold ahead."""
+    """A worker reports, and waits for work until `until`.
+
+    `spare`: orders it can hold ahead. `patient`: it waits whether it reports or not.
+    """
 
     poll_id: PollId
     worker_id: WorkerId
@@ -156,6 +159,7 @@ class Poll(Input, frozen=True, kw_only=True):
     completed: tuple[Completion, ...] = ()
     executions: tuple[Running, ...] | None = None
     spare: int = 0
+    patient: bool = False
 
 
 class ClosePoll(Input, frozen=True, kw_only=True):

@@ -44,7 +44,10 @@ class Recent:
         """Before this nothing is known: a record read earlier is stale."""
         self.departed: dict[JobId, tuple[Instant, JobState | None]] = {}
         """When it left, and how it had ended; None: it is gone for good."""
-        self._ended: dict[ExecutionId, tuple[ExecutionState, Execution]] = {}
+        self._ended: dict[ExecutionId, Execution] = {}
+        self._reported: dict[ExecutionId, ExecutionState] = {}
+        """What the worker said of executions that did not end as it said. One is rare, and a pair
+        for each of hundreds of thousands would be what the collector looks at most of its time."""
         self._keys: dict[str, KeyRecord] = {}
         self._batch = _Batch(since)
         """The last of those that follow: what leaves now."""
@@ -80,17 +83,20 @@ class Recent:
 
     def end(self, execution: Execution, reported: ExecutionState, now: Instant) -> None:
         """The execution's completion was accepted as `reported`."""
-        if execution.result is None and execution.error is None and execution.usage is None:
-            self._ended[execution.id] = (reported, execution)
-        else:
-            small = replace(execution, result=None, error=None, usage=None)
-            self._ended[execution.id] = (reported, small)
+        if not (execution.result is None and execution.error is None and execution.usage is None):
+            execution = replace(execution, result=None, error=None, usage=None)
+        self._ended[execution.id] = execution
+        if execution.state is not reported:
+            self._reported[execution.id] = reported
         batch = self._batch if self._batch.at == now else self._begin(now)
         batch.ended.append(execution.id)
 
     def ended(self, execution_id: ExecutionId) -> tuple[ExecutionState, Execution] | None:
         """(as reported, the execution without its results) of a completion just accepted."""
-        return self._ended.get(execution_id)
+        execution = self._ended.get(execution_id)
+        if execution is None:
+            return None
+        return self._reported.get(execution_id, execution.state), execution
 
     def use(self, record: KeyRecord) -> None:
         """The key was used."""
@@ -113,6 +119,7 @@ class Recent:
             batch = self._batches.popleft()
             for execution_id in batch.ended:
                 self._ended.pop(execution_id, None)
+                self._reported.pop(execution_id, None)
             for job_id in batch.jobs:
                 if job_id in departed and departed[job_id][0] == batch.at:
                     del departed[job_id]

@@ -29,6 +29,8 @@ class Reservations:
         self._t = t
         self._now = now
         self.by_worker: dict[WorkerId, Reservation] = {}
+        self.nearby = 0
+        """Bits of the classes that could run where somebody has a place. No other has to ask."""
         for worker_id in list(t.cleared):
             self._keep_cleared(worker_id)
 
@@ -41,7 +43,12 @@ class Reservations:
             return
         worker, job_class = t.fleet.workers[worker_id], t.lines.classes[job.class_index]
         at, room = earliest(worker, job_class.needs.resources, self._now)
-        self.by_worker[worker_id] = Reservation((worker_id, at, room), job_class, job.id)
+        self._keep(Reservation((worker_id, at, room), job_class, job.id))
+
+    def _keep(self, place: Reservation) -> None:
+        worker = self._t.fleet.workers[place.worker_id]
+        self.by_worker[place.worker_id] = place
+        self.nearby |= self._t.fleet.able(worker.machine)
 
     def reserve(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
         """An early place for the first job of a class; None: all that could are taken.
@@ -62,7 +69,8 @@ class Reservations:
                     break
         if best is None:
             return None
-        reservation = self.by_worker[best[0]] = Reservation(best, job_class, job_id)
+        reservation = Reservation(best, job_class, job_id)
+        self._keep(reservation)
         reservation.stamp = self._t.fleet.workers[best[0]].stamp
         self._t.places[job_class.index] = reservation
         return reservation
@@ -77,7 +85,8 @@ class Reservations:
             self.mind_outlived(cell)
         kept = reserve_all(self._t, usable, (job_class, job_id), self._now)
         for place in kept:
-            self.by_worker[place.worker_id] = self._t.places[job_class.index] = place
+            self._keep(place)
+            self._t.places[job_class.index] = place
         return kept[-1] if kept else None
 
     def _kept_place(self, job_class: JobClass, job_id: JobId) -> Reservation | None:

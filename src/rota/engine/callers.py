@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rota.core.errors import Refusal
 from rota.core.event_inputs import ReceiveEvents
-from rota.core.inputs import AnyInput, Refilled, Submit
+from rota.core.inputs import AnyInput, Poll, Refilled, Submit
 from rota.core.model import PollId
 from rota.core.outcome import Answer, AnyReceipt, Outcome
 from rota.engine.limits import INBOX_MAX, TURN_WEIGHT_MAX
@@ -119,6 +119,8 @@ def _fail(
 
 def _weight(event: AnyInput) -> int:
     """How much of a turn it takes."""
+    if isinstance(event, Poll):
+        return 1 + len(event.completed)
     if isinstance(event, Submit | Refilled):
         return len(event.jobs)
     return len(event.events) if isinstance(event, ReceiveEvents) else 1

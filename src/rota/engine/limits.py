@@ -3,7 +3,7 @@
 INBOX_MAX = 20_000
 """Inputs that may wait for a turn; past it callers are asked to slow down."""
 TURN_WEIGHT_MAX = 20_000
-"""Jobs and inputs stepped in one turn: one append must not take so long that others time out."""
+"""Jobs, reports and inputs stepped in one turn: no append may take so long that others time out."""
 CLOCK_JUMP_MS = 500
 """The wall clock may drift this much against the steady one before it is taken for a jump."""
 RETRY_DELAY_S_MIN = 0.1

@@ -62,6 +62,8 @@ class RegisterAnswer(msgspec.Struct):
     poll_wait_max: float
     spare_max: int = 0
     """Orders that a worker may hold ahead; 0: this server gives none."""
+    patient: bool = False
+    """Whether this server holds a call that says so, though it carries reports."""
 
 
 class RunningReport(msgspec.Struct, forbid_unknown_fields=True):
@@ -106,6 +108,8 @@ class LeaseSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     session: str | None = None
     spare: Annotated[int, Meta(ge=0, le=LEASE_ORDERS_MAX)] = 0
     """Orders it can hold beside, each to begin when one that it runs has ended."""
+    patient: bool = False
+    """Nobody waits to hear that the reports came: the call may be held for work, as one without."""
 
 
 class OrderView(msgspec.Struct):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rota.wire.workers import RegisterAnswer
+
 GATHER_S = 0.04
 """While enough is in hand to go on with, calls are this far apart: each carries the ends of many
 short jobs. Whoever waits for such an end waits this much longer at most."""
@@ -12,15 +14,18 @@ class Pace:
 
     def __init__(self) -> None:
         self.lease_ttl = 15.0
+        self.patient = False
+        """The server holds calls for work though they carry reports: whoever has just ended a job
+        need not call twice to get the next."""
         self._wait_max = 5.0
         self._full_at = float("-inf")
         self._last = float("-inf")
         """When a call was last sent or answered."""
 
-    def registered(self, lease_ttl: float, poll_wait_max: float) -> None:
+    def registered(self, answer: RegisterAnswer) -> None:
         """What the server says of leases and polls."""
-        self.lease_ttl = lease_ttl
-        self._wait_max = min(poll_wait_max, lease_ttl / 3)
+        self.lease_ttl, self.patient = answer.lease_ttl, answer.patient
+        self._wait_max = min(answer.poll_wait_max, self.lease_ttl / 3)
         self._full_at = self._last = float("-inf")
 
     def sent(self, now: float, *, full: bool) -> None:

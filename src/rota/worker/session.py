@@ -8,7 +8,7 @@ orders. A call is *full* when no other was open at its sending: only then does i
 because only then has every order that was answered also been received. A call that overlaps another
 leaves the list out, which renews what was named before and denies nothing. Overlapping calls end
 within a third of the lease after the last full one, so that a full one is never far. While enough
-short work is in hand, calls rest a moment in between (pace.py), and what has ended goes together.
+short work is in hand, calls rest in between (pace.py), and what has ended goes together.
 
 An order given ahead waits behind another (ahead.py) and begins when that has ended, whether the
 server has heard of it or not. While it waits it is named, which renews it; but only a full call
@@ -66,8 +66,7 @@ class Session:
         self._calls = 0
         self._unheard = False
         """The newest call that is over failed: it is not known whether any server hears."""
-        self._draining = False
-        self._hurried = False
+        self._draining = self._hurried = False
         self._drain_told = True
 
     @property
@@ -98,7 +97,7 @@ class Session:
     def registered(self, answer: RegisterAnswer) -> None:
         """The server knows this worker, under a new name."""
         self._token = answer.session
-        self._pace.registered(answer.lease_ttl, answer.poll_wait_max)
+        self._pace.registered(answer)
         self._ahead.may_be(answer.spare_max)
 
     def forgotten(self, why: str) -> list[Instruction]:
@@ -140,6 +139,7 @@ class Session:
             executions=[self._running_report(key) for key in named] if full else None,
             session=self._token,
             spare=0 if self._draining else self._ahead.room,
+            patient=self._pace.patient and bool(reports),
         )
         carried = tuple(report.execution_id for report in reports)
         begun = self._begun(named, all_told=full and len(carried) == len(self._owed))
@@ -228,6 +228,9 @@ class Session:
         self.failed(call)
         if call.spec.spare and "`spare`" in detail:
             self._ahead.may_be(0)  # an older server leads now, to which that is an unknown word
+            return True
+        if call.spec.patient and "`patient`" in detail:
+            self._pace.patient = False
             return True
         if not call.carried:
             return False
