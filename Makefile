@@ -132,6 +132,12 @@ quick: $(VENV)/.product $(VENV)/.test ## The tests that start no process
 test: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## The everyday suite; installs what it needs
 	$(PYTEST) -q $(SPREAD) -m "$(EVERYDAY)" $(ARGS)
 
+# Its own folder for each version: a VENV that is there keeps the Python that it was made with.
+.PHONY: test-python
+test-python: ## The same on another Python (PYTHON=/path/to/python3.13), in a .venv-3.13 of its own
+	@version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])') \
+	  && $(MAKE) test VENV=.venv-$$version
+
 .PHONY: test-slow
 test-slow: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## What is too long for every day, and properties with many examples
 	ROTA_TEST_THOROUGH=1 $(PYTEST) -q -n $(JOBS) -m "$(SLOW)" $(ARGS)
@@ -149,11 +155,11 @@ chaos-short: $(VENV)/.product $(VENV)/.test ## A minute of it on a cluster
 	$(STORM) -m "chaos and not ha" -k short $(ARGS)
 
 .PHONY: chaos-ha
-chaos-ha: $(VENV)/.product $(VENV)/.test $(VENV)-ha/python.txt ## A database that fails over: Patroni and etcd
+chaos-ha: $(VENV)/.product $(VENV)/.test .venv-ha/python.txt ## A database that fails over: Patroni and etcd
 	$(STORM) -m ha $(ARGS)
 
-$(VENV)-ha/python.txt: tools/install_ha.py | $(VENV)/.pip
-	@$(BIN)/python tools/install_ha.py $(VENV)-ha
+.venv-ha/python.txt: tools/install_ha.py | $(VENV)/.pip
+	@$(BIN)/python tools/install_ha.py $(@D)
 
 .PHONY: sim
 sim: $(VENV)/.product ## Simulate clusters from seeds, break them, believe nobody (SEEDS=1..200)
@@ -222,6 +228,6 @@ docs: install ## Write the generated documents again
 
 .PHONY: clean
 clean: ## Remove .venv and every cache; data in .rota stays
-	rm -rf $(VENV) $(VENV)-ha .sim .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .chaos .pictures dist build \
+	rm -rf $(VENV) .venv-ha .venv-3.* .sim .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .chaos .pictures dist build \
 	  dashboard/node_modules src/rota/api/static/dashboard
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

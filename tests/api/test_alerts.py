@@ -337,7 +337,8 @@ async def test_a_mail_is_sent(house: House) -> None:
         query = "from=rota@example.com&to=ops@example.com&mode=insecure"
         await add_channel(house, f"mailto://127.0.0.1:{port}?{query}")
         assert (await house.ask("POST", "/alert-channels/ops/test", expect=200))["taken"]
-    assert b"rcpt TO:<ops@example.com>\r\n" in said
+    # SMTP's words are the same in any case, and Python 3.13 writes them in another than before.
+    assert b"rcpt to:<ops@example.com>\r\n" in [line.lower() for line in said]
     assert b"Subject: [Rota] here: test test (info)\r\n" in said
 
 

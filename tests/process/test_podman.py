@@ -16,7 +16,8 @@ from tests.process.cell import Cell, until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-IMAGE = "localhost/rota-test:1"
+IMAGE = f"localhost/rota-test:{os.getpid()}"
+"""Its own for each process that tests: podman has one store for all of them."""
 PACKAGES = ("podman", "runc", "busybox-static")
 BUSYBOX = Path("/bin/busybox")
 SHELL = "/bin/busybox"
@@ -77,7 +78,8 @@ def contained(script: str, **env: str) -> dict[str, object]:
 
 
 def left() -> str:
-    words = ["podman", "ps", "--all", "--quiet", "--filter", "label=rota=execution"]
+    ours = ("--filter", "label=rota=execution", "--filter", f"ancestor={IMAGE}")
+    words = ["podman", "ps", "--all", "--quiet", *ours]
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 

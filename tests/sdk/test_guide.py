@@ -57,6 +57,7 @@ def test_the_guide_does_what_it_says(server_url: str, module: ModuleType) -> Non
         test()
     app: App = space["app"]
     app.close()
+    space["ledger"].close()
 
 
 def _halves(block: str) -> tuple[str, str]:

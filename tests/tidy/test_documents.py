@@ -147,6 +147,19 @@ def test_every_dependency_has_its_reason() -> None:
     assert sorted(reasons) == sorted(needed)
 
 
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_a_page_names_the_pythons_that_the_package_names(page: str) -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project, tools = settings["project"], settings["tool"]
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (told,) = re.findall(r"Python (3\.\d+, [^A-Za-z]*(?:and|or) 3\.\d+)", text)
+    assert re.findall(r"3\.\d+", told) == named
+    oldest = (tools["mypy"]["python_version"], tools["ruff"]["target-version"])
+    assert project["requires-python"] == f">={named[0]}"
+    assert oldest == (named[0], f"py{named[0].replace('.', '')}")
+
+
 def test_every_command_in_the_readme_exists() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```(?:sh|console|bash)?\n(.*?)```", readme, flags=re.DOTALL)
