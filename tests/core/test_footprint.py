@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from rota.core import ordering
+from rota.core import kinds
 from rota.core.inputs import NewJob, Submit, Timing
 from rota.core.model import JobId
 from rota.core.pool import Pool
@@ -59,7 +59,7 @@ def test_jobs_that_come_at_once_share_their_place_in_line() -> None:
 
 
 def test_more_kinds_of_jobs_than_are_remembered_leave_nothing_behind(monkeypatch: Any) -> None:
-    monkeypatch.setattr(ordering, "TERMS_POOL_MAX", 3)
+    monkeypatch.setattr(kinds, "TERMS_POOL_MAX", 3)
     world = World()
     world.register(cpu=100)
     names = [f"j{number}" for number in range(20)]

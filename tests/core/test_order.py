@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota.core import ordering, row
+from rota.core import ordering, party, row
 from rota.core.model import JobState
 from tests.core.asking import job
 from tests.core.world import World
@@ -89,9 +89,10 @@ class Counting:
 
     def __init__(self, monkeypatch: Any) -> None:
         self.count = 0
-        for module in (ordering, row):
+        for module in (ordering, party, row):
             for name in ("heappop", "heappush"):
-                monkeypatch.setattr(module, name, self._counted(getattr(module, name)))
+                if hasattr(module, name):
+                    monkeypatch.setattr(module, name, self._counted(getattr(module, name)))
         monkeypatch.setattr(row, "heapreplace", self._counted(row.heapreplace))
 
     def _counted(self, operation: Any) -> Any:

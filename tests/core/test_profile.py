@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from rota.core.cells import MachineClass, WorkerCell
 from rota.core.model import ExecutionId, Resources, Worker, WorkerId
 from rota.core.profile import Profile
+from rota.core.rooms import Rooms
 
 CPUS = 4
 stays = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6), st.integers(1, CPUS)), max_size=6)
@@ -18,7 +19,7 @@ def cpus(count: int) -> Resources:
 def a_worker(runs: list[tuple[int, int]]) -> WorkerCell:
     """It runs what takes (until, cpus), as long as there is room."""
     worker = Worker(WorkerId("w"), "w", "s", cpus(CPUS))
-    cell = WorkerCell(worker, MachineClass(1, worker), 1, 0)
+    cell = WorkerCell(worker, MachineClass(1, worker, Rooms()), 1, 0)
     for number, (until, count) in enumerate(runs):
         if cell.free.cpu_milli >= 1000 * count:
             cell.hold(ExecutionId(str(number)), cpus(count), until)

@@ -19,6 +19,7 @@ from rota.core.lanes import rounded
 from rota.core.model import Instant, Millis, Needs, Resources, Worker, WorkerId, WorkerState
 from rota.core.placement import score, unable
 from rota.core.resources import amounts
+from rota.core.rooms import Rooms
 from rota.core.tables import Tables
 
 
@@ -101,7 +102,7 @@ def demand(t: Tables, target_ms: Millis, size: Resources | None, now: Instant) -
     _hold_to(_room_of(t.policy.max_running, shapes), shapes)
     kinds = _kinds(t)
     if size is not None:
-        kinds.insert(0, Kind(MachineClass(0, _any_worker(size)), size, Crew()))
+        kinds.insert(0, Kind(MachineClass(0, _any_worker(size), Rooms()), size, Crew()))
     fitted = [_fit(shape, kinds, size) for shape in shapes]
     for one in fitted:
         if one.kind is not None:

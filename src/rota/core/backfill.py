@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
+import msgspec
+
 from rota.core.cells import JobCell, LineKey, WorkerCell
 from rota.core.gang_places import pick
 from rota.core.limits import BACKFILL_LOOK, RESERVE_AFTER_MS, RESERVE_LOOK
@@ -28,16 +30,13 @@ PARTIES_TRIED = 32
 """Tenants asked for a job that is short enough."""
 
 
-class Candidate:
+class Candidate(msgspec.Struct, gc=False):
     """A job that may start now, and where."""
 
-    __slots__ = ("job", "mask", "worker")
-
-    def __init__(self, job: JobCell, worker: WorkerCell, mask: int = 0) -> None:
-        self.job = job
-        self.worker = worker
-        self.mask = mask
-        """Bits of the classes among which it goes first, where nothing else was looked at."""
+    job: JobCell
+    worker: WorkerCell
+    mask: int = 0
+    """Bits of the classes among which it goes first, where nothing else was looked at."""
 
 
 class Limits:

@@ -30,6 +30,7 @@ from rota.core.model import (
 )
 from rota.core.outcome import Order
 from rota.core.resources import minus, multiplied, plus, total
+from rota.core.rooms import Rooms
 
 NO_CLASS = -1
 
@@ -115,13 +116,16 @@ class MachineClass:
         "labels",
         "only",
         "queues",
+        "rooms",
         "seen",
         "special",
         "workers",
     )
 
-    def __init__(self, index: int, worker: Worker, traits: Labels = ()) -> None:
+    def __init__(self, index: int, worker: Worker, rooms: Rooms, traits: Labels = ()) -> None:
         self.index = index
+        self.rooms = rooms
+        """Those of all kinds of workers."""
         self.labels = dict(traits)
         """Those that any job requires."""
         self.only = worker.only
@@ -137,31 +141,13 @@ class MachineClass:
         self.workers: dict[WorkerId, None] = {}
 
 
-class Fit:
-    """Which classes fit into one amount of room on one kind of worker, and how well each does."""
-
-    __slots__ = ("era", "mask", "scores", "seen")
-
-    def __init__(self, era: int) -> None:
-        self.mask = 0
-        """Bits of the classes."""
-        self.seen = 0
-        """Classes below this number are in the mask."""
-        self.era = era
-        """Numbers of classes mean what they meant then."""
-        self.scores: dict[int, int] = {}
-        """By number of class, the best the smallest."""
-
-
 class WorkerCell:
-    """A known worker and what it holds; `free` is derived from `held`, and only here."""
+    """A known worker and what it holds; its `room` is derived from `held`, and only here."""
 
     __slots__ = (
         "check_at",
         "counted",
         "ends",
-        "fit",
-        "free",
         "heirs",
         "held",
         "last_seen",
@@ -169,6 +155,7 @@ class WorkerCell:
         "named",
         "poll",
         "rank",
+        "room",
         "stamp",
         "stops",
         "undelivered",
@@ -188,9 +175,8 @@ class WorkerCell:
         """When what it holds will probably end, the soonest first."""
         self.counted = Resources()
         """What of it is in the capacity of the fleet."""
-        self.free = worker.capacity
-        self.fit: Fit | None = None
-        """What fits into it, as placement.py found out; None: its room is another since."""
+        self.room = machine.rooms.of(machine.index, worker.capacity)
+        """What is left of it."""
         self.poll: OpenPoll | None = None
         self.stops: dict[ExecutionId, None] = {}
         """What it holds and was asked to stop."""
@@ -203,6 +189,16 @@ class WorkerCell:
         self.stamp = 0
         """Changes with whatever matters for placing; older offers of this worker are void."""
 
+    @property
+    def free(self) -> Resources:
+        """How much is left of it."""
+        return self.room.free
+
+    def set_free(self, amount: Resources) -> None:
+        """So much is left of it, being the machine that it is."""
+        self.room = self.machine.rooms.of(self.machine.index, amount)
+        self.stamp += 1
+
     def hold(self, execution_id: ExecutionId, amount: Resources, ends_at: Instant) -> None:
         """The execution takes its share, probably until `ends_at`."""
         assert execution_id not in self.held
@@ -213,8 +209,7 @@ class WorkerCell:
             insort(ends, (ends_at, execution_id))
         else:
             ends.append((ends_at, execution_id))
-        self.free = minus(self.free, amount)
-        self.fit = None
+        self.room = self.room.without(amount)
         self.stamp += 1
 
     def hold_together(
@@ -224,9 +219,7 @@ class WorkerCell:
         self.held.update(dict.fromkeys(execution_ids, each))
         self.ends.extend((ends_at, execution_id) for execution_id in execution_ids)
         self.ends.sort()
-        self.free = minus(self.free, multiplied(each, len(execution_ids)))
-        self.fit = None
-        self.stamp += 1
+        self.set_free(minus(self.free, multiplied(each, len(execution_ids))))
 
     def is_heir(self, execution: Execution) -> bool:
         """Whether it waits for the place of another that has not ended."""
@@ -249,8 +242,7 @@ class WorkerCell:
             self.undelivered.pop(execution_id, None)
         if amount is not None:
             del self.ends[bisect_left(self.ends, (ends_at, execution_id))]
-            self.free = plus(self.free, amount)
-            self.fit = None
+            self.room = self.room.with_back(amount)
             self.stamp += 1
 
     def let_go_together(
@@ -266,26 +258,24 @@ class WorkerCell:
                 del self.ends[bisect_left(self.ends, (ends_at, execution_id))]
         else:
             self.ends = [entry for entry in self.ends if entry[1] not in ended]
-        self.free = minus(plus(self.free, total(held)), total(inherited))
-        self.fit = None
-        self.stamp += 1
+        self.set_free(minus(plus(self.free, total(held)), total(inherited)))
 
     def inherit(self, heir_id: ExecutionId, amount: Resources) -> None:
         """The one before it has ended, and its share is back: the heir takes its own of that."""
         self.held[heir_id] = amount
-        self.free = minus(self.free, amount)
-        self.fit = None
+        self.room = self.room.without(amount)
         self.stamp += 1
 
 
 class QueueCell:
-    """A queue, what runs of it, and the state of its rate limit."""
+    """A queue, how much runs of it, and the state of its rate limit."""
 
     __slots__ = ("class_mask", "next_start", "queue", "running")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
-        self.running: dict[ExecutionId, None] = {}
+        self.running = 0
+        """Executions of it that live."""
         self.class_mask = 0
         """Bits of the job classes in this queue."""
         self.next_start = 0

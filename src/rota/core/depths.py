@@ -21,17 +21,17 @@ class Depths:
 
     def count_in(self, queue: str, tenant: str, state: JobState, step: int) -> None:
         """The same, without one of them at hand."""
-        depth = self.of_queue.get(queue)
-        if depth is None:
-            depth = self.of_queue[queue] = {}
+        depth = self.of(queue)
         depth[state] = depth.get(state, 0) + step
         depth = (self._tenants.cells.get(tenant) or self._tenants.cell(tenant)).depth
         depth[state] = depth.get(state, 0) + step
 
-    def leave(self, terms: Terms, state: JobState, count: int = 1) -> None:
-        """So many jobs like this, which were counted, are gone from the state."""
-        self.of_queue[terms.queue][state] -= count
-        self._tenants.cells[terms.tenant].depth[state] -= count
+    def of(self, queue: str) -> dict[JobState, int]:
+        """How many there are of the queue."""
+        depth = self.of_queue.get(queue)
+        if depth is None:
+            depth = self.of_queue[queue] = {}
+        return depth
 
     def move(self, terms: Terms, before: JobState, after: JobState, count: int = 1) -> None:
         """So many jobs like this, which were counted, went from one state to another."""

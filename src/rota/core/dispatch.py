@@ -14,7 +14,7 @@ from rota.core.members import order_for
 from rota.core.model import ExecutionId, Instant
 from rota.core.ordering import is_mark
 from rota.core.outcome import Answer, Order
-from rota.core.plain import are_plain, start_alone, took_room
+from rota.core.plain import start_alone, took_room
 from rota.core.policy import BackfillKind
 from rota.core.preemption import preempt
 from rota.core.stretch import start_together, stretch
@@ -73,14 +73,15 @@ def _start(t: Tables, candidate: Candidate, now: Instant) -> None:
         for member, place in assemble(t, job, now):
             hand_over(t, place, claim(t, member, place, now))
         return
-    if job.spec.band is not None or not are_plain(t, job.spec.terms):
+    kind = t.kinds.of(job.spec.terms)
+    if job.spec.band is not None or not kind.is_plain:
         hand_over(t, worker, claim(t, job, worker, now))
         return
     jobs = stretch(t, job, worker, candidate.mask)
     if len(jobs) > 1:
         start_together(t, jobs, worker, now)
     else:
-        start_alone(t, job, worker, now)
+        start_alone(t, job, kind, worker, now)
 
 
 def _pass(t: Tables, now: Instant) -> None:

@@ -153,14 +153,15 @@ def occupy(t: Tables, cell: ExecutionCell, terms: Terms, share: float, now: Inst
     worker = t.fleet.workers[execution.worker_id]
     worker.hold(execution.id, NOTHING if worker.is_heir(execution) else resources, cell.ends_at)
     queue = t.queues.get(terms.queue) or t.queue(terms.queue, now)
-    queue.running[execution.id] = None
+    queue.running += 1
     if terms.preemptible and terms.semantics is Semantics.AT_LEAST_ONCE:
         t.evictable[execution.id] = None
     if terms.needs.affinity is not None:
         t.locality.begin(execution.id, terms, worker)
     tenant = t.tenants.cells.get(terms.tenant) or t.tenants.cell(terms.tenant)
     tenant.hold(execution.id, resources)
-    cell.rate = t.lines.order.begin((terms.tenant, queue), share, (now, cell.ends_at))
+    payer = t.lines.order.party(terms.tenant, queue)
+    cell.rate = t.lines.order.begin(payer, share, (now, cell.ends_at))
     if has_quota(tenant):
         t.check_quota(tenant, now)
     t.note_start(tenant, now)
@@ -178,7 +179,7 @@ def outlive(t: Tables, cell: ExecutionCell, now: Instant) -> None:
         return
     terms = t.jobs[cell.execution.job_id].spec.terms
     ends_at = stepped_up(cell.since, terms.timeout_ms, now)
-    payer = (terms.tenant, t.queues[terms.queue])
+    payer = t.lines.order.party(terms.tenant, t.queues[terms.queue])
     t.lines.order.extend(payer, cell.rate, ends_at - cell.ends_at)
     worker = t.fleet.workers[cell.execution.worker_id]
     worker.move_end(cell.execution.id, cell.ends_at, ends_at)

@@ -73,7 +73,7 @@ def starts_left(t: Tables, job_class: JobClass) -> int:
     """How many executions the limits of the queue and of the cell leave room for."""
     queue, limits = job_class.queue, [GANG_LOOK]
     if queue.queue.max_workers is not None:
-        limits.append(queue.queue.max_workers - len(queue.running))
+        limits.append(queue.queue.max_workers - queue.running)
     if t.policy.max_running is not None:
         limits.append(t.policy.max_running - len(t.executions))
     return min(limits)

@@ -23,12 +23,12 @@ def paused(cell: QueueCell, _now: Instant) -> Cause | None:
 def full(cell: QueueCell, _now: Instant) -> Cause | None:
     """The queue runs as many executions as it may."""
     limit = cell.queue.max_workers
-    if limit is None or len(cell.running) < limit:
+    if limit is None or cell.running < limit:
         return None
-    figures = {"queue": cell.queue.name, "running": len(cell.running), "max_workers": limit}
+    figures = {"queue": cell.queue.name, "running": cell.running, "max_workers": limit}
     return Cause(
         "queue_full",
-        f"queue {cell.queue.name} runs {len(cell.running)} of at most {limit} executions",
+        f"queue {cell.queue.name} runs {cell.running} of at most {limit} executions",
         figures,
     )
 

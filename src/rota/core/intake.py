@@ -181,7 +181,12 @@ def _placed(t: Tables, jobs: Sequence[NewJob], *, linked: bool) -> list[Spec]:
         return t.runtimes.estimate(terms), t.share_like(terms)
 
     return [
-        replace(new.spec, order=first + task.order, graph_ms=task.graph_ms)
+        replace(
+            new.spec,
+            terms=t.shared(new.spec.terms),
+            order=first + task.order,
+            graph_ms=task.graph_ms,
+        )
         for new, task in zip(jobs, ranked(jobs, measure), strict=True)
     ]
 
@@ -200,27 +205,29 @@ def _accept_all(
 ) -> list[JobCell]:
     """The same for a batch in which nobody waits for another."""
     cells: list[JobCell] = []
-    while (first := len(cells)) < len(jobs):
-        after = first + 1
-        if waits_only(specs[first], now):
-            while after < len(jobs) and _is_alike(jobs, specs, after, now):
-                after += 1
+    first, count = 0, len(jobs)
+    while first < count:
+        spec, after = specs[first], first + 1
+        if not waits_only(spec, now):
+            cells.append(_accept(t, jobs[first].id, spec, now, named=True))
+            first = after
+            continue
+        while after < count and specs[after].terms is spec.terms and _is_alike(specs, after, now):
+            after += 1
         if after - first > 1:
             ids = [new.id for new in jobs[first:after]]
             cells += take_in_together(t, ids, specs[first:after], now)
         else:
-            cells.append(_accept(t, jobs[first].id, specs[first], now, named=False))
+            cells.append(take_in(t, jobs[first].id, spec, now))
+        first = after
     return cells
 
 
-def _is_alike(jobs: Sequence[NewJob], specs: Sequence[Spec], index: int, now: Instant) -> bool:
-    """Whether nothing but the task, and what comes with it, tells it from the one before it."""
-    if jobs[index].spec is jobs[index - 1].spec:
-        return True
+def _is_alike(specs: Sequence[Spec], index: int, now: Instant) -> bool:
+    """Whether nothing but the task tells one from that before it, which has the same terms."""
     spec, before = specs[index], specs[index - 1]
     return (
-        spec.terms is before.terms
-        and spec.created_at == before.created_at
+        spec.created_at == before.created_at
         and spec.run_at == before.run_at
         and spec.graph_ms == before.graph_ms
         and waits_only(spec, now)

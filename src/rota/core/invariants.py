@@ -110,7 +110,7 @@ def _check_queues(t: Tables) -> None:
         queue = t.jobs[cell.execution.job_id].spec.terms.queue
         running[queue] = running.get(queue, 0) + 1
     for name, queue_cell in t.queues.items():
-        assert len(queue_cell.running) == running.get(name, 0), f"running of queue {name} drifted"
+        assert queue_cell.running == running.get(name, 0), f"running of queue {name} drifted"
 
 
 def _check_keys(t: Tables) -> None:

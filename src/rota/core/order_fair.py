@@ -20,7 +20,7 @@ from rota.core.cells import QueueCell
 from rota.core.lanes import down_to_power, rounded
 from rota.core.limits import PLACES_POOL_MAX, RUNTIME_GUESS_MS
 from rota.core.model import Instant, Millis, Spec
-from rota.core.orders import Seated, Span
+from rota.core.orders import Span
 from rota.core.party import EVERY_CLASS, Head, Line, Party
 from rota.core.policy import OrderKind, Policy
 from rota.core.pool import Pool
@@ -68,12 +68,11 @@ class Account(Party):
 class Leaf(Account):
     """A tenant's jobs in one queue."""
 
-    __slots__ = ("queue", "tenant")
+    __slots__ = ("share",)
 
-    def __init__(self, rank: int, tenant: str, queue: QueueCell) -> None:
+    def __init__(self, rank: int, share: Share, queue: QueueCell) -> None:
         super().__init__(rank, queue.queue.weight)
-        self.tenant = tenant
-        self.queue = queue
+        self.share = share
         self.key = (-queue.queue.priority, 0.0)
 
 
@@ -155,12 +154,12 @@ class FairOrder:
     def party(self, tenant: str, queue: QueueCell) -> Leaf:
         """The tenant's jobs in the queue."""
         share = self._shares.get(tenant) or self.share(tenant)
-        leaf = share.leaves.get(queue.queue.name)  # asked for at every arrival, start and end
+        leaf = share.leaves.get(queue.queue.name)
         if leaf is None:
             if len(share.leaves) >= QUEUES_KEPT:
                 share.leaves = {name: one for name, one in share.leaves.items() if one.lines}
             self._ranks += 1
-            leaf = share.leaves[queue.queue.name] = Leaf(self._ranks, tenant, queue)
+            leaf = share.leaves[queue.queue.name] = Leaf(self._ranks, share, queue)
             leaf.allowed = share.allowed
         return leaf
 
@@ -193,7 +192,7 @@ class FairOrder:
 
     def _set_ready(self, leaf: Leaf, bits: int) -> None:
         """A class is of one queue only, so a tenant's bits are those of its queues side by side."""
-        share, now = self._shares[leaf.tenant], self._now
+        share, now = leaf.share, self._now
         others = share.ready & ~leaf.ready
         share.floor = _seat(share.ring, leaf, bits, (now, share.floor))
         self._floor = _seat(self._ring, share, others | bits, (now, self._floor))
@@ -231,34 +230,33 @@ class FairOrder:
 
     # Charging
 
-    def begin(self, line_of: Seated, share: float, span: Span, count: int = 1) -> float:
+    def begin(self, payer: Party, share: float, span: Span, count: int = 1) -> float:
         """Charges for the whole expected run, or one turn, of each."""
         now, ends_at = span
         self._now = now
         scale = self._scale if now == self._scaled_at else self.scale(now)
         rate = 0.0 if self._in_turn else share * scale
         amount = 1.0 if self._in_turn else rate * (ends_at - now)
-        self._charge(line_of, rate, rate * ends_at, amount, count)
+        self._charge(payer, rate, rate * ends_at, amount, count)
         return rate
 
-    def extend(self, line_of: Seated, rate: float, by: Millis) -> None:
+    def extend(self, payer: Party, rate: float, by: Millis) -> None:
         """Charges for so much more."""
         if rate:
-            self._charge(line_of, 0.0, rate * by, rate * by)
+            self._charge(payer, 0.0, rate * by, rate * by)
 
-    def end(self, line_of: Seated, rate: float, span: Span, count: int = 1) -> None:
+    def end(self, payer: Party, rate: float, span: Span, count: int = 1) -> None:
         """Gives back what was not used, or charges what was used beyond it."""
         if rate:
             now, ends_at = span
-            self._charge(line_of, -rate, -rate * ends_at, rate * (now - ends_at), count)
+            self._charge(payer, -rate, -rate * ends_at, rate * (now - ends_at), count)
 
     def _charge(
-        self, line_of: Seated, rate: float, ahead: float, amount: float, count: int = 1
+        self, leaf: Party, rate: float, ahead: float, amount: float, count: int = 1
     ) -> None:
         """So many times, one after the other: sums are what they would be if each came alone."""
-        tenant, queue = line_of
-        share = self._shares.get(tenant) or self.share(tenant)
-        leaf = share.leaves.get(queue.queue.name) or self.party(tenant, queue)
+        assert isinstance(leaf, Leaf)
+        share = leaf.share
         (rank, had), weight = share.key, share.weight
         (leaf_rank, leaf_had), leaf_weight = leaf.key, leaf.weight
         while count:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from rota.core.cells import QueueCell
 from rota.core.limits import PLACES_POOL_MAX
 from rota.core.model import Instant, Millis, Spec
-from rota.core.orders import Seated, Span
+from rota.core.orders import Span
 from rota.core.party import EVERY_CLASS, Head, Line, Party, Seat
 from rota.core.policy import OrderKind, Policy
 from rota.core.pool import Pool
@@ -83,14 +83,14 @@ class PlainOrder:
         """All are level."""
         yield (self._everyone, *self._apart.values())
 
-    def begin(self, line_of: Seated, share: float, span: Span, count: int = 1) -> float:
+    def begin(self, payer: Party, share: float, span: Span, count: int = 1) -> float:
         """Nobody is charged."""
         return 0.0
 
-    def extend(self, line_of: Seated, rate: float, by: int) -> None:
+    def extend(self, payer: Party, rate: float, by: int) -> None:
         """Nobody is charged."""
 
-    def end(self, line_of: Seated, rate: float, span: Span, count: int = 1) -> None:
+    def end(self, payer: Party, rate: float, span: Span, count: int = 1) -> None:
         """Nobody is charged."""
 
     def reseat(self, queue: QueueCell) -> None:

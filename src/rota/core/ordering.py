@@ -12,15 +12,16 @@ that nobody who comes after what is on the shelf goes before it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop
 
 from rota.core.cells import NO_CLASS, JobCell, LineKey, QueueCell
 from rota.core.ids import line_number
+from rota.core.kinds import Kind, Kinds
 from rota.core.lanes import Lane, LaneKey, lane_key
-from rota.core.limits import CLASSES_KEPT, TERMS_POOL_MAX
-from rota.core.model import Instant, JobId, Millis, Needs, Spec, Terms
+from rota.core.limits import CLASSES_KEPT
+from rota.core.model import Instant, JobId, Needs, Spec, Terms
 from rota.core.orders import Order
-from rota.core.party import JobClass, Kin, Line, Party, Short
+from rota.core.party import JobClass, Line, Party, Short, Stand
 
 ON_SHELF = "\0"
 """What stands in a line for the first job of a lane that is on the shelf has a name that begins so:
@@ -35,16 +36,15 @@ def is_mark(entry: LineKey) -> bool:
 class Lines:
     """All classes, and which of them have jobs in line."""
 
-    def __init__(self, jobs: Mapping[JobId, JobCell], order: Order) -> None:
+    def __init__(self, jobs: Mapping[JobId, JobCell], kinds: Kinds, order: Order) -> None:
         self._jobs = jobs
+        self._kinds = kinds
         self.order = order
         self.classes: list[JobClass] = []
         self._by_key: dict[tuple[str, Needs], JobClass] = {}
         self._empty: dict[int, None] = {}
         self._lines: dict[int, Line] = {}
         self._lines_made = 0
-        self._kin: dict[int, Kin] = {}
-        """By the identity of the terms, which alike jobs share: comparing them costs more."""
         self.numbered: dict[int, Lane] = {}
         """Lanes with a line in the store, by its number."""
         self.shelves = 0
@@ -59,19 +59,21 @@ class Lines:
         """Bits of classes made since placement.py last looked."""
         self.reused = 0
         """Grows when a number is given to another class: whoever remembers bits must forget."""
+        self.made = 0
+        """Classes made so far."""
 
-    def join(self, cell: JobCell, queue: QueueCell, now: Instant) -> JobClass:
+    def join(self, cell: JobCell, kind: Kind, now: Instant) -> JobClass:
         """The job stands in line."""
         assert cell.class_index == NO_CLASS
-        kin = self._kin.get(id(cell.spec.terms))
-        if kin is None or not (kin.lane.kept or kin.lane.shelved):
-            kin = self._find_kin(cell.spec.terms, queue)
-        party, line, lane, job_class = kin.party, kin.line, kin.lane, kin.job_class
+        stand = kind.stand
+        if stand is None or not (stand.lane.kept or stand.lane.shelved):
+            stand = self._find_stand(kind)
+        party, line, lane, job_class = stand.party, stand.line, stand.lane, stand.job_class
         estimate, key = cell.estimate, (cell.place, cell.spec.order, cell.id)
         line.row.add(key, lane)
         is_other = estimate != line.estimate and not line.is_mixed
         if not line.waiting or is_other or line.short is not None:
-            self._note_length(line, estimate, key)
+            line.note_length(estimate, self.order.about(estimate), key)
         if party.by_length is not None:
             party.note_length(line, self.order.about(estimate), key)
         lane.kept += 1
@@ -90,20 +92,25 @@ class Lines:
 
     def join_behind(self, first: JobCell, cells: Sequence[JobCell], now: Instant) -> None:
         """Jobs of the same terms as the first, which stands in line, each behind the one before."""
-        kin = self._kin[id(first.spec.terms)]
-        for cell in () if kin.add_behind(first, cells) else cells:
+        kind = self._kinds.of(first.spec.terms)
+        assert kind.stand is not None
+        for cell in () if kind.stand.add_behind(first, cells) else cells:
             cell.estimate = first.estimate
-            self.join(cell, kin.job_class.queue, now)
+            self.join(cell, kind, now)
 
-    def _find_kin(self, terms: Terms, queue: QueueCell) -> Kin:
+    def _find_stand(self, kind: Kind) -> Stand:
+        """Where such jobs stand, of whom nobody is left in the lane they had."""
+        terms, queue, stand = kind.terms, kind.queue, kind.stand
+        if stand is not None and stand.line.waiting and not stand.lane.number:
+            # Others of the line are still there; and nothing is known of the lane but its key.
+            lanes = stand.job_class.lanes
+            stand.lane = lanes.setdefault(stand.lane.key, stand.lane)
+            return stand
         job_class = self._class_of(queue, terms.needs)
         party = self.order.party(terms.tenant, queue)
         line = self._line_of(party, job_class, terms.tenant)
-        if len(self._kin) >= TERMS_POOL_MAX:
-            self._kin.clear()
-        kin = Kin(terms, party, line, self._lane_of(job_class, lane_key(terms)))
-        self._kin[id(terms)] = kin
-        return kin
+        kind.stand = Stand(party, line, self._lane_of(job_class, lane_key(terms)))
+        return kind.stand
 
     def _fill(self, party: Party, job_class: JobClass, now: Instant) -> None:
         self._empty.pop(job_class.index, None)
@@ -118,14 +125,6 @@ class Lines:
             line = party.lines[job_class.index] = Line(self._lines_made, job_class, tenant, rank)
             self._lines[line.number] = job_class.lines[line.number] = line
         return line
-
-    def _note_length(self, line: Line, estimate: Millis, key: LineKey) -> None:
-        if not line.waiting:
-            line.estimate, line.is_mixed, line.short = estimate, False, None
-        elif estimate != line.estimate:
-            line.is_mixed = True
-        if line.short is not None:
-            heappush(line.short, (self.order.about(estimate), key))
 
     def _lane_of(self, job_class: JobClass, key: LaneKey) -> Lane:
         lane = job_class.lanes.get(key)
@@ -158,8 +157,9 @@ class Lines:
         job_class = line.job_class
         job_class.waiting -= count
         line.waiting -= count
-        kin = self._kin.get(id(cell.spec.terms))
-        lane = job_class.lanes[lane_key(cell.spec.terms)] if kin is None else kin.lane
+        kind = self._kinds.known.get(id(cell.spec.terms))
+        stand = None if kind is None else kind.stand
+        lane = job_class.lanes[lane_key(cell.spec.terms)] if stand is None else stand.lane
         lane.kept -= count
         if lane.shelved:
             self.touched[lane.number] = lane
@@ -189,7 +189,7 @@ class Lines:
         """Another order holds from now on: all stand in line anew. Costs what waits in memory."""
         self.order = order
         self._lines.clear()
-        self._kin.clear()
+        self._kinds.forget()
         for job_class in self.classes:
             job_class.lines.clear()
             for lane in job_class.lanes.values():
@@ -201,7 +201,7 @@ class Lines:
                 cell.class_index = NO_CLASS
                 job_class.waiting -= 1
                 job_class.lanes[lane_key(cell.spec.terms)].kept -= 1
-                self.join(cell, job_class.queue, now)
+                self.join(cell, self._kinds.of(cell.spec.terms), now)
         for lane in self.numbered.values():
             if lane.shelved:
                 self._marked_line(lane, now).shelved += lane.shelved
@@ -307,7 +307,8 @@ class Lines:
         if line.first is None:
             row = line.row
             first = row.first()
-            while not self.stands(first, line):
+            # As many entries as jobs: each means something, and none is a mark.
+            while row.size != line.waiting and not self.stands(first, line):
                 row.drop_first()
                 first = row.first()
             line.first = first
@@ -392,6 +393,7 @@ class Lines:
             job_class = JobClass(index, queue, needs)
             self.classes[index] = job_class
             self.reused += 1
+        self.made += 1
         queue.class_mask |= job_class.bit
         self.fresh |= job_class.bit
         self._empty[job_class.index] = None

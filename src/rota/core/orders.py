@@ -53,18 +53,18 @@ class Order(Protocol):
         """Parties that have these classes ready, those first that go first; level ones together."""
         ...
 
-    def begin(self, line_of: Seated, share: float, span: Span, count: int = 1) -> float:
+    def begin(self, payer: Party, share: float, span: Span, count: int = 1) -> float:
         """So many jobs start, one after the other, that take this share of the fleet each.
 
         Answers what a millisecond costs any of them.
         """
         ...
 
-    def extend(self, line_of: Seated, rate: float, by: int) -> None:
+    def extend(self, payer: Party, rate: float, by: int) -> None:
         """What was charged for was too little by so many milliseconds, or too much."""
         ...
 
-    def end(self, line_of: Seated, rate: float, span: Span, count: int = 1) -> None:
+    def end(self, payer: Party, rate: float, span: Span, count: int = 1) -> None:
         """So many jobs that cost this and were charged until `span` ends have ended now."""
         ...
 
@@ -83,5 +83,3 @@ class Order(Protocol):
 
 Span: TypeAlias = tuple[Instant, Instant]
 """(now, when it will probably have ended)."""
-Seated: TypeAlias = tuple[str, QueueCell]
-"""(tenant, queue): who a start is charged to."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
+from heapq import heappush
 from typing import Protocol, TypeAlias
 
 from rota.core.affinity import is_picky
@@ -11,7 +12,7 @@ from rota.core.cells import JobCell, LineKey, MachineClass, QueueCell
 from rota.core.heads import Heads
 from rota.core.heads import Seat as AnySeat
 from rota.core.lanes import Lane, LaneKey
-from rota.core.model import Instant, Millis, Needs, Terms
+from rota.core.model import Instant, Millis, Needs
 from rota.core.row import LONG_LANE, Row
 
 EVERY_CLASS = -1
@@ -138,6 +139,15 @@ class Line:
         """Its entry among the party's heads."""
         self.length_seat: Seat | None = None
         """Its entry among the party's lines by length."""
+
+    def note_length(self, estimate: Millis, about: Millis, key: LineKey) -> None:
+        """A job comes that is expected to run so long, or about so long."""
+        if not self.waiting:
+            self.estimate, self.is_mixed, self.short = estimate, False, None
+        elif estimate != self.estimate:
+            self.is_mixed = True
+        if self.short is not None:
+            heappush(self.short, (about, key))
 
 
 Seat: TypeAlias = AnySeat[Line]
@@ -274,14 +284,12 @@ class Party:
                 self._seat_by_length(line, *found[:2])
 
 
-class Kin:
+class Stand:
     """Where jobs of the same terms stand. Void when nobody is left in the lane."""
 
-    __slots__ = ("job_class", "lane", "line", "party", "terms")
+    __slots__ = ("job_class", "lane", "line", "party")
 
-    def __init__(self, terms: Terms, party: Party, line: Line, lane: Lane) -> None:
-        self.terms = terms
-        """Kept, so that no other terms can have their identity."""
+    def __init__(self, party: Party, line: Line, lane: Lane) -> None:
         self.party = party
         self.line = line
         self.job_class = line.job_class

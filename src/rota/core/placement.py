@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from rota.core.cells import Fit, MachineClass, WorkerCell
+from rota.core.cells import MachineClass, WorkerCell
 from rota.core.labels import Labelled, misplaced, unwelcome
-from rota.core.limits import FEW_ROOMY, FIT_CACHE_MAX, FRESH_MAX
+from rota.core.limits import FEW_ROOMY, FRESH_MAX
 from rota.core.model import Labels, Needs, Resources, Worker, WorkerId, WorkerState
 from rota.core.ordering import Lines
 from rota.core.party import JobClass, Machines
 from rota.core.resources import NOTHING, Lack, fits, lacks, minus, plus, total
+from rota.core.rooms import Room, Rooms
 
 _ONLINE = WorkerState.ONLINE
 _WASTED_BITS = 64
@@ -76,7 +77,7 @@ class Fleet:
         self._log: list[tuple[WorkerCell, int]] = []
         """Workers that were offered, and their stamps then."""
         self._log_start = 0
-        self._fit: dict[tuple[int, Resources], Fit] = {}
+        self._rooms = Rooms()
         self._reused = lines.reused
         self._ranks = 0
         self._machines_made = 0
@@ -87,10 +88,10 @@ class Fleet:
         self._hopeful = 0
         """Bits of the classes for which one of the other open workers may have room: perhaps too
         many, never too few."""
-        self._rooms = 0
+        self._roomy_for = 0
         """Bits of the classes for which any of the open workers has room: never too few."""
-        self._rooms_for: tuple[int, int] | None = None
-        """How many classes there were then; None: a worker was offered since."""
+        self._looked_at: int | None = None
+        """How many classes had been made then; None: a worker was offered since."""
         self._changes = 0
         """Grows when a worker comes, goes or becomes another."""
 
@@ -101,7 +102,7 @@ class Fleet:
         machine = self.machines.get(key)
         if machine is None:
             self._machines_made += 1
-            machine = MachineClass(self._machines_made, worker, traits)
+            machine = MachineClass(self._machines_made, worker, self._rooms, traits)
             self._drop_unused_machines()
             self.machines[key] = machine
         return machine
@@ -163,16 +164,14 @@ class Fleet:
         self.labels.add(worker)
         cell.worker = worker
         self._class_anew(cell)
-        cell.free = minus(worker.capacity, total(cell.held.values()))
-        cell.fit = None
-        cell.stamp += 1
+        cell.set_free(minus(worker.capacity, total(cell.held.values())))
 
     def _class_anew(self, cell: WorkerCell) -> None:
         self._changes += 1
         del cell.machine.workers[cell.worker.id]
-        cell.machine = self.machine_of(cell.worker)
-        cell.fit = None
-        cell.machine.workers[cell.worker.id] = None
+        cell.machine = machine = self.machine_of(cell.worker)
+        cell.room = self._rooms.of(machine.index, cell.free)
+        machine.workers[cell.worker.id] = None
 
     def mind_labels(self, needs: Needs) -> None:
         """Jobs like this wait: workers that differ in labels they require are not alike."""
@@ -188,15 +187,30 @@ class Fleet:
             return
         worker_id = worker.id
         self.open[worker_id] = cell
-        if self._fit_of(cell).mask:
+        if self.fitting(cell):
             self._offer_room(worker_id, cell)
         else:
             self._roomy.pop(worker_id, None)
             self._fresh.pop(worker_id, None)
 
+    def tighten(self, cell: WorkerCell) -> None:
+        """The worker waits on, with less room than before."""
+        worker_id = cell.worker.id
+        if worker_id not in self._roomy:
+            self.offer(cell)
+        elif self.fitting(cell):
+            # Nothing fits that did not fit before, so what is hoped for may stay what it is.
+            self._note_offer(cell)
+        else:
+            del self._roomy[worker_id]
+            self._fresh.pop(worker_id, None)
+
     def _offer_room(self, worker_id: WorkerId, cell: WorkerCell) -> None:
         self._roomy[worker_id] = self._fresh[worker_id] = cell
-        self._rooms_for = None
+        self._looked_at = None
+        self._note_offer(cell)
+
+    def _note_offer(self, cell: WorkerCell) -> None:
         self._log.append((cell, cell.stamp))
         if len(self._log) > 1024 + 4 * len(self.open):
             self._log_start += len(self._log)
@@ -225,41 +239,33 @@ class Fleet:
 
     def fitting(self, cell: WorkerCell) -> int:
         """Bits of the classes whose jobs fit into the worker's free room now."""
-        return self._fit_of(cell).mask
+        room = cell.room
+        if room.made != self._lines.made:
+            self._fit_into(cell.machine, room)
+        return room.mask
 
-    def fitting_into(self, machine: MachineClass, room: Resources) -> int:
+    def fitting_into(self, machine: MachineClass, free: Resources) -> int:
         """Bits of the classes that such a worker could run in so much room."""
-        return self._fit_into(machine, room).mask
+        room = self._rooms.of(machine.index, free)
+        if room.made != self._lines.made:
+            self._fit_into(machine, room)
+        return room.mask
 
-    def _fit_of(self, cell: WorkerCell) -> Fit:
-        fit, lines = cell.fit, self._lines
-        if fit is None or fit.seen < len(lines.classes) or fit.era != lines.reused:
-            fit = cell.fit = self._fit_into(cell.machine, cell.free)
-        return fit
-
-    def _fit_into(self, machine: MachineClass, room: Resources) -> Fit:
-        lines = self._lines
-        if self._reused != lines.reused:
-            self._forget_bits()
-        key = (machine.index, room)
-        fit = self._fit.get(key)
-        if fit is None:
-            if len(self._fit) >= FIT_CACHE_MAX:
-                self._fit.clear()
-            fit = self._fit[key] = Fit(lines.reused)
-        if fit.seen < len(lines.classes):
-            can = self.able(machine)
-            for job_class in lines.classes[fit.seen :]:
-                if can & job_class.bit and fits(job_class.needs.resources, room):
-                    fit.mask |= job_class.bit
-            fit.seen = len(lines.classes)
-        return fit
+    def _fit_into(self, machine: MachineClass, room: Room) -> None:
+        """The room is told of the classes that were made since it was last looked at."""
+        lines, can = self._lines, self.able(machine)
+        if room.era != lines.reused:
+            room.era, room.mask, room.seen, room.scores = lines.reused, 0, 0, {}
+        for job_class in lines.classes[room.seen :]:
+            if can & job_class.bit and fits(job_class.needs.resources, room.free):
+                room.mask |= job_class.bit
+        room.seen, room.made = len(lines.classes), lines.made
 
     def _score(self, cell: WorkerCell, job_class: JobClass) -> int:
         """The score of a class and an amount of room never changes, so it is kept: as one number,
         for it is compared more often than anything else."""
         wasted, left = score(job_class.needs.resources, cell.machine, cell.free)
-        found = self._fit_of(cell).scores[job_class.index] = (wasted << _WASTED_BITS) + left
+        found = cell.room.scores[job_class.index] = (wasted << _WASTED_BITS) + left
         return found
 
     def able(self, machine: MachineClass) -> int:
@@ -276,7 +282,6 @@ class Fleet:
     def _forget_bits(self) -> None:
         """A class number has a new meaning: all masks are computed again."""
         self._reused = self._lines.reused
-        self._fit.clear()
         for machine in self.machines.values():
             machine.can_mask = machine.seen = 0
 
@@ -292,12 +297,10 @@ class Fleet:
             for worker_id, cell in self.open.items():
                 if worker_id not in self._roomy and self.fitting(cell):
                     self._offer_room(worker_id, cell)
-        mask, seen, era = 0, len(self._lines.classes), self._lines.reused
+        mask, made = 0, self._lines.made
         for cell in self._fresh.values():
-            fit = cell.fit
-            if fit is None or fit.seen < seen or fit.era != era:
-                fit = self._fit_of(cell)
-            mask |= fit.mask
+            room = cell.room
+            mask |= room.mask if room.made == made else self.fitting(cell)
         if len(self._fresh) > FRESH_MAX:
             self._hopeful |= mask
             self._fresh.clear()
@@ -329,34 +332,31 @@ class Fleet:
         return best
 
     def _best_of_few(self, job_class: JobClass, may: May | None) -> WorkerCell | None:
-        bit, index = job_class.bit, job_class.index
-        seen, era = len(self._lines.classes), self._lines.reused
-        if self._rooms_for == (seen, era) and not self._rooms & bit:
+        bit, index, made = job_class.bit, job_class.index, self._lines.made
+        if self._looked_at == made and not self._roomy_for & bit:
             return None
         best: WorkerCell | None = None
         least = 0
-        # The innermost loop of a decision: nothing is called for a worker whose fit is known.
+        # The innermost loop of a decision: nothing is called for a worker whose room is known.
         for cell in self._roomy.values():
-            fit = cell.fit
-            if fit is None or fit.seen < seen or fit.era != era:
-                fit = self._fit_of(cell)
-            if not fit.mask & bit:
+            room = cell.room
+            if not (room.mask if room.made == made else self.fitting(cell)) & bit:
                 continue
-            scores = fit.scores
+            scores = room.scores
             found = scores[index] if index in scores else self._score(cell, job_class)
             if best is not None and (found > least or (found == least and cell.rank > best.rank)):
                 continue
             if may is None or may(cell):
                 best, least = cell, found
         if best is None and may is None:
-            self._look_at_rooms((seen, era))
+            self._look_at_rooms(made)
         return best
 
-    def _look_at_rooms(self, classes: tuple[int, int]) -> None:
+    def _look_at_rooms(self, made: int) -> None:
         """One class fits nowhere: where many shapes wait, the next few will not either."""
-        self._rooms_for, self._rooms = classes, 0
+        self._looked_at, self._roomy_for = made, 0
         for cell in self._roomy.values():
-            self._rooms |= self._fit_of(cell).mask
+            self._roomy_for |= self.fitting(cell)
 
     def _read_log(self, job_class: JobClass) -> None:
         """Takes note of the workers that were offered since the class was last looked at."""
@@ -372,12 +372,8 @@ class Fleet:
 
     def _note(self, job_class: JobClass, cells: Iterable[WorkerCell]) -> None:
         bit, index, offers = job_class.bit, job_class.index, job_class.offers
-        seen, era = len(self._lines.classes), self._lines.reused
         for cell in cells:
-            fit = cell.fit
-            if fit is None or fit.seen < seen or fit.era != era:
-                fit = self._fit_of(cell)
-            if fit.mask & bit:
-                scores = fit.scores
+            if self.fitting(cell) & bit:
+                scores = cell.room.scores
                 found = scores[index] if index in scores else self._score(cell, job_class)
                 heappush(offers, (found, cell.rank, cell.worker.id, cell.stamp))

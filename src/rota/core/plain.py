@@ -19,10 +19,10 @@ from rota.core.executions import (
     running,
     started_at_of,
 )
-from rota.core.gates import is_limited
 from rota.core.inputs import Completion
+from rota.core.kinds import Kind
 from rota.core.learning import learn
-from rota.core.model import Execution, ExecutionState, Instant, JobState, Life, Terms
+from rota.core.model import Execution, ExecutionState, Instant, JobState, Life
 from rota.core.outcome import Ended, Order
 from rota.core.sharing import share_of
 from rota.core.tables import Tables
@@ -30,30 +30,20 @@ from rota.core.tables import Tables
 _GONE_WELL = ExecutionState.SUCCEEDED
 _QUEUED, _RUNNING, _SUCCEEDED = JobState.QUEUED, JobState.RUNNING, JobState.SUCCEEDED
 
-Report: TypeAlias = tuple[ExecutionCell, JobCell, Completion]
+Report: TypeAlias = tuple[ExecutionCell, JobCell, Kind, Completion]
 """A report of a plain job that went well."""
 
 
-def are_plain(t: Tables, terms: Terms) -> bool:
-    """Whether nobody waits for what such jobs hold but whoever comes next."""
-    return (
-        not terms.preemptible
-        and terms.needs.affinity is None
-        and not is_limited(t.queues[terms.queue])
-        and t.tenants.cells[terms.tenant].tenant.quota is None
-    )
-
-
-def start_alone(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> None:
+def start_alone(t: Tables, job: JobCell, kind: Kind, worker: WorkerCell, now: Instant) -> None:
     """A plain job that stands in line is the worker's, whose open poll will be answered with it."""
     spec, draft, lines = job.spec, t.draft, t.lines
     terms, resources = spec.terms, spec.terms.needs.resources
     execution = claimed(job, worker.worker.id, now)
     execution_id, ends_at = execution.id, probable_end(t, terms, now, now)
     share = share_of(lines.classes[job.class_index], t.fleet.capacity)
-    queue, tenant = t.queues[terms.queue], t.tenants.cells[terms.tenant]
+    queue, tenant = kind.queue, kind.tenant
     lines.leave(job)
-    rate = lines.order.begin((terms.tenant, queue), share, (now, ends_at))
+    rate = lines.order.begin(kind.payer(lines.order), share, (now, ends_at))
     t.executions[execution_id] = ExecutionCell(
         execution, lease_until(t, now), now, ends_at=ends_at, rate=rate
     )
@@ -64,9 +54,9 @@ def start_alone(t: Tables, job: JobCell, worker: WorkerCell, now: Instant) -> No
         t.leave_shelf(job)
     job.life = life
     draft.moved[job.id] = job
-    t.depths.move(terms, _QUEUED, _RUNNING)
+    kind.moved(_QUEUED, _RUNNING)
     worker.hold(execution_id, resources, ends_at)
-    queue.running[execution_id] = None
+    queue.running += 1
     tenant.held[execution_id] = resources
     t.note_start(tenant, now)
     poll = worker.poll
@@ -80,7 +70,7 @@ def took_room(t: Tables, worker: WorkerCell, poll: OpenPoll, count: int) -> None
     t.answer_now[worker.worker.id] = None
     poll.room -= count
     if poll.room > 0:
-        t.fleet.offer(worker)
+        t.fleet.tighten(worker)
     else:
         t.fleet.withdraw(worker)
 
@@ -110,21 +100,23 @@ def plain_report(t: Tables, worker: WorkerCell, done: Completion) -> Report | No
         or job.id in t.graph.downstream
     ):
         return None
-    return (cell, job, done) if are_plain(t, spec.terms) else None
+    kind = t.kinds.of(spec.terms)
+    return (cell, job, kind, done) if kind.is_plain else None
 
 
 def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> None:
     """A plain job has ended well, and leaves memory; its execution has no heir."""
-    (cell, job, done), draft = report, t.draft
+    (cell, job, kind, done), draft = report, t.draft
     terms, ends_at = job.spec.terms, cell.ends_at
     execution = reported(cell, done, _GONE_WELL, now)
     execution_id = execution.id
     draft.executions[execution_id] = execution
     del t.executions[execution_id]
     worker.let_go(execution_id, ends_at)
-    queue = t.queues[terms.queue]
-    del queue.running[execution_id], t.tenants.cells[terms.tenant].held[execution_id]
-    t.lines.order.end((terms.tenant, queue), cell.rate, (now, ends_at))
+    kind.queue.running -= 1
+    del kind.tenant.held[execution_id]
+    order = t.lines.order
+    order.end(kind.payer(order), cell.rate, (now, ends_at))
     learn(t, terms, ((execution, done),), now)
     life = job.life = ended_well(job.life, execution, now)
     draft.moved[job.id] = job
@@ -132,7 +124,7 @@ def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> No
     del t.jobs[job.id]
     t.recent.end(execution, _GONE_WELL, now)
     t.recent.depart(job.id, now, _SUCCEEDED)
-    t.depths.leave(terms, _RUNNING)
+    kind.left(_RUNNING)
 
 
 def ended_well(life: Life, execution: Execution, now: Instant) -> Life:

@@ -7,6 +7,7 @@ can be tried on a copy, by the real rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 import msgspec
@@ -128,9 +129,11 @@ def _resume(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Re
 
 def _more_at_once(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
     queue = t.queues[cell.spec.terms.queue]
-    holders = [t.executions[one].execution.job_id for one in list(queue.running)[:EXPLAINED_MAX]]
     name, most = queue.queue.name, cause.figures["max_workers"] + 1
-    text = f"if one of the {len(queue.running)} running jobs of queue {name} ended,"
+    running = (t.jobs[one.execution.job_id] for one in t.executions.values())
+    its_own = (job.id for job in running if job.spec.terms.queue == name)
+    holders = list(islice(its_own, EXPLAINED_MAX))
+    text = f"if one of the {queue.running} running jobs of queue {name} ended,"
     change = (PutQueueSettings(name=name, max_workers=most),)
     figures = {"max_workers": most, "jobs": holders}
     yield Relief(cause.code, f"{text} or it might run {most} at once", figures, change)

@@ -72,7 +72,7 @@ class _Alike:
 
     def take(self, report: Report) -> None:
         """The report is one of them, or the first of others: then those before it have ended."""
-        cell, job, _ = report
+        cell, job, _, _ = report
         execution_id = cell.execution.id
         if job.spec.terms is not self._terms:
             self.end()
@@ -96,13 +96,13 @@ class _Alike:
             end_alone(self._t, self._worker, reports[0], now)
             return
         self._give_back(terms, reports)
-        ended = [(reported(cell, done, _GONE_WELL, now), done) for cell, _, done in reports]
+        ended = [(reported(cell, done, _GONE_WELL, now), done) for cell, _, _, done in reports]
         recent, executions = self._t.recent, self._t.draft.executions
         for execution, done in ended:
             executions[execution.id] = execution
             recent.end(execution, done.state, now)
         learn(self._t, terms, ended, now)
-        jobs = [job for _, job, _ in reports]
+        jobs = [job for _, job, _, _ in reports]
         self._finish(terms, jobs, [execution for execution, _ in ended])
 
     def _give_back(self, terms: Terms, reports: Sequence[Report]) -> None:
@@ -110,16 +110,18 @@ class _Alike:
         t, now = self._t, self._now
         queue, tenant = t.queues[terms.queue], t.tenants.cells[terms.tenant]
         ends: dict[ExecutionId, Instant] = {}
-        for cell, _, _ in reports:
+        for cell, _, _, _ in reports:
             execution_id = cell.execution.id
             ends[execution_id] = cell.ends_at
-            del t.executions[execution_id], queue.running[execution_id], tenant.held[execution_id]
+            del t.executions[execution_id], tenant.held[execution_id]
+        queue.running -= len(reports)
         self._worker.let_go_together(ends, self._inherited)
         self._inherited = []
-        charged = ((cell.rate, cell.ends_at) for cell, _, _ in reports)
+        order = t.lines.order
+        payer = t.kinds.of(terms).payer(order)
+        charged = ((cell.rate, cell.ends_at) for cell, _, _, _ in reports)
         for (rate, ends_at), same in groupby(charged):
-            payer = (terms.tenant, queue)
-            t.lines.order.end(payer, rate, (now, ends_at), sum(1 for _ in same))
+            order.end(payer, rate, (now, ends_at), sum(1 for _ in same))
 
     def _finish(
         self, terms: Terms, jobs: Sequence[JobCell], executions: Sequence[Execution]
@@ -133,4 +135,4 @@ class _Alike:
             del t.jobs[job.id]
             ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
         t.recent.depart_together([job.id for job in jobs], now, _SUCCEEDED)
-        t.depths.leave(terms, _RUNNING, len(jobs))
+        t.kinds.of(terms).left(_RUNNING, len(jobs))

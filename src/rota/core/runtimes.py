@@ -7,7 +7,8 @@ orders and reserves; it never ends a job.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from rota.core.learned import Name
 from rota.core.limits import (
@@ -24,7 +25,7 @@ from rota.core.usage import Usages
 _STEP_MS = 60_000
 
 
-class _Known(NamedTuple):
+class _Known(msgspec.Struct, gc=False):
     """What is known of one name."""
 
     recent: tuple[Millis, ...] = ()
@@ -50,17 +51,17 @@ class _Known(NamedTuple):
         earlier = 0 if self.before is None else SHORT_MEAN_RUNS
         return -(-(self.total + (self.before or 0)) // max(1, self.runs + earlier))
 
-    def after(self, runs: Sequence[Millis], recent: tuple[Millis, ...], expected: Millis) -> _Known:
-        """What is known when these have ended, one after the other."""
-        short, before, total, count = self.short, self.before, self.total, self.runs
+    def note(self, runs: Sequence[Millis]) -> None:
+        """These have ended, one after the other."""
         for ran in runs:
             if ran > SHORT_MS:
-                short, before, total, count = 0, None, 0, 0
+                self.short, self.before, self.total, self.runs = 0, None, 0, 0
                 continue
-            short, total, count = short + 1, total + ran, count + 1
-            if count == SHORT_MEAN_RUNS:
-                before, total, count = total, 0, 0
-        return _Known(recent, expected, short, before, total, count)
+            self.short += 1
+            self.total += ran
+            self.runs += 1
+            if self.runs == SHORT_MEAN_RUNS:
+                self.before, self.total, self.runs = self.total, 0, 0
 
 
 _NOTHING = _Known()
@@ -110,25 +111,29 @@ class Runtimes:
         if terms.expected_runtime_ms is not None:
             return False
         key = (terms.tenant, terms.name)
-        known = self._known.pop(key, _NOTHING)
-        # In the order of when they were heard of, for the first of them goes.
-        if len(self._known) >= RUNTIMES_KEPT:
-            oldest = next(iter(self._known))
-            del self._known[oldest]
-            self._written.pop(oldest, None)
+        known = self._known.pop(key, None) or self._begin_to_know()
+        self._known[key] = known  # in the order of when they were heard of: the first of them goes
+        known.note(runs)
         before = known.recent
         recent = (runs[-1], runs[-2]) if len(runs) > 1 else (runs[0], *before[:1])
         if recent == before and len(recent) == 2:
-            self._known[key] = known.after(runs, recent, known.expected)
             return False  # whether that is worth writing down was asked when it was new
         mean, written = (recent[0] + recent[-1]) // 2, self._written.get(key)
-        self._known[key] = known.after(runs, recent, _coarse(mean))
+        known.recent, known.expected = recent, _coarse(mean)
         if len(recent) < 2:
             return False  # a name that comes once is no name
         if written is not None and abs(mean - written) <= max(1_000, RUNTIME_NEWS * written):
             return False
         self._written[key] = mean
         return True
+
+    def _begin_to_know(self) -> _Known:
+        """A name that was not known, or not any more."""
+        if len(self._known) >= RUNTIMES_KEPT:
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._written.pop(oldest, None)
+        return _Known()
 
 
 def _coarse(length: Millis) -> Millis:

@@ -33,7 +33,7 @@ def stretch(t: Tables, job: JobCell, worker: WorkerCell, mask: int) -> Sequence[
     """
     terms = job.spec.terms
     # Where workers have room for a few, this is asked in vain at every start.
-    if not mask or worker.free.cpu_milli < FEW * terms.needs.resources.cpu_milli:
+    if not mask or worker.room.free.cpu_milli < FEW * terms.needs.resources.cpu_milli:
         return (job,)
     most = _room(t, terms, worker)
     party = t.lines.order.only(mask & t.lines.ready) if most > 1 else None
@@ -87,7 +87,8 @@ def start_together(t: Tables, jobs: Sequence[JobCell], worker: WorkerCell, now: 
     ends_at = probable_end(t, terms, now, now)
     share = share_of(t.lines.classes[jobs[0].class_index], t.fleet.capacity)
     # The last one leaves an empty line behind, and is charged after that like any other.
-    order, payer = t.lines.order, (terms.tenant, t.queues[terms.queue])
+    order, kind = t.lines.order, t.kinds.of(terms)
+    payer = kind.payer(order)
     rate = order.begin(payer, share, (now, ends_at), len(jobs) - 1)
     t.lines.leave_together(jobs)
     order.begin(payer, share, (now, ends_at))
@@ -113,7 +114,7 @@ def _hold_together(
         t.draft.executions[execution.id] = execution
     each, tenant = terms.needs.resources, t.tenants.cells[terms.tenant]
     worker.hold_together(ids, each, begun[0].ends_at)
-    t.queues[terms.queue].running.update(dict.fromkeys(ids))
+    t.queues[terms.queue].running += len(ids)
     tenant.held.update(dict.fromkeys(ids, each))
     t.note_start(tenant, begun[0].since)
 
@@ -130,7 +131,7 @@ def _move_together(
             t.leave_shelf(job)
         job.life = life
         moved[job.id] = job
-    t.depths.move(jobs[0].spec.terms, _QUEUED, _RUNNING, len(jobs))
+    t.kinds.of(jobs[0].spec.terms).moved(_QUEUED, _RUNNING, len(jobs))
 
 
 def _hand_over_together(

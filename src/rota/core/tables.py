@@ -20,6 +20,7 @@ from rota.core.errors import NotFound, TooMuch
 from rota.core.gates import closed, is_limited
 from rota.core.graph import Graph
 from rota.core.inputs import Timing
+from rota.core.kinds import Kinds
 from rota.core.lanes import Lane
 from rota.core.lifecycle import JOB_FINAL, JobVerb, move_job
 from rota.core.limits import QUEUES_MAX, TERMS_POOL_MAX, USAGE_NOTE_MS
@@ -76,7 +77,9 @@ class Tables:
         self.agenda = Agenda(atlas, self.timers)
         self.bus = Bus(self.timers)
         self.recent = Recent(now)
-        self.lines = Lines(self.jobs, make_order(policy, self.tenants, now))
+        self.depths = Depths(self.tenants)
+        self.kinds = Kinds(self.queues, self.tenants, self.depths)
+        self.lines = Lines(self.jobs, self.kinds, make_order(policy, self.tenants, now))
         self.fleet = Fleet(self.lines)
         self.arrivals = Arrivals(now)
         self.locality = Locality(self.jobs, self.lines, self.fleet, self.timers)
@@ -93,7 +96,6 @@ class Tables:
         """Who will have waited long enough to have others stopped, and when."""
         self.parked = 0
         """Bits of the classes whose queue is held back by a gate."""
-        self.depths = Depths(self.tenants)
         self.order_next = 1
         self.tickets = 0
         """Questions asked of the store so far."""
@@ -164,6 +166,8 @@ class Tables:
 
     def shared(self, terms: Terms) -> Terms:
         """The same terms, as other jobs use them."""
+        if id(terms) in self.kinds.known:
+            return terms
         asked, found = self._newest
         if found is None or (terms is not asked and terms is not found):
             found = self._terms.same(terms)
@@ -290,8 +294,9 @@ class Tables:
             self.fleet.offer(worker)
         job = self.jobs[execution.job_id]
         terms, queue = job.spec.terms, self.queues[job.spec.terms.queue]
-        self.lines.order.end((terms.tenant, queue), cell.rate, (now, cell.ends_at))
-        queue.running.pop(execution_id, None)
+        payer = self.lines.order.party(terms.tenant, queue)
+        self.lines.order.end(payer, cell.rate, (now, cell.ends_at))
+        queue.running -= 1
         if is_limited(queue):
             self.check_gates(queue, now)
         self.evictable.pop(execution_id, None)
@@ -316,6 +321,7 @@ class Tables:
     def put_queue(self, cell: QueueCell, queue: Queue, now: Instant) -> None:
         """The queue is as given."""
         cell.queue = queue
+        self.kinds.forget()
         self.lines.order.reseat(cell)
         self.draft.queues[queue.name] = queue
         self.check_gates(cell, now)
@@ -352,7 +358,7 @@ class Tables:
         self.lines.reorder(make_order(policy, self.tenants, now), now)
         for cell in self.executions.values():
             terms = self.jobs[cell.execution.job_id].spec.terms
-            payer = (terms.tenant, self.queues[terms.queue])
+            payer = self.lines.order.party(terms.tenant, self.queues[terms.queue])
             share, until = self.share_like(terms), max(now, cell.ends_at)
             cell.rate = self.lines.order.begin(payer, share, (now, until))
         for tenant in self.tenants.limited():
@@ -384,7 +390,10 @@ class Tables:
 
     def put_tenant(self, tenant: Tenant) -> TenantCell:
         """The tenant is as given."""
+        before = self.tenants.cell(tenant.name).tenant
         cell = self.tenants.put(tenant)
+        if tenant.quota != before.quota:
+            self.kinds.forget()
         cell.written_at = tenant.used_at
         self.draft.tenants[tenant.name] = tenant
         return cell

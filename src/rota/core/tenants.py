@@ -17,7 +17,7 @@ NO_QUOTA = Quota()
 class TenantCell:
     """A tenant, and what is derived of it."""
 
-    __slots__ = ("depth", "held", "tenant", "used", "written_at")
+    __slots__ = ("depth", "held", "is_forgotten", "tenant", "used", "written_at")
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
@@ -27,6 +27,8 @@ class TenantCell:
         self.used = Resources()
         """The sum of what is held; kept up to date only where there is a quota of it."""
         self.written_at = tenant.used_at
+        self.is_forgotten = False
+        """Whether there is another cell for the tenant now, or none."""
 
     @property
     def waiting(self) -> int:
@@ -72,6 +74,8 @@ class Tenants:
         if cell is None:
             if len(self.cells) >= TENANTS_KEPT:
                 kept = {key: one for key, one in self.cells.items() if not one.is_idle()}
+                for key, one in self.cells.items():
+                    one.is_forgotten = key not in kept
                 # In place: others hold on to the dict.
                 self.cells.clear()
                 self.cells.update(kept)

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from rota.core.cells import JobCell
+from rota.core.kinds import Kind
 from rota.core.lifecycle import JobVerb, move_job
 from rota.core.model import Instant, JobId, JobState, Spec
 from rota.core.tables import FRESH, Tables
 from rota.core.timers import Alarm
 
+_QUEUED = JobState.QUEUED
 FOR_JOBS = "dependencies"
 """Why a job is pending that waits for others; a load takes it at its word."""
 
@@ -51,17 +53,20 @@ def stand_in_line(t: Tables, cell: JobCell, now: Instant) -> None:
     if weaker is not None:
         t.lines.leave(weaker)
     if has_slot:
-        _join(t, cell, now)
+        t.queue(cell.spec.terms.queue, now)
+        _join(t, cell, t.kinds.of(cell.spec.terms), now)
 
 
 def begin_to_wait(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell:
-    """A new job for which nothing but a worker is missing: accepted and released in one step."""
-    spec = t.with_shared_terms(spec)
-    life, terms = t.released(FRESH, now), spec.terms
-    cell = JobCell(job_id, spec, life, place=t.lines.order.place(spec))
+    """A new job for which nothing but a worker is missing: accepted and released in one step.
+
+    It shares its terms with others already, and its queue is there.
+    """
+    kind = t.kinds.of(spec.terms)
+    cell = JobCell(job_id, spec, t.released(FRESH, now), place=t.lines.order.place(spec))
     t.jobs[job_id] = t.draft.put[job_id] = cell
-    t.depths.count_in(terms.queue, terms.tenant, life.state, 1)
-    _join(t, cell, now)
+    kind.came(_QUEUED)
+    _join(t, cell, kind, now)
     return cell
 
 
@@ -70,16 +75,13 @@ def begin_to_wait_together(
 ) -> list[JobCell]:
     """The same for alike jobs, each behind the one before."""
     first = begin_to_wait(t, ids[0], specs[0], now)
-    terms = first.spec.terms
-    if terms is not specs[0].terms:  # the pool has begun anew since they were given theirs
-        specs = [replace(spec, terms=terms) for spec in specs]
     rest = {
         job_id: JobCell(job_id, spec, first.life, place=first.place)
         for job_id, spec in zip(ids[1:], specs[1:], strict=True)
     }
     t.jobs.update(rest)
     t.draft.put.update(rest)
-    t.depths.count(first.spec.terms, first.life.state, len(rest))
+    t.kinds.of(first.spec.terms).came(_QUEUED, len(rest))
     cells = list(rest.values())
     t.lines.join_behind(first, cells, now)
     job_class = t.lines.classes[first.class_index]
@@ -88,17 +90,15 @@ def begin_to_wait_together(
     return [first, *cells]
 
 
-def _join(t: Tables, cell: JobCell, now: Instant) -> None:
-    terms = cell.spec.terms
-    queue = t.queues.get(terms.queue) or t.queue(terms.queue, now)
-    cell.estimate = estimate = t.runtimes.estimate(terms)
-    job_class = t.lines.join(cell, queue, now)
+def _join(t: Tables, cell: JobCell, kind: Kind, now: Instant) -> None:
+    cell.estimate = estimate = t.runtimes.estimate(kind.terms)
+    job_class = t.lines.join(cell, kind, now)
     if not cell.life.line:  # what was on the shelf came long ago
         job_class.arrived += 1
         job_class.arrived_work += estimate
     if job_class.waiting == 1 and job_class.bit & t.lines.fresh:  # once, not for each of a load
         t.fleet.mind_labels(job_class.needs)
-        t.check_gates(queue, now)
+        t.check_gates(kind.queue, now)
         for tenant in t.tenants.limited():
             t.check_quota(tenant, now)
 
@@ -108,7 +108,7 @@ def leave_lines(t: Tables, cell: JobCell, now: Instant) -> None:
     t.lines.leave(cell)
     if cell.spec.concurrency is not None:
         for admitted in t.keys.release(cell):
-            _join(t, admitted, now)
+            _join(t, admitted, t.kinds.of(admitted.spec.terms), now)
 
 
 def ring(t: Tables, cell: JobCell, now: Instant) -> bool:

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.core import rooms
+from rota.core.model import Resources
+from rota.core.resources import minus, plus
+from rota.core.rooms import Room, Rooms
+
+FULL = Resources(cpu_milli=8_000, memory=64, custom=(("seat", 2_000),))
+AMOUNTS = (
+    Resources(cpu_milli=1_000),
+    Resources(cpu_milli=2_000, memory=8),
+    Resources(memory=8, custom=(("seat", 1_000),)),
+)
+walks = st.lists(st.tuples(st.sampled_from(AMOUNTS), st.booleans()), max_size=40)
+
+
+def walk(room: Room, steps: list[tuple[Resources, bool]]) -> list[Resources]:
+    seen: list[Resources] = []
+    for amount, is_taken in steps:
+        room = room.without(amount) if is_taken else room.with_back(amount)
+        seen.append(room.free)
+    return seen
+
+
+def reckoned(steps: list[tuple[Resources, bool]]) -> list[Resources]:
+    free, seen = FULL, []
+    for amount, is_taken in steps:
+        free = minus(free, amount) if is_taken else plus(free, amount)
+        seen.append(free)
+    return seen
+
+
+@pytest.mark.parametrize("most", [2, 5, 1_000])
+@given(first=walks, second=walks)
+def test_rooms_that_are_remembered_have_what_arithmetic_says(
+    most: int, first: list[tuple[Resources, bool]], second: list[tuple[Resources, bool]]
+) -> None:
+    """However few are remembered: what was found before is forgotten or used, never wrong."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rooms, "FIT_CACHE_MAX", most)
+        full = Rooms().of(1, FULL)
+        assert walk(full, first) == reckoned(first)
+        assert walk(full, second) == reckoned(second)
+
+
+def test_workers_that_are_alike_share_a_room_as_long_as_it_is_remembered() -> None:
+    known = Rooms()
+    full = known.of(1, FULL)
+    less = full.without(AMOUNTS[0])
+    assert less.with_back(AMOUNTS[0]) is full
+    assert full.without(Resources(cpu_milli=1_000)) is less
+    assert known.of(2, FULL) is not full
+
+
+def test_rooms_that_nobody_uses_are_not_kept(monkeypatch: Any) -> None:
+    monkeypatch.setattr(rooms, "FIT_CACHE_MAX", 3)
+    known = Rooms()
+    room = full = known.of(1, FULL)
+    for _ in range(20):
+        room = room.with_back(AMOUNTS[0])
+    assert len(known._known) <= 3
+    assert not full._more
