@@ -157,7 +157,7 @@ class Stage:
             "",
             f"  export ROTA_URL={url} ROTA_TOKEN={self.token}",
             "  rota cluster                                who leads",
-            "  rota submit --wait -- echo hello            a job",
+            "  rota submit --follow -- echo hello          a job",
             "  rota submit -- sleep 60                     one to watch while you break things",
             "  rota top                                    everything, live",
             "",

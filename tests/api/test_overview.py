@@ -289,7 +289,27 @@ async def test_a_busy_timeline_counts_what_it_does_not_draw(
     assert crowd["step"] * (len(lane["began"]) - 1) < 3600 <= crowd["step"] * len(lane["began"])
     acme = await key(house, Role.VIEWER, tenant=ACME)
     theirs = (await house.http.get("/timeline", headers=acme)).json()
-    assert (theirs["items"], theirs["crowd"], theirs["running"]) == ([], None, 0)
+    assert (theirs["items"], theirs["running"]) == ([], 0)
+    assert (theirs["crowd"]["total"], theirs["crowd"]["lanes"]) == (0, [])
+
+
+async def test_a_tenants_token_gets_its_own_counts_of_a_busy_timeline(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "TIMELINE_BARS_MAX", 3)
+    worker = await house.register("box")
+    for number, tenant in enumerate((ACME, "other") * 3):
+        outcome = "failed" if number == 0 else "succeeded"
+        await house.finish(await house.start(worker, name="short", tenant=tenant), outcome)
+        await house.lease(worker, max=0, wait=0)
+    running = await house.start(worker, name="runs", tenant=ACME)
+    acme = await key(house, Role.VIEWER, tenant=ACME)
+    theirs = (await house.http.get("/timeline", headers=acme)).json()
+    assert [one["execution_id"] for one in theirs["items"]] == [running["execution_id"]]
+    assert (theirs["more"], theirs["running"]) == (True, 1)
+    (lane,) = theirs["crowd"]["lanes"]
+    assert (theirs["crowd"]["total"], sum(lane["began"]), sum(lane["failed"])) == (4, 4, 1)
+    assert (await house.ask("GET", "/timeline", expect=200))["crowd"]["total"] == 7
 
 
 def test_a_stretch_that_was_not_seen_whole_is_estimated_by_its_pace() -> None:
@@ -302,13 +322,31 @@ def test_a_stretch_that_was_not_seen_whole_is_estimated_by_its_pace() -> None:
         Sampled(1, WorkerId("a"), ExecutionState.SUCCEEDED, 7, first_id(2_500)),
         Sampled(TIMELINE_PARTS, WorkerId("a"), ExecutionState.LOST, 1, first_id(9_500)),
     ]
-    crowd = counted(seen, list(range(1_000, 1_000 * (TIMELINE_PARTS + 3), 1_000)))
+    crowd = counted(seen, list(range(1_000, 1_000 * (TIMELINE_PARTS + 3), 1_000)), TIMELINE_SAMPLE)
     assert crowd.estimated
     first, second = crowd.lanes
     burst = 4 * well
     assert (first.began, first.failed) == ([burst + 7, 1], [0, 1]), "it counts for its part alone"
     assert (second.began, second.failed) == ([100, 0], [100, 0])
     assert (crowd.total, crowd.step) == (burst + 100 + 8, TIMELINE_PARTS)
+
+
+def test_a_tenants_part_is_estimated_by_the_pace_of_all() -> None:
+    seen = [
+        Sampled(0, WorkerId("a"), ExecutionState.SUCCEEDED, 10, first_id(1_000)),
+        Sampled(
+            0,
+            WorkerId("b"),
+            ExecutionState.SUCCEEDED,
+            TIMELINE_SAMPLE - 10,
+            first_id(1_249),
+            is_own=False,
+        ),
+    ]
+    edges = list(range(1_000, 1_000 * (TIMELINE_PARTS + 2), 1_000))
+    crowd = counted(seen, edges, TIMELINE_SAMPLE)
+    assert (crowd.total, crowd.estimated) == (40, True)
+    assert [one.worker_id for one in crowd.lanes] == ["a"], "where others ran is not told"
 
 
 async def test_a_session_says_who_asks_and_who_answers(house: House) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser.conftest import Open, Site
 from tests.chaos.proxy import Mode, Proxy
 from tests.cli.shown_commands import taken
+from tests.process.cell import until
 
 AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
 PATHS = (
@@ -31,6 +33,8 @@ PATHS = (
 )
 GRAVE = ("serious", "critical")
 PHONE = {"width": 390, "height": 844}
+FIRES_S = 40
+"""The leader looks every ten seconds; shared cores stall."""
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +181,46 @@ def test_every_page_fits_a_phone(site: Site, open_page: Open, job_id: str) -> No
         width = page.evaluate("() => document.documentElement.scrollWidth")
         if width > PHONE["width"]:
             wide.append(f"{path} is {width} wide")
+    assert not wide, "\n".join(["", *wide])
+
+
+@pytest.fixture
+def long_name(site: Site) -> Iterator[str]:
+    """What a rule, a job, its queue, a schedule, a trigger and a channel are called."""
+    name = "reconciliation_of_all_customer_accounts_in_europe_and_elsewhere"
+    job = {"name": name, "queue": name, "task": {"kind": "noop"}}
+    ways = [
+        ("schedule", site.ask("POST", "/schedules", {"name": name, "cron": "@daily", "job": job})),
+        ("trigger", site.ask("POST", "/triggers", {"name": name, "event": name, "job": job})),
+    ]
+    paths = [f"/{kind}s/{made[f'{kind}_id']}" for kind, made in ways]
+    paths += [f"/alert-channels/{name}", f"/alerts/{name}"]
+    site.ask("PUT", f"/alert-channels/{name}", {"url": "http://127.0.0.1:9/nobody"})
+    site.ask("PUT", f"/alerts/{name}", {"condition": "disk_low", "threshold": 1e17})
+    failed = site.shell("exit 3", name=name, queue=name)
+    site.until_status(failed, "failed")
+    yield name
+    for path in [*paths, f"/jobs/{failed}"]:
+        site.ask("DELETE", path)
+
+
+@pytest.mark.slow
+def test_long_names_fit_a_phone(site: Site, open_page: Open, long_name: str) -> None:
+    page = open_page("/", viewport=PHONE)
+    told = f"a notice of {long_name}"
+    until(lambda: long_name in str(site.ask("GET", "/alert-notices")), told, FIRES_S)
+    wide = []
+    for path in (*PATHS, f"/ui/alerts/{long_name}"):
+        page.goto(path)
+        settled(page)
+        width = page.evaluate("() => document.documentElement.scrollWidth")
+        if width > PHONE["width"]:
+            wide.append(f"{path} is {width} wide")
+        for label in ("Rules", "Notices") if path.startswith("/ui/alerts") else ():
+            for table in page.get_by_role("table", name=label).all():
+                across = table.evaluate("(table) => table.parentElement.scrollWidth")
+                if across > PHONE["width"]:
+                    wide.append(f"{label} on {path} has to be moved sideways: {across}")
     assert not wide, "\n".join(["", *wide])
 
 

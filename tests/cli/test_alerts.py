@@ -30,6 +30,14 @@ def test_a_rule_is_made_changed_silenced_and_removed(rota: Rota) -> None:
     assert rota("alerts", "set", "gpu-wait", "--threshold", "1").status != 0
 
 
+def test_figures_are_told_in_words_of_people(rota: Rota) -> None:
+    rows = {line.split()[0]: line for line in rota("alerts").out.splitlines()}
+    assert " 1 job " in rows["dead_letters"]
+    assert " 20% " in rows["failure_rate"]
+    assert " 15 s " in rows["tables_behind"]
+    assert "at once" in rota("alerts", "show", "dead_letters").out
+
+
 def test_a_channel_is_set_up_and_tried_and_its_address_not_shown(
     rota: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:

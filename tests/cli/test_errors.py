@@ -31,8 +31,75 @@ def test_a_server_that_is_down_is_said_with_how_to_start_one(nobody: str, rota: 
     ran = rota("jobs")
     assert ran.status == 1
     assert ran.out == ""
-    expected = f"rota: no server at {nobody} (connection refused). Start one with: rota up\n"
+    expected = (
+        f"rota: no server at {nobody} (connection refused). The address comes from ROTA_URL."
+        " Start one with: rota up, or name another: ROTA_URL=http://HOST:PORT\n"
+    )
     assert ran.err == expected
+
+
+@pytest.fixture
+def quiet_port(nobody: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """The default address, of which the tests know that nothing listens there."""
+    monkeypatch.delenv("ROTA_URL")
+    monkeypatch.delenv("ROTA_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("rota.sdk.discovery.URL_DEFAULT", nobody)
+    return nobody
+
+
+def leave(folder: Path, **told: str) -> None:
+    """What a server leaves in a folder: where it is, or only its token."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "token").write_text("left\n")
+    if told:
+        (folder / "local.json").write_text(json.dumps({"data": str(folder), **told}))
+
+
+def test_of_a_server_that_has_stopped_its_folder_and_how_to_start_it_are_said(
+    quiet_port: str, rota: Rota, tmp_path: Path
+) -> None:
+    line = f"rota: no server at {quiet_port} (connection refused). "
+    other = ", or name another: ROTA_URL="
+    first = f"It is the default address. Start one with: rota up{other}http://HOST:PORT\n"
+    assert rota("jobs").err == line + first
+    here = tmp_path / ".rota"
+    leave(here)
+    stopped = f"The one of {here} has stopped, and this is the default address."
+    again = f"{line}{stopped} Start it again with: rota up{other}"
+    assert rota("jobs").err == f"{again}http://HOST:PORT\n"
+    leave(tmp_path / "state/rota", url="http://127.0.0.1:1")
+    assert rota("jobs").err == f"{again}http://127.0.0.1:1\n"
+
+
+def test_of_a_server_that_was_killed_the_file_that_names_it_is_said(
+    quiet_port: str, rota: Rota, tmp_path: Path
+) -> None:
+    away = tmp_path / "away data"
+    leave(away, url=quiet_port)
+    state = tmp_path / "state/rota"
+    state.mkdir(parents=True)
+    (away / "local.json").rename(state / "local.json")
+    said = rota("jobs").err
+    assert f"The address comes from {state / 'local.json'}. Start it again with: " in said
+    assert f"rota up --data '{away}', or name another: ROTA_URL=http://HOST:PORT" in said
+
+
+def test_a_token_of_a_stopped_server_that_another_one_refuses_is_said_so(
+    server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ROTA_URL", "ROTA_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("rota.sdk.discovery.URL_DEFAULT", server.url)
+    leave(tmp_path / ".rota")
+    said = rota("jobs").err
+    assert f"does not accept the token from {tmp_path}/.rota/token" in said
+    assert "has stopped, and another one answers there" in said
+    leave(tmp_path / "state/rota", url=server.url, token=TOKEN)
+    monkeypatch.setenv("ROTA_URL", server.url)
+    assert rota("jobs").status == 0, "who names the server gets the token that goes with it"
 
 
 def test_of_several_servers_the_next_is_asked_and_all_are_named_if_none_answers(

@@ -48,7 +48,7 @@ def test_the_version_is_told(rota: Rota) -> None:
     assert rota("--version").out == f"rota {__version__}\n"
 
 
-@pytest.mark.parametrize("words", [(), ("policy",), ("report",)])
+@pytest.mark.parametrize("words", [(), ("history",), ("report",)])
 def test_half_a_command_is_told_the_words_there_are_once(
     rota: Rota, words: tuple[str, ...]
 ) -> None:

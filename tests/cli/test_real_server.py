@@ -216,7 +216,8 @@ def test_the_policy_is_shown_and_changed_part_by_part(rota: Rota) -> None:
     ran = rota("policy", "set", "--preempt-gap", "none", "--max-running", "900", "--json")
     assert (ran.json["order"], ran.json["preempt_gap"]) == ("priority", None)
     assert rota("policy", "set", "--preset", "default", "--json").json == before
-    assert "order" in rota("policy", "show").out
+    assert rota("policy").out == rota("policy", "show").out
+    assert rota("policy", "--json").json == before
     assert rota("policy", "set").status == 2
     assert rota("policy", "set", "--half-life", "soon").status == 2
 

@@ -65,8 +65,26 @@ def test_workers_that_are_away_are_counted() -> None:
     world.submit("a")
     assert first(world, "a") == (
         "workers_away",
-        "all workers that could run it are away: 1 draining, 2 offline",
+        "all workers that could run it are away: 1 draining, 2 offline;"
+        " give one work again with: rota workers resume w1",
     )
+    world.step(Leave(worker_id=WorkerId("w1")))
+    assert first(world, "a")[1] == "all workers that could run it are away: 3 offline"
+
+
+def test_a_drained_worker_would_help_if_it_were_resumed() -> None:
+    world = World()
+    world.register("w1")
+    world.register("w2", cpu=2)
+    world.step(Drain(worker_id=WorkerId("w1")))
+    world.step(Leave(worker_id=WorkerId("w2")))
+    world.submit("a")
+    why = world.why("a")
+    resumed, back = world.scheduler.reliefs(JobId("a"), why.causes, world.now)
+    assert resumed.message == "if worker w1 were resumed"
+    assert (resumed.figures, back.figures) == ({"workers": ["w1"]}, {"workers": ["w2"]})
+    world.step(*resumed.change)
+    assert world.take("w1") == ["a"]
 
 
 def test_busy_resources_are_named_with_the_largest_piece() -> None:

@@ -9,10 +9,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.sdk import calls, outlook_calls
+from rota.sdk import access_calls, calls, outlook_calls
 from rota.sdk.calls import JobSearch
 from rota.wire.jobs import BatchSpec, JobSpec
 from rota.wire.tasks import Noop
+from rota.wire.tokens import TokenSpec
 from rota.wire.units import Duration, dec_hook
 
 
@@ -61,6 +62,7 @@ def test_a_name_cannot_leave_its_place_in_the_path() -> None:
 
 def test_only_writes_that_would_act_twice_carry_a_key() -> None:
     assert calls.cancel_job("x").keyed
+    assert access_calls.create_token(TokenSpec(role="viewer")).keyed
     assert not calls.get_job("x").keyed
     assert calls.delete_job("x", force=True).params == (("force", "true"),)
     assert calls.delete_job("x").params == ()

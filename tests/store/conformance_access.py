@@ -9,7 +9,7 @@ import pytest
 from rota.core.model import JobState, Life
 from rota.store import access_rows, limits
 from rota.store.access import AuditEntry, AuditQuery, Role, Token
-from rota.store.protocol import Store, StoreError, TooManyTokensError
+from rota.store.protocol import Store, TooManyTokensError
 from tests.store.conformance import StoreMaker, leading, put
 from tests.store.naive import terms
 
@@ -92,7 +92,7 @@ class AccessConformance:
         async with make_store() as store:
             await store.access.add_token(token(1))
             for twin in (token(1, digest=b"other"), token(2, digest=token(1).digest)):
-                with pytest.raises(StoreError):
+                with pytest.raises(access_rows.TokenTakenError):
                     await store.access.add_token(twin)
             assert list((await store.access.load(SECRET)).tokens) == [token(1)]
 

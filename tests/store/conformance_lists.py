@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import product
+
 import pytest
 from msgspec.structs import replace
 
@@ -67,9 +70,11 @@ def strays() -> list[PutJob]:
     ]
 
 
-def count_naively(executions: dict[ExecutionId, Execution], query: SampleQuery) -> list[Sampled]:
-    """One by one, by hand."""
-    found: dict[tuple[int, WorkerId, ExecutionState], list[str]] = {}
+def count_naively(
+    executions: dict[ExecutionId, Execution], query: SampleQuery, acme: Collection[JobId]
+) -> list[Sampled]:
+    """One by one, by hand; `acme` are the jobs of that tenant."""
+    found: dict[tuple[int, WorkerId, ExecutionState, bool], list[str]] = {}
     for stretch in range(len(query.bounds) - 1):
         low, high = query.bounds[stretch : stretch + 2]
         left = query.limit
@@ -77,8 +82,12 @@ def count_naively(executions: dict[ExecutionId, Execution], query: SampleQuery) 
             one = executions[id_]
             if low <= id_ < high and left and query.worker_id in (None, one.worker_id):
                 left -= 1
-                found.setdefault((stretch, one.worker_id, one.state), []).append(id_)
-    return [Sampled(*alike, len(ids), max(ids)) for alike, ids in found.items()]
+                own = query.tenant is None or one.job_id in acme
+                found.setdefault((stretch, one.worker_id, one.state, own), []).append(id_)
+    return [
+        Sampled(stretch, worker_id, state, len(ids), max(ids), own)
+        for (stretch, worker_id, state, own), ids in found.items()
+    ]
 
 
 QUERIES = {
@@ -256,13 +265,20 @@ class ListsConformance:
         ids = sorted(one.id for one in runs)
         async with make_store() as store:
             leader = await leading(store)
-            await leader.append(*(put(number) for number in range(12)))
+            # The first five are acme's; two of them have ended.
+            owners = [terms(tenant="acme" if number < 5 else "other") for number in range(12)]
+            lives = [DONE if number % 3 == 1 else QUEUED for number in range(12)]
+            jobs = [put(n, lives[n], terms=owners[n]) for n in range(12)]
+            await leader.append(*jobs)
             await leader.append(*map(PutExecution, runs))
             executions = {one.id: one for one in runs}
-            for worker_id in (None, workers[0]):
-                query = SampleQuery(bounds=(ids[0], ids[5], ids[10]), worker_id=worker_id, limit=3)
+            acme = [one.id for one in jobs[:5]]
+            for worker_id, tenant in product((None, workers[0]), (None, "acme", "nobody")):
+                query = SampleQuery(
+                    bounds=(ids[0], ids[4], ids[10]), worker_id=worker_id, tenant=tenant, limit=3
+                )
                 found = await store.catalog.sample_executions(query)
-                wanted = count_naively(executions, query)
+                wanted = count_naively(executions, query, acme if tenant == "acme" else ())
                 assert sorted(map(repr, found)) == sorted(map(repr, wanted))
                 assert wanted
 

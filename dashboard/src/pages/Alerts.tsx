@@ -121,7 +121,7 @@ function Rules(props: { rules: readonly AlertView[] }) {
             cell: (one) => <Status of={one.status} note={one.silence ? "silenced" : null} />,
           },
           { head: "Now", kind: "number", cell: (one) => figure(one.value, one.unit) },
-          { head: "From", kind: "number", cell: (one) => figure(one.threshold, one.unit) },
+          { head: "From", kind: "minor number", cell: (one) => figure(one.threshold, one.unit) },
           { head: "Severity", kind: "minor", cell: (one) => one.severity },
           { head: "Tells", kind: "minor", cell: tells },
           {
@@ -145,16 +145,15 @@ const tells = (one: AlertView): string =>
 function Notices(props: { rules: readonly AlertView[]; rule?: string }) {
   const notices = usePages("GET /alert-notices", { query: { limit: 100 } }, { every: 5_000 });
   const shown = notices.items.filter((one) => !props.rule || one.name === props.rule);
-  const named = {
-    head: "Rule",
-    // A rule that is gone has no page.
-    cell: (one: NoticeView) =>
-      props.rules.some((rule) => rule.name === one.name) ? (
-        <Link to={pageOf.alert(one.name)}>{one.name}</Link>
-      ) : (
-        one.name
-      ),
-  };
+  // A rule that is gone has no page.
+  const named = (one: NoticeView) =>
+    props.rules.some((rule) => rule.name === one.name) ? (
+      <Link className="name" to={pageOf.alert(one.name)}>
+        {one.name}
+      </Link>
+    ) : (
+      <span className="name">{one.name}</span>
+    );
   return (
     <Panel title="Told lately" label="Told lately">
       <Trouble error={notices.error} />
@@ -169,19 +168,30 @@ function Notices(props: { rules: readonly AlertView[]; rule?: string }) {
           items={shown}
           id={(one) => `${one.name} ${one.status} ${one.at}`}
           columns={[
-            { head: "When", cell: (one) => <Ago time={one.at} /> },
-            ...(props.rule ? [] : [named]),
-            { head: "What", cell: (one) => <Status of={one.status} /> },
             {
-              head: "Message",
-              kind: "wide",
+              head: "What",
               cell: (one) => (
-                <span className="under" title={one.message}>
-                  {one.message}
-                </span>
+                <>
+                  <Status of={one.status} />
+                  <span className="under soft">
+                    <Ago time={one.at} />
+                  </span>
+                </>
               ),
             },
-            { head: "Told", cell: (one) => <Deliveries of={one.deliveries} /> },
+            {
+              head: props.rule ? "Message" : "Rule",
+              kind: "wide",
+              cell: (one) => (
+                <>
+                  {props.rule ? null : named(one)}
+                  <span className="under" title={one.message}>
+                    {one.message}
+                  </span>
+                </>
+              ),
+            },
+            { head: "Told", kind: "wide", cell: (one) => <Deliveries of={one.deliveries} /> },
           ]}
         />
       ) : null}

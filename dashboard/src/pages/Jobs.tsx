@@ -342,7 +342,7 @@ function Conditions(props: { filter: Filter }) {
 function NoJobs(props: { filter: Filter }) {
   if (isEverything(props.filter))
     return (
-      <Empty title="No jobs yet." command="rota submit --wait -- echo hello">
+      <Empty title="No jobs yet." command="rota submit --follow -- echo hello">
         A job is a command, a Python function, an HTTP call or a container. Submit the first one:
       </Empty>
     );

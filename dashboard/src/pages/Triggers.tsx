@@ -71,7 +71,7 @@ export function Triggers() {
                   </Link>
                 ),
               },
-              { head: "Event", cell: (one) => <code>{one.event}</code> },
+              { head: "Event", kind: "wide", cell: (one) => <code>{one.event}</code> },
               { head: "Status", cell: (one) => <Status of={one.paused ? "paused" : "active"} /> },
               { head: "Waiting", kind: "number", cell: (one) => String(one.waiting) },
               { head: "Owner", kind: "minor", cell: (one) => one.owner ?? "–" },

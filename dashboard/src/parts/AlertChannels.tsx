@@ -47,7 +47,7 @@ export function AlertChannels() {
           id={(one) => one.name}
           columns={[
             { head: "Channel", kind: "wide", cell: (one) => <Name of={one} /> },
-            { head: "Last sent", cell: (one) => <Last of={one} /> },
+            { head: "Last sent", kind: "wide", cell: (one) => <Last of={one} /> },
             { head: "Waiting", kind: "number", cell: (one) => String(one.waiting) },
             { head: "From", kind: "minor", cell: (one) => one.severity },
             {

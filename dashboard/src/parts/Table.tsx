@@ -7,7 +7,7 @@ export interface Column<T> {
   head: ReactNode;
   cell: (item: T) => ReactNode;
   /** Numbers stand to the right; what is minor goes first on a narrow screen. */
-  kind?: "number" | "minor" | "wide";
+  kind?: "number" | "minor" | "minor number" | "wide";
 }
 
 export interface Selection {

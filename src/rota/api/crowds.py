@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from rota.api.limits import TIMELINE_PARTS, TIMELINE_SAMPLE, TIMELINE_STRETCHES
+from rota.api.limits import (
+    TIMELINE_PARTS,
+    TIMELINE_SAMPLE,
+    TIMELINE_SAMPLE_OWN,
+    TIMELINE_STRETCHES,
+)
 from rota.core.model import ExecutionState, Instant, Millis, WorkerId
 from rota.store.protocol import Catalog
 from rota.store.queries import Sampled, SampleQuery
@@ -19,28 +24,36 @@ FAILED = (ExecutionState.FAILED, ExecutionState.TIMED_OUT, ExecutionState.LOST)
 
 
 async def crowd_within(
-    catalog: Catalog, worker_id: WorkerId | None, start: Instant, end: Instant
+    catalog: Catalog,
+    start: Instant,
+    end: Instant,
+    worker_id: WorkerId | None,
+    tenant: str | None,
 ) -> CrowdView:
-    """What began within the window, end included."""
+    """What began within the window, end included: on one worker, of one tenant, or all."""
     step = -(-(end + 1 - start) // (TIMELINE_STRETCHES * TIMELINE_PARTS))
     edges = [*range(start, end + 1, step), end + 1]
     bounds = tuple(map(first_id, edges))
-    query = SampleQuery(bounds=bounds, worker_id=worker_id, limit=TIMELINE_SAMPLE)
-    return counted(await catalog.sample_executions(query), edges)
+    limit = TIMELINE_SAMPLE if tenant is None else TIMELINE_SAMPLE_OWN
+    query = SampleQuery(bounds=bounds, worker_id=worker_id, tenant=tenant, limit=limit)
+    return counted(await catalog.sample_executions(query), edges, limit)
 
 
-def counted(found: Sequence[Sampled], edges: Sequence[Instant]) -> CrowdView:
-    """The whole of what the samples are the beginning of; `edges` are one more than their parts."""
+def counted(found: Sequence[Sampled], edges: Sequence[Instant], limit: int) -> CrowdView:
+    """The whole of what the samples are the beginning of; `edges` are one more than their parts.
+
+    How fast a part went is seen by all that was looked at; what is counted is the asker's own.
+    """
     seen: dict[int, list[Sampled]] = defaultdict(list)
     for one in found:
         seen[one.stretch].append(one)
     factors = {
-        stretch: _factor(parts, edges[stretch], edges[stretch + 1])
+        stretch: _factor(parts, edges[stretch], edges[stretch + 1]) if _is_cut(parts, limit) else 1
         for stretch, parts in seen.items()
     }
     size = -(-(len(edges) - 1) // TIMELINE_PARTS)
     lanes: dict[WorkerId, LaneView] = {}
-    for one in found:
+    for one in (sampled for sampled in found if sampled.is_own):
         if one.worker_id not in lanes:
             lanes[one.worker_id] = LaneView(one.worker_id, [0] * size, [0] * size)
         lane, count = lanes[one.worker_id], round(one.count * factors[one.stretch])
@@ -50,19 +63,17 @@ def counted(found: Sequence[Sampled], edges: Sequence[Instant]) -> CrowdView:
     return CrowdView(
         step=(edges[1] - edges[0]) * TIMELINE_PARTS / 1000,
         total=sum(sum(lane.began) for lane in lanes.values()),
-        estimated=any(_is_cut(parts) for parts in seen.values()),
+        estimated=any(_is_cut(parts, limit) for parts in seen.values()),
         lanes=[lanes[worker_id] for worker_id in sorted(lanes)],
     )
 
 
-def _is_cut(parts: Sequence[Sampled]) -> bool:
-    return sum(one.count for one in parts) >= TIMELINE_SAMPLE
+def _is_cut(parts: Sequence[Sampled], limit: int) -> bool:
+    return sum(one.count for one in parts) >= limit
 
 
 def _factor(parts: Sequence[Sampled], low: Instant, high: Instant) -> float:
     """How much more a part has than was looked at."""
-    if not _is_cut(parts):
-        return 1.0
     looked: Millis = time_of(max(one.last for one in parts)) + 1 - low
     return (high - low) / max(1, looked)
 

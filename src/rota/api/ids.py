@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import secrets
 import string
 import struct
@@ -129,7 +130,21 @@ def mint_key() -> str:
 
 def mint_token() -> str:
     """A secret of 256 random bits. The front tells leak scanners whose it is."""
-    number, digits = secrets.randbits(_TOKEN_BITS), ""
+    return _token_of(secrets.randbits(_TOKEN_BITS))
+
+
+def keyed_token(secret: bytes, shown: bytes, key: str) -> str:
+    """The token that a caller makes under an idempotency key: the same whenever it is asked for.
+
+    It takes the store's secret, what the caller has shown and the key, of which the last two are
+    kept nowhere: who reads the store cannot make it out.
+    """
+    of_caller = hmac.digest(secret, b"rota token\x00" + shown, "sha256")
+    return _token_of(int.from_bytes(hmac.digest(of_caller, key.encode(), "sha256"), "big"))
+
+
+def _token_of(number: int) -> str:
+    digits = ""
     for _ in range(_TOKEN_DIGITS):
         number, digit = divmod(number, len(_DIGITS))
         digits += _DIGITS[digit]

@@ -241,6 +241,8 @@ TIMELINE_PARTS = 8
 """Each stretch is looked at in so many parts: a burst is over before it is taken for the rule."""
 TIMELINE_SAMPLE = 50
 """Executions that are looked at in each part; what follows is estimated from them."""
+TIMELINE_SAMPLE_OWN = 20
+"""The same for a tenant's token. Whose an execution is its job knows, which has to be looked up."""
 SIMULATION_JOBS_MAX = 20_000
 """Jobs of the past that one simulation reads: some seconds of a processor for each policy."""
 SIMULATIONS_MAX = 1

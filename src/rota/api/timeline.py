@@ -44,8 +44,9 @@ async def show_timeline(call: Call[None, TimelineQuery]) -> TimelineView:
     found, more = await _claimed_within(call, start, end)
     live, running = await _live(call)
     crowd = None
-    if more and call.caller.tenant is None:
-        crowd, found = await crowd_within(call.parts.catalog, _worker(call), start, end), []
+    if more:
+        whose = (_worker(call), call.caller.tenant)
+        crowd, found = await crowd_within(call.parts.catalog, start, end, *whose), []
     known = {one.id for one in live}
     # What runs is shown before anything else: on a busy cell the newest are all short ones.
     found = [*live, *(one for one in found if one.id not in known)]

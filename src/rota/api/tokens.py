@@ -6,15 +6,20 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
-from rota.api.ids import mint_token
+from rota.api.bodies import header
+from rota.api.ids import keyed_token, mint_token
 from rota.api.paging import Cursor, Limit, PageQuery, cut, read_cursor
 from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.roles import TENANT_ROLES
-from rota.api.roster import digest
+from rota.api.roster import Roster, digest
 from rota.api.routes import Call, NoQuery, Reply
+from rota.api.sessions import cookie_in
 from rota.core.model import Instant
 from rota.store.access import AuditEntry, AuditQuery, Role, Token
+from rota.store.access_rows import TokenTakenError
+from rota.store.limits import KEY_AGE_MS
 from rota.store.protocol import TooManyTokensError
 from rota.wire.jobs import Moment
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
@@ -54,15 +59,62 @@ async def list_tokens(call: Call[None, PageQuery]) -> TokenPage:
 
 
 async def create_token(call: Call[TokenSpec, NoQuery]) -> Reply:
-    """A new one; this answer is the only place where it can be read."""
-    now = call.parts.brain.clock.now()
-    text = mint_token()
+    """A new one; it can be read only in this answer, and in those to repeats under its key."""
+    now, roster = call.parts.brain.clock.now(), call.parts.access.roster
+    if call.key is None:
+        text = mint_token()
+    else:
+        await roster.refresh()  # the first try may have come to another server
+        text = keyed_token(roster.secret, _shown(call), call.key.key)
     token = new_token(call.body, call.desk.ids.mint(now), text, now, call.caller.name)
+    first = roster.find(text) or await _add(roster, token, text)
+    if first.id != token.id:
+        _check_repeat(call, first, text, now)
+    return Reply(new_token_view(first, text, now), {"Location": f"/tokens/{first.id}"})
+
+
+async def _add(roster: Roster, token: Token, text: str) -> Token:
+    """The token as it is known then; the one that a like call has made at the same time, if so."""
     try:
-        await call.parts.access.roster.add(token)
+        await roster.add(token)
     except TooManyTokensError as error:
         raise ProblemError(409, "conflict", str(error)) from None
-    return Reply(new_token_view(token, text, now), {"Location": f"/tokens/{token.id}"})
+    except TokenTakenError:
+        await roster.refresh()
+        found = roster.find(text)
+        if found is None:
+            raise
+        return found
+    return token
+
+
+def _shown(call: Call[TokenSpec, NoQuery]) -> bytes:
+    """By what the caller is known: a token, or a browser's session."""
+    scope = call.request.scope
+    if bearer := header(scope, b"authorization"):
+        return bearer
+    cookies, host = header(scope, b"cookie") or b"", header(scope, b"host") or b""
+    return (cookie_in(cookies.decode("latin-1"), host.decode("latin-1")) or "").encode()
+
+
+def _check_repeat(call: Call[TokenSpec, NoQuery], first: Token, text: str, now: Instant) -> None:
+    """Raises if what was made first is not what is asked for now, or is not to be shown again."""
+    assert call.key is not None
+    used = f"the idempotency key {call.key.key!r} was used for"
+    asked = new_token(call.body, first.id, text, first.created_at, first.created_by)
+    if asked != replace(first, revoked_at=None):
+        raise _reused(f"{used} another request")
+    if not first.is_live(now):
+        raise _reused(f"{used} the token {first.id}, which has ended: send a new key for a new one")
+    if now - first.created_at > KEY_AGE_MS:
+        raise _reused(
+            f"{used} the token {first.id} more than 24 hours ago, and it is not shown any more:"
+            " send a new key for a new one"
+        )
+
+
+def _reused(detail: str) -> ProblemError:
+    return ProblemError(409, "idempotency_key_reused", detail)
 
 
 async def revoke_token(call: Call[None, NoQuery]) -> None:

@@ -79,9 +79,9 @@ def _row(one: AlertView) -> Row:
     return (
         one.name,
         Styled(one.status, STYLES[one.status]),
-        "-" if one.value is None else _figure(one.value, one.unit).removesuffix(f" {one.unit}"),
+        "-" if one.value is None else _number(one.value, one.unit),
         _figure(one.threshold, one.unit),
-        span(one.for_),
+        span(one.for_) if one.for_ else "-",
         one.queue or "-",
         one.severity,
         local(one.since),
@@ -90,7 +90,17 @@ def _row(one: AlertView) -> Row:
 
 
 def _figure(value: float, unit: str) -> str:
-    return size(value) if unit == "bytes" else f"{value:g} {unit}"
+    """With its unit, in the singular where it is one."""
+    if unit in ("bytes", "ratio"):
+        return _number(value, unit)
+    return f"{value:g} {unit.removesuffix('s') if value == 1 and unit != 's' else unit}"
+
+
+def _number(value: float, unit: str) -> str:
+    """Without it, unless it is a part of the number."""
+    if unit == "bytes":
+        return size(value)
+    return f"{value * 100:g}%" if unit == "ratio" else f"{value:g}"
 
 
 @alerts.command()
@@ -115,7 +125,7 @@ def _draw_rule(one: AlertView) -> None:
             ("watches for", f"{one.condition}: {one.meaning}"),
             ("threshold", _figure(one.threshold, one.unit)),
             ("window", span(one.window)),
-            ("for", span(one.for_)),
+            ("for", span(one.for_) if one.for_ else "at once"),
             ("at least", str(one.at_least)),
             ("queue", one.queue or "all"),
             ("severity", one.severity),

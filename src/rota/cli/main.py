@@ -63,7 +63,7 @@ SECTIONS: dict[str, dict[str, Word]] = {
         "hooks": Word("hooks", "hooks", "List and set up webhook endpoints."),
     },
     "Workers and queues": {
-        "workers": Word("workers", "workers", "List, drain and remove workers."),
+        "workers": Word("workers", "workers", "List, drain, resume and remove workers."),
         "queues": Word("queues", "queues", "List, set, pause and purge queues."),
         "tenants": Word("tenants", "tenants", "List tenants; set their weights and quotas."),
         "policy": Word("policy", "policy", "Show or set the rules by which jobs are ordered."),

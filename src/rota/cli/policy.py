@@ -21,9 +21,13 @@ from rota.wire.units import parse_duration
 _TIMES = ("length_cap", "priority_wait", "half_life", "preempt_after")
 
 
-@click.group()
-def policy() -> None:
-    """Show or set by which rules jobs are ordered and let past each other."""
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def policy(ctx: click.Context, *, as_json: bool) -> None:
+    """Show the rules by which jobs are ordered and let past each other, or set them."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(show, as_json=as_json)
 
 
 policy.add_command(plan)

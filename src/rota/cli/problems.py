@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 import click
 
 from rota.cli.text import plain
@@ -13,6 +16,7 @@ from rota.sdk import (
     UnreachableError,
     WaitTimeoutError,
 )
+from rota.sdk.discovery import DATA_DEFAULT, DEFAULT
 
 
 class Failure(click.ClickException):
@@ -35,21 +39,41 @@ def explain(error: RotaError, endpoint: Endpoint) -> str:
 
 
 def _unreachable(error: UnreachableError, endpoint: Endpoint) -> str:
-    line = f"no server at {endpoint.shown} ({error.cause})."
     if not error.refused:
         return plain(f"no answer from {endpoint.shown} ({error.cause}).")
-    if endpoint.is_local:
-        return plain(f"{line} Start one with: rota up")
-    return plain(f"{line} The address comes from {endpoint.url_from}.")
+    line = f"no server at {endpoint.shown} ({error.cause}). {_origin(endpoint)}."
+    if not endpoint.is_local:
+        return plain(line)
+    other = endpoint.elsewhere or "http://HOST:PORT"
+    return plain(f"{line} Start {_start(endpoint)}, or name another: ROTA_URL={other}")
+
+
+def _origin(endpoint: Endpoint) -> str:
+    """Where the address comes from."""
+    if endpoint.stopped:
+        return f"The one of {endpoint.data} has stopped, and this is the default address"
+    if endpoint.url_from == DEFAULT:
+        return "It is the default address"
+    return f"The address comes from {endpoint.url_from}"
+
+
+def _start(endpoint: Endpoint) -> str:
+    """The command that brings it back, or a first one."""
+    if endpoint.data is None:
+        return "one with: rota up"
+    here = Path.cwd() / DATA_DEFAULT
+    where = "" if Path(endpoint.data) == here else f" --data {shlex.quote(endpoint.data)}"
+    return f"it again with: rota up{where}"
 
 
 def _unauthenticated(error: UnauthenticatedError, endpoint: Endpoint) -> str:
     if endpoint.token_from is not None:
         # What follows is for those who write their requests by hand.
         why = error.detail.partition(": send ")[0]
-        return plain(
-            f"{endpoint.shown} does not accept the token from {endpoint.token_from}: {why}"
-        )
+        line = f"{endpoint.shown} does not accept the token from {endpoint.token_from}: {why}"
+        if endpoint.stopped:
+            line += ". The server of that file has stopped, and another one answers there"
+        return plain(line)
     places = "; ".join(endpoint.looked_in)
     return f"{endpoint.shown} wants a token. Set ROTA_TOKEN. Looked in: {places}"
 

@@ -287,7 +287,7 @@ def _greet(options: UpOptions | ServerOptions, service: Service) -> None:
     for warning in service.files.warnings:
         click.echo(f"note: {warning}", err=True)
     if isinstance(options, UpOptions):
-        click.echo("  try      rota submit --wait -- echo hello")
+        click.echo("  try      rota submit --follow -- echo hello")
         click.echo("Ctrl-C drains and stops.")
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             click.echo("note: running as root, and so will the jobs", err=True)

@@ -24,6 +24,7 @@ from rota.core.inputs import (
     PutQueueSettings,
     PutTenantSettings,
     Register,
+    Resume,
     SetPolicy,
     Update,
 )
@@ -197,14 +198,20 @@ def _like(needs: Needs) -> Register:
 
 def _come_back(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
     terms = cell.spec.terms
-    away = [
-        one.worker.id
+    able = [
+        one.worker
         for one in t.fleet.workers.values()
-        if one.worker.state is not WorkerState.ONLINE
-        and not unable(terms.queue, terms.needs, one.machine)
+        if not unable(terms.queue, terms.needs, one.machine)
     ]
-    text = "if one of the workers that are away came back"
-    yield Relief(cause.code, text, {"workers": away[:EXPLAINED_MAX]}, (_like(terms.needs),))
+    drained = [one.id for one in able if one.state is WorkerState.DRAINING]
+    if drained:
+        text = f"if worker {drained[0]} were resumed"
+        change = (Resume(worker_id=drained[0]),)
+        yield Relief(cause.code, text, {"workers": drained[:EXPLAINED_MAX]}, change)
+    gone = [one.id for one in able if one.state is not WorkerState.DRAINING]
+    if gone:
+        text = "if one of the workers that are away came back"
+        yield Relief(cause.code, text, {"workers": gone[:EXPLAINED_MAX]}, (_like(terms.needs),))
 
 
 # Room

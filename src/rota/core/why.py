@@ -162,12 +162,21 @@ def _workers(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
         return
     online = [w for w in able if w.worker.state is WorkerState.ONLINE]
     if not online:
-        states = [w.worker.state for w in able]
-        count = {str(state): states.count(state) for state in WorkerState if state in states}
-        listed = ", ".join(f"{n} {state}" for state, n in count.items())
-        yield Cause("workers_away", f"all workers that could run it are away: {listed}", count)
+        yield _away(able)
         return
     yield from _room(t, cell, online, now)
+
+
+def _away(able: list[WorkerCell]) -> Cause:
+    """How many of those that could are in which state; a drained one needs but a word."""
+    states = [w.worker.state for w in able]
+    count = {str(state): states.count(state) for state in WorkerState if state in states}
+    listed = ", ".join(f"{n} {state}" for state, n in count.items())
+    message = f"all workers that could run it are away: {listed}"
+    drained = [w.worker.id for w in able if w.worker.state is WorkerState.DRAINING]
+    if drained:
+        message += f"; give one work again with: rota workers resume {drained[0]}"
+    return Cause("workers_away", message, count)
 
 
 def _never(t: Tables, cell: JobCell, refusals: dict[int, tuple[str | Lack, ...]]) -> Cause:

@@ -15,8 +15,8 @@ def list_tokens(*, limit: int | None = None, cursor: str | None = None) -> Call[
 
 
 def create_token(spec: TokenSpec) -> Call[NewTokenView]:
-    """Makes a token. Without a key: what was shown once cannot be shown again."""
-    return Call("POST", "/tokens", NewTokenView, body=encode(spec))
+    """Makes a token."""
+    return Call("POST", "/tokens", NewTokenView, body=encode(spec), keyed=True)
 
 
 def revoke_token(token_id: str) -> Call[None]:

@@ -13,7 +13,15 @@ from rota.sdk.answers import Answer
 from rota.sdk.calls import Call
 from rota.sdk.clock import Clock
 from rota.sdk.errors import SilenceError, UnreachableError
-from rota.sdk.messages import Address, BrokenError, Hearing, address_of, head_lines, request_for
+from rota.sdk.messages import (
+    Address,
+    BrokenError,
+    Hearing,
+    address_of,
+    head_lines,
+    request_for,
+    words,
+)
 
 KEPT_S = 5.0
 """A line that nobody has used for so long is not trusted any more: who knows what lies between."""
@@ -102,7 +110,7 @@ class Lines:
         except TimeoutError:
             raise SilenceError(server, "no answer in time") from None
         except (BrokenError, OSError) as error:
-            raise UnreachableError(server, _words(error)) from error
+            raise UnreachableError(server, words(error)) from error
         self._give_back(address, line, keeps=keeps)
         return answer
 
@@ -152,18 +160,9 @@ class Lines:
         except TimeoutError:
             raise UnreachableError(server, "no connection in time", refused=True) from None
         except OSError as error:
-            raise UnreachableError(server, _words(error), refused=True) from error
+            raise UnreachableError(server, words(error), refused=True) from error
 
     def _protected(self, opened: socket.socket, address: Address) -> ssl.SSLSocket:
         if self._tls is None:
             self._tls = self._trust()
         return self._tls.wrap_socket(opened, server_hostname=address.host)
-
-
-def _words(error: BrokenError | OSError) -> str:
-    """What went wrong with a connection, in a few words."""
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(error, socket.gaierror):
-        return "unknown host"
-    return str(error)[:120] or type(error).__name__

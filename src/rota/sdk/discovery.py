@@ -19,6 +19,9 @@ DATA_DEFAULT = ".rota"
 LOCAL_FILE = "local.json"
 TOKEN_FILE = "token"
 _PORTS = {"http": 80, "https": 443}
+_NAMED = (_CALL, _ENVIRONMENT) = ("the call", "ROTA_URL")
+"""Who names an address to people; else a file does, or nobody."""
+DEFAULT = "the default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,10 @@ class Endpoint:
     """The local server's data folder, where it is known."""
     others: tuple[str, ...] = ()
     """More servers of the same cell, asked in turn when one is away."""
+    stopped: bool = False
+    """`data` is of a server that has stopped and taken its address back: the default is tried."""
+    elsewhere: str | None = None
+    """Where another server of this user said it is, which was not asked."""
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -68,6 +75,8 @@ class _Trace:
 
     label: str
     local: LocalServer | None
+    is_guess: bool = False
+    """A token was left there, and nothing that says where its server is."""
 
 
 def discover(
@@ -85,6 +94,7 @@ def discover(
     traces = list(_local_servers(env, Path.cwd() if folder is None else folder))
     local = next((trace for trace in traces if trace.local is not None), None)
     found, url_from = _choose_urls(url, env, local)
+    named = url_from in _NAMED
     token_from = "the call" if token else "ROTA_TOKEN"
     endpoint = Endpoint(
         url=found[0],
@@ -94,6 +104,8 @@ def discover(
         looked_in=("ROTA_TOKEN", *(trace.label for trace in traces)),
         data=_data(local, found[0]),
         others=found[1:],
+        stopped=not named and local is not None and local.is_guess,
+        elsewhere=None if named else _elsewhere(traces, found[0]),
     )
     return endpoint if endpoint.token else _with_local_token(endpoint, traces)
 
@@ -110,7 +122,8 @@ def _checked_token(text: str, source: str) -> str:
 
 def _with_local_token(endpoint: Endpoint, traces: Sequence[_Trace]) -> Endpoint:
     """The token of a local server, if that is the only one asked."""
-    for trace in traces:
+    # To who names an address, a server that says it is there is surer than a guess.
+    for trace in sorted(traces, key=lambda one: one.is_guess and endpoint.url_from in _NAMED):
         local = trace.local
         if local is not None and local.token and all(_same(local.url, u) for u in endpoint.urls):
             return replace(endpoint, token=local.token, token_from=trace.label, data=local.data)
@@ -134,12 +147,12 @@ def _choose_urls(
     given: str | Sequence[str] | None, env: Mapping[str, str], local: _Trace | None
 ) -> tuple[tuple[str, ...], str]:
     if urls := _urls(given or ""):
-        return urls, "the call"
+        return urls, _CALL
     if urls := _urls(env.get("ROTA_URL", "")):
-        return urls, "ROTA_URL"
+        return urls, _ENVIRONMENT
     if local is not None and local.local is not None:
-        return (_tidy(local.local.url),), local.label
-    return (URL_DEFAULT,), "the default"
+        return (_tidy(local.local.url),), DEFAULT if local.is_guess else local.label
+    return (URL_DEFAULT,), DEFAULT
 
 
 def _urls(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -186,7 +199,8 @@ def _read_bare_token(path: Path) -> _Trace:
     if text is None:
         return _Trace(f"{path} ({fault})", None)
     token = text.decode("ascii", "replace").strip()
-    return _Trace(str(path), LocalServer(url=URL_DEFAULT, token=token, data=str(path.parent)))
+    guess = LocalServer(url=URL_DEFAULT, token=token, data=str(path.parent))
+    return _Trace(str(path), guess, is_guess=True)
 
 
 def _read_own(path: Path) -> tuple[bytes | None, str]:
@@ -216,6 +230,11 @@ def _origin(url: str) -> tuple[str, str, int | None]:
     host = (parts.hostname or "").lower()
     port = parts.port or _PORTS.get(parts.scheme)
     return parts.scheme, "127.0.0.1" if host == "localhost" else host, port
+
+
+def _elsewhere(traces: Sequence[_Trace], url: str) -> str | None:
+    others = (trace.local.url for trace in traces if trace.local and not trace.is_guess)
+    return next((_tidy(one) for one in others if not _same(one, url)), None)
 
 
 def _data(local: _Trace | None, url: str) -> str | None:

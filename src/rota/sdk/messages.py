@@ -6,7 +6,9 @@ cookies, redirects, streams, compression.
 
 from __future__ import annotations
 
+import errno
 import re
+import socket
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 _PLAIN = re.compile(r"[!-~]*")
 _TEXT = re.compile(r"[ -~]*")
+_REFUSED = f"[Errno {errno.ECONNREFUSED}]"
 
 
 class BrokenError(Exception):
@@ -84,6 +87,16 @@ def request_for(address: Address, call: Call[Any], lines: str) -> bytes:
     elif call.method not in ("GET", "DELETE"):
         body = b""  # who changes something is expected to say how long it is
     return request_to(address, call.method, path, lines, body)
+
+
+def words(error: BrokenError | OSError) -> str:
+    """What went wrong with a connection, in a few words."""
+    # Of several addresses of one name asyncio tells all failures in one text.
+    if isinstance(error, ConnectionRefusedError) or _REFUSED in str(error):
+        return "connection refused"
+    if isinstance(error, socket.gaierror):
+        return "unknown host"
+    return str(error)[:120] or type(error).__name__
 
 
 class Hearing:

@@ -23,8 +23,14 @@ from rota.sdk.flows import More, Open, Pause, Send, Terms
 if TYPE_CHECKING:
     import httpx2
 
+    from rota.sdk.awaited_calls import AwaitedCalls
     from rota.sdk.blocking_lines import Lines
+    from rota.sdk.calls import Call
     from rota.sdk.general import AsyncFlowing, AsyncGeneral, Flowing, General
+
+
+SHORT_BYTES_MAX = 256 * 1024
+"""An awaited call of more goes over the general client, which waits while a thin line takes it."""
 
 
 def _headers(endpoint: Endpoint) -> dict[str, str]:
@@ -172,11 +178,18 @@ class AsyncPool:
         self.terms = terms
         self._endpoint = endpoint
         self._transport = transport
+        self._calls = _awaited(endpoint, terms) if transport is None else None
         self._general: AsyncGeneral | None = None
 
     def talk(self) -> AsyncTalk:
         """For one flow."""
         return AsyncTalk(self)
+
+    def taking(self, call: Call[Any]) -> AwaitedCalls | AsyncGeneral:
+        """What a call goes over."""
+        if self._calls is None or len(call.body or b"") > SHORT_BYTES_MAX:
+            return self.general
+        return self._calls
 
     @property
     def general(self) -> AsyncGeneral:
@@ -191,8 +204,19 @@ class AsyncPool:
 
     async def close(self) -> None:
         """Gives the connections back."""
+        if self._calls is not None:
+            await self._calls.close()
         if self._general is not None:
             await self._general.close()
+
+
+def _awaited(endpoint: Endpoint, terms: Terms) -> AwaitedCalls | None:
+    if not _is_direct(endpoint):
+        return None
+    from rota.sdk.awaited_calls import AwaitedCalls
+
+    connect_s = terms.patience.connect_s
+    return AwaitedCalls(_headers(endpoint), connect_s, partial(_trusted, endpoint))
 
 
 class AsyncTalk:
@@ -212,7 +236,8 @@ class AsyncTalk:
                 case Send(call, headers, tried):
                     self._server = terms.servers.current
                     quiet_s = terms.read_s(call, tried)
-                    answer = await self._pool.general.send(self._server, call, headers, quiet_s)
+                    way = self._pool.taking(call)
+                    answer = await way.send(self._server, call, headers, quiet_s)
                     terms.reached = True
                     return _good(answer)
                 case Open():

@@ -103,7 +103,7 @@ class AccessBook(Protocol):
         ...
 
     async def add_token(self, token: Token) -> None:
-        """Durable when it returns. Raises TooManyTokensError.
+        """Durable when it returns. Raises TooManyTokensError or TokenTakenError.
 
         Those that ended long before `token` was made are forgotten.
         """

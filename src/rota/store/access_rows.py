@@ -14,6 +14,10 @@ TOKEN_COLUMNS = "id, name, digest, role, tenant, created_at, created_by, expires
 AUDIT_COLUMNS = "at, token_id, token_name, method, route, target, status, remote, node"
 
 
+class TokenTakenError(StoreError):
+    """There is a token with this id or digest."""
+
+
 def token_row(token: Token) -> tuple[Any, ...]:
     """In the order of TOKEN_COLUMNS."""
     return (
@@ -81,9 +85,9 @@ def to_audit(row: Row) -> AuditEntry:
     )
 
 
-def taken() -> StoreError:
+def taken() -> TokenTakenError:
     """What every store says to a token that is there."""
-    return StoreError("there is such a token already")
+    return TokenTakenError("there is such a token already")
 
 
 def too_many_tokens() -> TooManyTokensError:

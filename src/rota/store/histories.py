@@ -38,6 +38,6 @@ class Histories(Protocol):
     async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
         """What the first executions of each stretch are, counted; in no particular order.
 
-        Costs what is looked at, however many there are.
+        Costs what is looked at, however many there are; with a tenant, a look at each one's job.
         """
         ...

@@ -356,7 +356,9 @@ class MemoryCatalog(MemoryHistories):
 
     async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
         """What the first executions of each stretch are."""
-        return count_first(self._tables.executions.values(), query)
+        jobs = self._tables.jobs
+        tenants = {one.id: one.spec.terms.tenant for one in jobs.values()}
+        return count_first(self._tables.executions.values(), query, tenants)
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         """All dependencies that lead into or out of these jobs."""

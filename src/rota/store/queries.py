@@ -75,6 +75,8 @@ class SampleQuery(msgspec.Struct, frozen=True, kw_only=True):
     bounds: tuple[str, ...]
     """Rising: stretch n begins at bound n and ends before the next one."""
     worker_id: WorkerId | None = None
+    tenant: str | None = None
+    """Tells this tenant's apart; all of a stretch are looked at all the same."""
     limit: int = 1_000
     """Of each stretch."""
 
@@ -88,6 +90,8 @@ class Sampled(msgspec.Struct, frozen=True):
     count: int
     last: str
     """The largest id among them."""
+    is_own: bool = True
+    """Of the tenant that was asked for."""
 
 
 class OccurrenceQuery(msgspec.Struct, frozen=True, kw_only=True):

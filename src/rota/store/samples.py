@@ -7,14 +7,21 @@ along an index that ends in the id, and never all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
-from rota.core.model import Execution, ExecutionState, WorkerId
+from rota.core.model import Execution, ExecutionState, JobId, WorkerId
 from rota.store.queries import Sampled, SampleQuery
 
 Row = Sequence[Any]
+
+_TENANTS = """
+LEFT JOIN LATERAL (
+    SELECT tenant FROM rota.jobs_live WHERE id = f.job_id
+    UNION ALL SELECT tenant FROM rota.jobs_done WHERE id = f.job_id LIMIT 1
+) AS j ON true"""
+"""Whose each is. The limit keeps it a look-up by id: the planner would read whole days."""
 
 
 class Reads(Protocol):
@@ -25,36 +32,46 @@ class Reads(Protocol):
         ...
 
 
-def count_first(executions: Iterable[Execution], query: SampleQuery) -> list[Sampled]:
+def count_first(
+    executions: Iterable[Execution], query: SampleQuery, tenants: Mapping[JobId, str]
+) -> list[Sampled]:
     """The same without a database."""
     ordered = sorted(
         (one for one in executions if query.worker_id in (None, one.worker_id)),
         key=lambda one: one.id,
     )
-    found: Counter[tuple[int, WorkerId, ExecutionState]] = Counter()
-    last: dict[tuple[int, WorkerId, ExecutionState], str] = {}
+    found: Counter[tuple[int, WorkerId, ExecutionState, bool]] = Counter()
+    last: dict[tuple[int, WorkerId, ExecutionState, bool], str] = {}
     for stretch, (low, high) in enumerate(pairwise(query.bounds)):
         within = [one for one in ordered if low <= one.id < high][: query.limit]
         for one in within:
-            alike = (stretch, one.worker_id, one.state)
+            is_own = query.tenant is None or tenants.get(one.job_id) == query.tenant
+            alike = (stretch, one.worker_id, one.state, is_own)
             found[alike] += 1
             last[alike] = one.id
-    return [Sampled(*alike, count, last[alike]) for alike, count in found.items()]
+    return [
+        Sampled(stretch, worker_id, state, count, last[stretch, worker_id, state, is_own], is_own)
+        for (stretch, worker_id, state, is_own), count in found.items()
+    ]
 
 
 def sample_sqlite(connection: Reads, query: SampleQuery) -> list[Sampled]:
     """One short walk for each stretch."""
     whose = "" if query.worker_id is None else " AND worker_id = ?"
     mine = () if query.worker_id is None else (query.worker_id,)
+    own = "1"
+    tenant = () if query.tenant is None else (query.tenant,)
+    if tenant:
+        own = "EXISTS (SELECT 1 FROM jobs WHERE jobs.id = job_id AND tenant = ?)"
     sql = (
-        "SELECT worker_id, state, count(*), max(id) FROM ("
-        f"SELECT id, worker_id, state FROM executions WHERE id >= ? AND id < ?{whose}"
-        " ORDER BY id LIMIT ?) GROUP BY worker_id, state"
+        f"SELECT worker_id, state, count(*), max(id), {own} AS own FROM ("
+        f"SELECT id, job_id, worker_id, state FROM executions WHERE id >= ? AND id < ?{whose}"
+        " ORDER BY id LIMIT ?) GROUP BY worker_id, state, own"
     )
     return [
         read_sample((stretch, *row))
         for stretch, (low, high) in enumerate(pairwise(query.bounds))
-        for row in connection.execute(sql, (low, high, *mine, query.limit))
+        for row in connection.execute(sql, (*tenant, low, high, *mine, query.limit))
     ]
 
 
@@ -64,25 +81,32 @@ def postgres_sample(query: SampleQuery) -> tuple[str, tuple[Any, ...]]:
     The bounds of the whole say nothing new, but let the database leave out the days of other
     partitions before it plans.
     """
-    whose = "" if query.worker_id is None else "AND worker_id = $6"
-    mine = () if query.worker_id is None else (query.worker_id,)
+    lows, highs = list(query.bounds[:-1]), list(query.bounds[1:])
+    args: list[Any] = [lows, highs, query.limit, lows[0], highs[-1]]
+    whose, own, jobs = "", "true", ""
+    if query.worker_id is not None:
+        args.append(query.worker_id)
+        whose = f"AND worker_id = ${len(args)}"
+    if query.tenant is not None:
+        args.append(query.tenant)
+        own, jobs = f"j.tenant = ${len(args)}", _TENANTS
     walks = " UNION ALL ".join(
-        f"""(SELECT id, worker_id, state FROM rota.{table}
+        f"""(SELECT id, job_id, worker_id, state FROM rota.{table}
              WHERE id >= s.low COLLATE "C" AND id < s.high COLLATE "C"
                AND id >= $4 AND id < $5 {whose}
              ORDER BY id LIMIT $3)"""
         for table in ("executions_live", "executions_done")
     )
     sql = f"""
-        SELECT s.place - 1, f.worker_id, f.state, count(*), max(f.id)
+        SELECT s.place - 1, f.worker_id, f.state, count(*), max(f.id), {own}
         FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS s (low, high, place)
         CROSS JOIN LATERAL (SELECT * FROM ({walks}) AS walked ORDER BY id LIMIT $3) AS f
-        GROUP BY 1, 2, 3"""
-    lows, highs = list(query.bounds[:-1]), list(query.bounds[1:])
-    return sql, (lows, highs, query.limit, lows[0], highs[-1], *mine)
+        {jobs}
+        GROUP BY 1, 2, 3, 6"""
+    return sql, tuple(args)
 
 
 def read_sample(row: Row) -> Sampled:
     """A row of either."""
-    stretch, worker_id, state, count, last = row
-    return Sampled(stretch, WorkerId(worker_id), ExecutionState(state), count, last)
+    stretch, worker_id, state, count, last, own = row
+    return Sampled(stretch, WorkerId(worker_id), ExecutionState(state), count, last, bool(own))

@@ -153,8 +153,8 @@ class TimelineView(msgspec.Struct):
     end: Time
     items: list[BarView]
     more: bool
-    """More began than is drawn one by one: `items` has what runs, `crowd` counts everything. A
-    tenant's token gets the newest instead."""
+    """More began than is drawn one by one: `items` has what runs, `crowd` counts everything; for
+    a tenant's token both are of that tenant alone."""
     reserved: list[ReservedView] = []
     """What is kept free from now on, if the window reaches until now."""
     running: int = 0

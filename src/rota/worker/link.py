@@ -12,6 +12,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
+from rota.sdk.awaited_lines import Lines
 from rota.sdk.messages import BrokenError
 from rota.sdk.servers import Servers
 from rota.wire.bundles import BundleView, UploadView
@@ -20,7 +21,6 @@ from rota.wire.problems import Problem
 from rota.wire.units import encode
 from rota.wire.workers import LEADER_HEADER
 from rota.worker.clock import Clock
-from rota.worker.lines import Lines
 
 CONNECT_S = 3.0
 """A server that does not even accept within this is away."""

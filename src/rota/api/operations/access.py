@@ -35,9 +35,11 @@ ACCESS: Sequence[Operation] = (
         body=TokenSpec,
         answer=NewTokenView,
         status=201,
-        description="The answer shows the token, this once; only its hash is kept. That is why a "
-        "repeat with the same Idempotency-Key makes another one. All servers of the cell know it "
-        "within a second.",
+        errors=(409,),
+        description="The answer shows the token; only its hash is kept, so it cannot be looked up. "
+        "A repeat with the same Idempotency-Key, sent with the same token or session within 24 "
+        "hours, gets the same answer; later, or once the new token has ended, 409. All servers of "
+        "the cell know it within a second.",
         examples={"body": examples.TOKEN_SPEC, "answer": examples.NEW_TOKEN},
     ),
     Operation(

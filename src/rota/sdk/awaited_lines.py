@@ -1,9 +1,13 @@
-"""A worker's short calls: one write a request, one parse an answer, on lines that are kept."""
+"""Short calls that are awaited: one write a request, one parse an answer, on lines that are kept.
+
+A worker's own, and those of the asynchronous client.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from rota.sdk.messages import (
@@ -33,6 +37,8 @@ class Line(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[Heard] | None = None
         self._hearing: Hearing | None = None
+        self._patience: asyncio.Timeout | None = None
+        self._quiet_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The server is there."""
@@ -52,6 +58,15 @@ class Line(asyncio.Protocol):
             if self._answer.cancelled():
                 self.close()  # an answer that still comes would be taken for the next call's
 
+    async def ask_for(self, request: bytes, quiet_s: float) -> Heard:
+        """The same; raises TimeoutError where nothing came for so long."""
+        self._quiet_s = quiet_s
+        try:
+            async with asyncio.timeout(quiet_s) as self._patience:
+                return await self.ask(request)
+        finally:
+            self._patience = None
+
     def close(self) -> None:
         """Hangs up."""
         self.is_open = False
@@ -62,6 +77,8 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """A piece of an answer."""
+        if self._patience is not None and not self._patience.expired():
+            self._patience.reschedule(asyncio.get_running_loop().time() + self._quiet_s)
         if self._hearing is None:
             self._break_off("sent what nobody asked for")
             return
@@ -97,8 +114,18 @@ class Line(asyncio.Protocol):
 class Lines:
     """Calls to any server, on lines that are opened when none is free."""
 
-    def __init__(self, headers: dict[str, str], connect_s: float) -> None:
+    def __init__(
+        self,
+        headers: Mapping[str, str],
+        connect_s: float,
+        *,
+        kept_s: float = KEPT_S,
+        trust: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+    ) -> None:
+        """`trust` says, once it matters, whose certificates are believed."""
         self._connect_s = connect_s
+        self._kept_s = kept_s
+        self._trust = trust
         self._common = head_lines(headers)
         self._free: dict[Address, list[Line]] = {}
         self._tls: ssl.SSLContext | None = None
@@ -111,10 +138,14 @@ class Lines:
         address = address_of(server)
         lines = self._common + head_lines(headers)
         request = request_to(address, method, path, lines, body)
-        line = self._take(address) or await self._open(address)
+        line = await self.line_to(address)
         heard = await line.ask(request)
-        self._give_back(address, line)
+        self.give_back(address, line)
         return heard
+
+    async def line_to(self, address: Address) -> Line:
+        """One that is free, or a new one; raises OSError, and TimeoutError where none comes."""
+        return self._take(address) or await self._open(address)
 
     async def close(self) -> None:
         """Lets go of the lines that are free; those in use end with their calls."""
@@ -126,7 +157,7 @@ class Lines:
         await asyncio.sleep(0)  # the loop hangs up in its next round
 
     def _take(self, address: Address) -> Line | None:
-        oldest = asyncio.get_running_loop().time() - KEPT_S
+        oldest = asyncio.get_running_loop().time() - self._kept_s
         free = self._free.get(address, [])
         while free:
             line = free.pop()
@@ -135,7 +166,8 @@ class Lines:
             line.close()
         return None
 
-    def _give_back(self, address: Address, line: Line) -> None:
+    def give_back(self, address: Address, line: Line) -> None:
+        """For the next call."""
         free = self._free.setdefault(address, [])
         if line.is_open and not self._closed and len(free) < KEPT_MAX:
             line.free_since = asyncio.get_running_loop().time()
@@ -145,7 +177,7 @@ class Lines:
 
     async def _open(self, address: Address) -> Line:
         if address.tls and self._tls is None:
-            self._tls = ssl.create_default_context()
+            self._tls = self._trust()
         async with asyncio.timeout(self._connect_s):
             _, line = await asyncio.get_running_loop().create_connection(
                 Line, address.host, address.port, ssl=self._tls if address.tls else None
