@@ -193,7 +193,7 @@ class Worker:
                 until=self._engine.clock.now() + HOUR_MS,
                 completed=self._done or (),
             )
-            answer = await self._engine.poll(poll)
+            answer = await self._engine.poll(poll, asyncio.Event())
             self._done = tuple(completion(order.execution) for order in answer.orders)
             ran += len(self._done)
         await folded(self._store)

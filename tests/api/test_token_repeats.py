@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from rota.api.ids import keyed_token
-from rota.api.roster import Roster, digest
+from rota.api.ids import IdMint, TokenSeed
+from rota.api.roster import Roster, caller_from
 from rota.api.tokens import new_token
+from rota.core.model import Instant
 from rota.store.access import Role, Token
-from rota.store.limits import KEY_AGE_MS
+from rota.store.limits import KEY_AGE_MS, TOKEN_KEPT_MS
 from rota.store.memory_access import MemoryAccess
 from rota.wire.tokens import TokenSpec
-from tests.api.house import ADMIN, TOKEN, House
+from tests.api.house import ADMIN, TOKEN, House, open_house
 from tests.api.keys import bearer, key
 
 SPEC = {"role": "viewer", "name": "lobby", "expires_in": "30d"}
@@ -71,16 +72,22 @@ async def test_repeats_that_come_at_once_make_one_token(
     assert answers == [answers[0]] * 5
 
 
+def under_key(roster: Roster, under: str, at: Instant) -> tuple[Token, str]:
+    """A token as a server of the cell makes it at a time, and its text."""
+    seed = TokenSeed(roster.secret, TOKEN, under)
+    token_id = seed.id_from(IdMint().mint(at))
+    text = seed.token_of(token_id)
+    return new_token(TokenSpec(role="viewer", name="lobby"), token_id, text, at, "tests"), text
+
+
 async def test_a_repeat_on_another_server_of_the_cell_gets_the_same_token(house: House) -> None:
     elsewhere = Roster(house.store.access, house.engine.clock)
     await elsewhere.refresh()
-    now = house.engine.clock.now()
-    text = keyed_token(elsewhere.secret, f"Bearer {TOKEN}".encode(), "k")
-    spec = TokenSpec(role="viewer", name="lobby")
-    # Made by a server whose change this one has not seen yet.
-    await house.store.access.add_token(new_token(spec, "made-elsewhere", text, now, "tests"))
+    # By a clock that is ahead, and not seen here yet.
+    token, text = under_key(elsewhere, "k", house.engine.clock.now() + 5_000)
+    await house.store.access.add_token(token)
     answer = await ask(house, "k", {"role": "viewer", "name": "lobby"})
-    assert (answer["token_id"], answer["token"]) == ("made-elsewhere", text)
+    assert (answer["token_id"], answer["token"]) == (token.id, text)
 
 
 async def test_a_key_is_that_of_the_token_it_was_sent_with(house: House) -> None:
@@ -89,13 +96,43 @@ async def test_a_key_is_that_of_the_token_it_was_sent_with(house: House) -> None
     assert (await ask(house, "k", as_=alice))["token"] != first["token"]
 
 
+async def test_the_same_caller_is_known_however_it_writes_its_header(house: House) -> None:
+    first = await ask(house, "k")
+    for header in (f"bearer {TOKEN}", f"BEARER {TOKEN}", f"Bearer  {TOKEN}", f"Bearer {TOKEN} "):
+        assert await ask(house, "k", as_={"authorization": header}) == first
+
+
+async def test_who_comes_by_a_session_is_not_known_by_the_header_beside_it(house: House) -> None:
+    for header in ("undefined", "Bearer"):
+        made = []
+        for name in ("alice", "bob"):
+            admin = await key(house, Role.ADMIN, name=f"{name}-{header}")
+            cookie = await sign_in(house, admin)
+            made.append(await ask(house, header, as_={"authorization": header, **cookie}))
+            assert await ask(house, header, as_={"authorization": "", **cookie}) == made[-1]
+        assert made[0]["token"] != made[1]["token"]
+        assert [one["created_by"] for one in made] == [f"alice-{header}", f"bob-{header}"]
+
+
+async def test_without_access_control_a_key_is_everybodys() -> None:
+    async with open_house(no_auth=True) as house:
+        first = await ask(house, "k")
+        assert await ask(house, "k", as_=bearer("another")) == first
+
+
 async def test_who_has_the_store_alone_cannot_make_out_a_token(house: House) -> None:
     first = await ask(house, "k")
-    secret = house.parts.access.roster.secret
-    known = (b"", TOKEN.encode(), ADMIN.digest, ADMIN.id.encode())
-    assert first["token"] not in [keyed_token(secret, shown, "k") for shown in known]
-    assert keyed_token(secret, f"Bearer {TOKEN}".encode(), "k") == first["token"]
-    assert keyed_token(b"another cell's", f"Bearer {TOKEN}".encode(), "k") != first["token"]
+    secret, of = house.parts.access.roster.secret, first["token_id"]
+    known = ("", ADMIN.digest.hex(), ADMIN.digest.decode("latin-1"), ADMIN.id, ADMIN.name)
+    assert first["token"] not in [TokenSeed(secret, one, "k").token_of(of) for one in known]
+    assert TokenSeed(secret, TOKEN, "k").token_of(of) == first["token"]
+    assert TokenSeed(b"another cell's", TOKEN, "k").token_of(of) != first["token"]
+
+
+async def test_what_proves_a_caller_is_not_written_where_the_caller_is(house: House) -> None:
+    found = house.parts.access.roster.find(TOKEN)
+    assert found is not None
+    assert TOKEN not in repr(caller_from(found, TOKEN))
 
 
 async def test_the_same_key_for_another_token_is_refused(house: House) -> None:
@@ -115,19 +152,40 @@ async def test_a_token_that_has_ended_is_not_shown_again(house: House) -> None:
 
 
 async def test_after_a_day_a_token_is_not_shown_again(house: House) -> None:
-    text = keyed_token(house.parts.access.roster.secret, f"Bearer {TOKEN}".encode(), "k")
-    long_ago = house.engine.clock.now() - KEY_AGE_MS - 1
-    token = new_token(TokenSpec(role="viewer", name="n"), "old", text, long_ago, "tests")
-    assert token.digest == digest(text)
-    await house.parts.access.roster.add(token)
-    refused = await ask(house, "k", {"role": "viewer", "name": "n"}, expect=409)
-    assert "old more than 24 hours ago" in refused["detail"]
+    roster = house.parts.access.roster
+    token, _ = under_key(roster, "k", house.engine.clock.now() - KEY_AGE_MS - 1)
+    await roster.add(token)
+    refused = await ask(house, "k", {"role": "viewer", "name": "lobby"}, expect=409)
+    assert f"{token.id} more than 24 hours ago" in refused["detail"]
+
+
+async def test_a_token_that_was_revoked_and_forgotten_does_not_come_back_under_its_key(
+    house: House,
+) -> None:
+    roster, spec = house.parts.access.roster, {"role": "viewer", "name": "lobby"}
+    long_ago = house.engine.clock.now() - TOKEN_KEPT_MS - 10_000
+    leaked, text = under_key(roster, "k", long_ago)
+    await roster.add(leaked)
+    await roster.revoke(leaked.id, long_ago + 1)
+    assert leaked.id in (await ask(house, "k", spec, expect=409))["detail"]
+    await ask(house, "another")
+    assert roster.by_id(leaked.id) is None, "the record is gone, as is that of every ended token"
+    again = await ask(house, "k", spec)
+    assert again["token"] != text
+    assert again["token_id"] != leaked.id
+    assert (await house.http.get("/jobs", headers=bearer(text))).status_code == 401
+    assert (await house.http.get("/jobs", headers=bearer(again["token"]))).status_code == 200
+
+
+async def sign_in(house: House, headers: dict[str, str]) -> dict[str, str]:
+    """The cookie of a browser that signs in."""
+    signed = await house.http.post("/session", headers=headers)
+    house.http.cookies.clear()
+    return {"cookie": signed.headers["set-cookie"].split(";")[0]}
 
 
 async def test_a_browsers_session_repeats_as_well(house: House) -> None:
-    signed = await house.http.post("/session", headers=bearer(TOKEN))
-    house.http.cookies.clear()
-    browser = {"authorization": "", "cookie": signed.headers["set-cookie"].split(";")[0]}
+    browser = {"authorization": "", **await sign_in(house, bearer(TOKEN))}
     first = await ask(house, "k", as_=browser)
     other = {**browser, "cookie": f"theme=dark; {browser['cookie']}"}
     assert await ask(house, "k", as_=other) == first

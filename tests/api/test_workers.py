@@ -68,15 +68,35 @@ async def test_a_waiting_lease_is_answered_as_soon_as_there_is_work(house: House
 
 
 async def test_a_patient_lease_takes_its_reports_at_once_and_waits_for_work(house: House) -> None:
-    worker = await house.register()
-    job = await house.submit("w")
-    (order,) = (await house.lease(worker))["executions"]
-    done = [{"execution_id": order["execution_id"], "fence": 1, "status": "succeeded"}]
-    waiting = asyncio.create_task(house.lease(worker, completed=done, wait=5, patient=True))
-    await asyncio.sleep(0)
+    worker, waiting = await _held_with_a_report(house)
     later = await house.submit("later")
     assert [one["job_id"] for one in (await waiting)["executions"]] == [later["job_id"]]
-    assert (await house.ask("GET", f"/jobs/{job['job_id']}"))["status"] == "succeeded"
+    assert (await house.ask("GET", f"/workers/{worker}"))["resources"]["cpu"]["used"] == 1
+
+
+async def test_a_shutdown_ends_a_patient_lease_whose_reports_were_heard(house: House) -> None:
+    _, waiting = await _held_with_a_report(house)
+    house.parts.closing.set()
+    async with asyncio.timeout(5):
+        assert (await waiting)["executions"] == []
+
+
+async def _held_with_a_report(house: House) -> tuple[str, asyncio.Task[dict[str, Any]]]:
+    """A worker that has told of its only job's end, and waits for another."""
+    worker = await house.register()
+    order = await house.start(worker)
+    done = [{"execution_id": order["execution_id"], "fence": 1, "status": "succeeded"}]
+    waiting = asyncio.create_task(house.lease(worker, completed=done, wait=5, patient=True))
+    async with asyncio.timeout(5):
+        while not await _has_succeeded(house, order["job_id"]):  # noqa: ASYNC110  (nobody announces it)
+            await asyncio.sleep(0.002)
+    assert not waiting.done()
+    return worker, waiting
+
+
+async def _has_succeeded(house: House, job_id: str) -> bool:
+    job = await house.ask("GET", f"/jobs/{job_id}")
+    return bool(job["status"] == "succeeded")
 
 
 async def test_a_lease_reports_what_ended_and_names_what_was_refused(house: House) -> None:

@@ -85,7 +85,7 @@ def test_of_a_server_that_was_killed_the_file_that_names_it_is_said(
     assert f"rota up --data '{away}', or name another: ROTA_URL=http://HOST:PORT" in said
 
 
-def test_a_token_of_a_stopped_server_that_another_one_refuses_is_said_so(
+def test_another_server_where_a_stopped_one_may_have_been_gets_no_token_and_is_told_of(
     server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -94,9 +94,18 @@ def test_a_token_of_a_stopped_server_that_another_one_refuses_is_said_so(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("rota.sdk.discovery.URL_DEFAULT", server.url)
     leave(tmp_path / ".rota")
+    expected = (
+        f"rota: {server.url} wants a token, and that of {tmp_path}/.rota was not sent: its server"
+        " has stopped, and another one answers there. Start it again with: rota up, or name the"
+        f" other: ROTA_URL={server.url}, with its ROTA_TOKEN unless it is yours\n"
+    )
+    assert rota("jobs").err == expected
+    assert not any("authorization" in one.headers for one in server.seen)
+    monkeypatch.setenv("ROTA_TOKEN", "wrong")
     said = rota("jobs").err
-    assert f"does not accept the token from {tmp_path}/.rota/token" in said
-    assert "has stopped, and another one answers there" in said
+    assert "does not accept the token from ROTA_TOKEN: " in said
+    assert "stopped" not in said
+    monkeypatch.delenv("ROTA_TOKEN")
     leave(tmp_path / "state/rota", url=server.url, token=TOKEN)
     monkeypatch.setenv("ROTA_URL", server.url)
     assert rota("jobs").status == 0, "who names the server gets the token that goes with it"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from rota.core import runtimes
+from rota.core.learned import Runtime
 from rota.core.limits import AHEAD_CHAIN, AHEAD_MS, SHORT_MS, SHORT_RUNS
+from tests.core.asking import job
 from tests.core.world import World, run
 
 
@@ -57,3 +60,15 @@ def test_two_long_runs_in_a_row_count_at_once_whatever_the_mean() -> None:
     for one in held[:2]:
         world.advance(SHORT_MS)
         assert world.take(completed=[world.report(one)], spare=AHEAD_CHAIN) == []
+
+
+def test_names_beyond_those_that_are_kept_go_whoever_is_heard_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runtimes, "RUNTIMES_KEPT", 3)
+    known = runtimes.Runtimes()
+    for number in range(6):  # as many as were written before a restart
+        known.restore(Runtime("default", f"name-{number}", (5, 5)))
+    for _ in range(4):
+        known.learn(job("a", name="name-5").spec.terms, [5])
+    assert [key[1] for key in known._known] == ["name-3", "name-4", "name-5"]

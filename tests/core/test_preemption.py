@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rota.core.model import ExecutionState, JobState
+from rota.core.model import ExecutionState, JobState, Stop
 from rota.core.policy import DEFAULT, STRICT, Policy
-from tests.core.asking import AT_MOST_ONCE
-from tests.core.world import World
+from tests.core.asking import AT_MOST_ONCE, SECOND
+from tests.core.world import World, run
 
 POLICIES = [DEFAULT, STRICT]
 
@@ -140,3 +140,19 @@ def test_what_no_worker_could_run_keeps_nobody_from_clearing_one(
     world.advance(11_000)
     poll = world.poll(names=names(world), wait_ms=60_000)
     assert world.answers[poll].cancel == (world.execution("low-3").id,)
+
+
+def test_a_job_that_starts_elsewhere_leaves_the_place_that_was_cleared_for_it() -> None:
+    world = World(policy=DEFAULT)
+    world.register("w1", cpu=4)
+    world.submit("low", cpu=3, preemptible=True, runs_ms=100 * SECOND)
+    run(world, "low", "w1")
+    world.submit("urgent", cpu=4, priority=200, runs_ms=SECOND)
+    world.submit("small", cpu=1, priority=-5, runs_ms=10_000 * SECOND)
+    world.poll("w1", names=["low"], wait_ms=60 * SECOND)
+    world.advance(11 * SECOND)
+    assert world.execution("low").stop is Stop.PREEMPT
+    world.register("w2", cpu=4)
+    world.poll("w1", names=["low"], wait_ms=60 * SECOND)
+    assert world.take("w2") == ["urgent"]
+    assert names(world) == ["low", "urgent"]

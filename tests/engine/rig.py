@@ -230,7 +230,7 @@ class Rig:
             until=self.clock.now() + said.pop("wait_ms", 5_000),
             **said,
         )
-        return asyncio.create_task(self.engine.poll(event))
+        return asyncio.create_task(self.engine.poll(event, asyncio.Event()))
 
     async def pass_by(self, ms: int) -> None:
         """Time passes, and the engine looks at the clock."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeAlias
@@ -11,9 +14,11 @@ from typing import TypeAlias
 import pytest
 
 from rota.sdk import AsyncClient
-from rota.sdk.awaited_calls import AwaitedCalls
+from rota.sdk.awaited_calls import LINES_MAX, AwaitedCalls
+from rota.sdk.awaited_lines import Lines
 from rota.sdk.calls import Call
 from rota.sdk.errors import SilenceError, UnreachableError
+from rota.sdk.messages import address_of
 from rota.sdk.pool import SHORT_BYTES_MAX
 from tests.sdk.small_server import TOKEN, SmallServer
 
@@ -107,3 +112,69 @@ async def test_tasks_that_call_at_once_hear_each_its_own_answer(server: SmallSer
         given_up.cancel()
         jobs = await asyncio.gather(*(client.submit({"name": name}) for name in names))
     assert [job.name for job in jobs] == names
+
+
+async def test_a_caller_that_is_told_to_end_as_its_answer_comes_leaves_no_line_behind() -> None:
+    async with talking(never_whole) as (_, url):
+        line = await Lines({}, 10.0).line_to(address_of(url))
+        asking = asyncio.ensure_future(line.ask(b"GET / HTTP/1.1\r\n\r\n"))
+        await asyncio.sleep(0)
+        line.data_received(OK)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert not line.is_open
+
+
+async def test_many_calls_at_once_take_turns_on_a_bounded_number_of_lines() -> None:
+    open_now, most = 0, 0
+
+    async def busy(writer: asyncio.StreamWriter) -> None:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        await asyncio.sleep(0.01)
+        open_now -= 1
+        writer.write(OK)
+
+    count = LINES_MAX + 50
+    async with talking(*[busy] * count) as (calls, url):
+        answers = await asyncio.gather(*(calls.send(url, ASK, {}, 20.0) for _ in range(count)))
+    assert {answer.body for answer in answers} == {b"ok"}
+    assert most <= LINES_MAX
+
+
+def test_one_client_in_two_loops_is_refused_at_once(server: SmallServer) -> None:
+    client = AsyncClient(server.url, TOKEN)
+
+    async def ask() -> None:
+        await client.submit({"name": "small"})
+
+    loops = [asyncio.new_event_loop() for _ in range(2)]
+    loops[0].run_until_complete(ask())
+    with pytest.raises(RuntimeError, match="make a client for each"):
+        loops[1].run_until_complete(ask())
+    loops[0].run_until_complete(client.close())
+    for loop in loops:
+        loop.close()
+
+
+async def test_a_line_that_was_closed_while_the_loop_was_busy_is_not_used_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for _ in range(2):
+                opened, _ = listening.accept()
+                with opened:
+                    opened.recv(65536)
+                    opened.sendall(OK)
+
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        calls = AwaitedCalls({}, 10.0, ssl.create_default_context)
+        await calls.send(url, ASK, {}, 20.0)
+        time.sleep(0.1)  # noqa: ASYNC251  (the program has no time for its loop)
+        assert (await calls.send(url, ASK, {}, 20.0)).body == b"ok"
+        await calls.close()
+        serving.join()

@@ -56,11 +56,38 @@ def test_a_server_started_in_this_folder_comes_before_the_users_other_one(tmp_pa
     assert found.data == str(tmp_path / ".rota")
 
 
-def test_a_bare_token_file_goes_with_the_usual_place(tmp_path: Path) -> None:
-    (tmp_path / ".rota").mkdir()
-    (tmp_path / ".rota/token").write_text("bare\n")
+def leave_token(folder: Path) -> None:
+    """All that a server that was stopped leaves of where it was."""
+    (folder / ".rota").mkdir()
+    (folder / ".rota/token").write_text("left\n")
+
+
+def test_the_token_of_a_stopped_server_is_sent_to_nobody(tmp_path: Path) -> None:
+    leave_token(tmp_path)
+    for named in (None, "http://127.0.0.1:7070", "http://localhost:7070"):
+        found = find(tmp_path, url=named)
+        assert (found.token, found.token_from) == (None, None)
+        assert any("token (not sent: its server has stopped)" in one for one in found.looked_in)
     found = find(tmp_path)
-    assert (found.url, found.token) == ("http://127.0.0.1:7070", "bare")
+    assert (found.url, found.stopped) == ("http://127.0.0.1:7070", True)
+    assert found.data == str(tmp_path / ".rota")
+    assert find(tmp_path, ROTA_TOKEN="mine").token == "mine"
+
+
+def test_in_the_folder_of_a_stopped_server_another_one_is_asked_only_if_it_is_named(
+    tmp_path: Path,
+) -> None:
+    leave_token(tmp_path)
+    write_local(tmp_path / "state/rota/local.json", "http://127.0.0.1:7070", "other")
+    assert find(tmp_path).token is None
+    assert find(tmp_path, ROTA_URL="http://127.0.0.1:7070").token == "other"
+
+
+def test_a_server_whose_file_cannot_be_read_is_not_said_to_have_stopped(tmp_path: Path) -> None:
+    leave_token(tmp_path)
+    (tmp_path / ".rota/local.json").write_text("{not json")
+    found = find(tmp_path)
+    assert (found.token, found.stopped) == (None, False)
 
 
 def test_another_server_never_gets_the_local_ones_token(tmp_path: Path) -> None:

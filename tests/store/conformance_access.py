@@ -96,6 +96,21 @@ class AccessConformance:
                     await store.access.add_token(twin)
             assert list((await store.access.load(SECRET)).tokens) == [token(1)]
 
+    async def test_of_tokens_whose_ids_end_alike_the_first_is_kept_however_many_come_at_once(
+        self, make_store: StoreMaker
+    ) -> None:
+        end = "8000-0123456789ab"
+        twins = [token(number, id=f"0190000{number}-0000-7000-{end}") for number in range(5)]
+        async with make_store() as store:
+            told = await asyncio.gather(
+                *(store.access.add_token(twin) for twin in twins), return_exceptions=True
+            )
+            kept = (await store.access.load(SECRET)).tokens
+            await store.access.add_token(token(9, id="01900000-0000-7000-8000-0123456789ac"))
+        refused = [one for one in told if one is not None]
+        assert all(isinstance(one, access_rows.TokenTakenError) for one in refused)
+        assert [len(refused), len(kept)] == [4, 1]
+
     async def test_live_tokens_are_bounded_and_long_dead_ones_forgotten(
         self, make_store: StoreMaker, monkeypatch: pytest.MonkeyPatch
     ) -> None:

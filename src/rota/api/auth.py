@@ -138,12 +138,13 @@ class Gate:
             return ANYBODY
         scheme, _, text = headers.get("authorization", "").partition(" ")
         if text:
-            return caller_from(self._bearer(scope, scheme, text.strip()))
+            token = text.strip()
+            return caller_from(self._bearer(scope, scheme, token), token)
         value = cookie_in(headers.get("cookie", ""), headers["host"])
         session = value and read_session(self._access.roster, value, self._clock.now())
-        if not session:
+        if not value or not session:
             raise _who_are_you("this call needs a token")
-        return caller_from(session, by_browser=True)
+        return caller_from(session, value, by_browser=True)
 
     def _bearer(self, scope: Scope, scheme: str, text: str) -> Token:
         if scheme.lower() != "bearer":

@@ -11,16 +11,12 @@ TOKEN_ID = "019a85bf-2222-7333-8444-955566677788"
 EVENT_ID = "42.0"
 AT = "2026-01-05T09:00:00.000Z"
 
-TASK: dict[str, Any] = {
-    "kind": "command",
-    "argv": ["python3", "bill.py", "42"],
-    "env": {},
-    "cwd": None,
-}
+_ARGV = ["python3", "bill.py", "42"]
+TASK: dict[str, Any] = {"kind": "command", "argv": _ARGV, "env": {}, "cwd": None}
 
 JOB_SPEC: dict[str, Any] = {
     "name": "invoice",
-    "task": {"kind": "command", "argv": ["python3", "bill.py", "42"]},
+    "task": {"kind": "command", "argv": _ARGV},
     "priority": 10,
     "requirements": {"cpu": 1, "memory": "256MiB"},
     "timeout": "10m",

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from rota.api.limits import KEY_TIME_MS
 from rota.core.inputs import Key
 from rota.core.model import Instant
+from rota.store.access import tail_of
 from rota.wire.cells import cell_tag
 
 _TAIL_BITS = 62
@@ -133,14 +134,30 @@ def mint_token() -> str:
     return _token_of(secrets.randbits(_TOKEN_BITS))
 
 
-def keyed_token(secret: bytes, shown: bytes, key: str) -> str:
-    """The token that a caller makes under an idempotency key: the same whenever it is asked for.
+class TokenSeed:
+    """What an idempotency key makes of a token: how its id ends, and the text that goes with an id.
 
-    It takes the store's secret, what the caller has shown and the key, of which the last two are
-    kept nowhere: who reads the store cannot make it out.
+    The end of the id is the same whenever the key comes: by it the first try is found again. The
+    token is of the whole id, which begins with its time: once the record is gone, no try comes to
+    the same token any more. It takes the store's secret, what has proven the caller, and the key.
     """
-    of_caller = hmac.digest(secret, b"rota token\x00" + shown, "sha256")
-    return _token_of(int.from_bytes(hmac.digest(of_caller, key.encode(), "sha256"), "big"))
+
+    def __init__(self, secret: bytes, proof: str, key: str) -> None:
+        of_caller = hmac.digest(secret, b"rota token\x00" + proof.encode(), "sha256")
+        self._seed = hmac.digest(of_caller, key.encode(), "sha256")
+        tail = int.from_bytes(self._of("id")[:8], "big") >> (64 - _TAIL_BITS)
+        self.tail = (_VARIANT | tail).to_bytes(8, "big").hex("-", 6)
+
+    def id_from(self, fresh: str) -> str:
+        """A new id that ends as it has to."""
+        return fresh.removesuffix(tail_of(fresh)) + self.tail
+
+    def token_of(self, token_id: str) -> str:
+        """The token whose id this is."""
+        return _token_of(int.from_bytes(self._of(f"token {token_id}"), "big"))
+
+    def _of(self, what: str) -> bytes:
+        return hmac.digest(self._seed, what.encode(), "sha256")
 
 
 def _token_of(number: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
@@ -59,6 +59,8 @@ class Caller:
     tenant: str | None = None
     by_browser: bool = False
     """Rests on what a browser sends by itself."""
+    proof: str = field(default="", repr=False)
+    """The token or the session's cookie that was good; empty where none is asked for."""
 
 
 NOBODY = Caller("", "", Role.VIEWER, tenant="")

@@ -15,7 +15,7 @@ from rota.api.limits import ROSTER_HURRY_S, ROSTER_LOOK_S, ROSTER_PATIENCE_S
 from rota.api.roles import Caller
 from rota.core.model import Instant
 from rota.engine.ports import Clock
-from rota.store.access import AccessBook, Token
+from rota.store.access import AccessBook, Token, tail_of
 from rota.store.protocol import StoreError
 
 log = structlog.get_logger(__name__)
@@ -102,6 +102,10 @@ class Roster:
         """The record with this id."""
         return self._by_id.get(token_id)
 
+    def by_tail(self, tail: str) -> Token | None:
+        """The record whose id ends so."""
+        return next((one for one in self._by_id.values() if tail_of(one.id) == tail), None)
+
     def is_live(self, token_id: str) -> bool:
         """Whether this one still opens the door."""
         token = self._by_id.get(token_id)
@@ -146,6 +150,6 @@ class Roster:
         self._looked = asyncio.Event()
 
 
-def caller_from(token: Token, *, by_browser: bool = False) -> Caller:
+def caller_from(token: Token, proof: str, *, by_browser: bool = False) -> Caller:
     """Whoever holds this token."""
-    return Caller(token.id, token.name, token.role, token.tenant, by_browser)
+    return Caller(token.id, token.name, token.role, token.tenant, by_browser, proof)

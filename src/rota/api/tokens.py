@@ -8,14 +8,12 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from rota.api.bodies import header
-from rota.api.ids import keyed_token, mint_token
+from rota.api.ids import TokenSeed, mint_token
 from rota.api.paging import Cursor, Limit, PageQuery, cut, read_cursor
 from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.roles import TENANT_ROLES
 from rota.api.roster import Roster, digest
 from rota.api.routes import Call, NoQuery, Reply
-from rota.api.sessions import cookie_in
 from rota.core.model import Instant
 from rota.store.access import AuditEntry, AuditQuery, Role, Token
 from rota.store.access_rows import TokenTakenError
@@ -63,38 +61,37 @@ async def create_token(call: Call[TokenSpec, NoQuery]) -> Reply:
     now, roster = call.parts.brain.clock.now(), call.parts.access.roster
     if call.key is None:
         text = mint_token()
+        made = new_token(call.body, call.desk.ids.mint(now), text, now, call.caller.name)
+        await _add(roster, made)
     else:
         await roster.refresh()  # the first try may have come to another server
-        text = keyed_token(roster.secret, _shown(call), call.key.key)
-    token = new_token(call.body, call.desk.ids.mint(now), text, now, call.caller.name)
-    first = roster.find(text) or await _add(roster, token, text)
-    if first.id != token.id:
-        _check_repeat(call, first, text, now)
-    return Reply(new_token_view(first, text, now), {"Location": f"/tokens/{first.id}"})
+        seed = TokenSeed(roster.secret, call.caller.proof, call.key.key)
+        made = roster.by_tail(seed.tail) or await _make_once(call, seed, now)
+        text = seed.token_of(made.id)
+        _check_repeat(call, made, text, now)
+    return Reply(new_token_view(made, text, now), {"Location": f"/tokens/{made.id}"})
 
 
-async def _add(roster: Roster, token: Token, text: str) -> Token:
-    """The token as it is known then; the one that a like call has made at the same time, if so."""
+async def _make_once(call: Call[TokenSpec, NoQuery], seed: TokenSeed, now: Instant) -> Token:
+    """A new one, or the one that a like call has made at the same time."""
+    roster, token_id = call.parts.access.roster, seed.id_from(call.desk.ids.mint(now))
+    token = new_token(call.body, token_id, seed.token_of(token_id), now, call.caller.name)
     try:
-        await roster.add(token)
-    except TooManyTokensError as error:
-        raise ProblemError(409, "conflict", str(error)) from None
+        await _add(roster, token)
     except TokenTakenError:
         await roster.refresh()
-        found = roster.find(text)
+        found = roster.by_tail(seed.tail)
         if found is None:
             raise
         return found
     return token
 
 
-def _shown(call: Call[TokenSpec, NoQuery]) -> bytes:
-    """By what the caller is known: a token, or a browser's session."""
-    scope = call.request.scope
-    if bearer := header(scope, b"authorization"):
-        return bearer
-    cookies, host = header(scope, b"cookie") or b"", header(scope, b"host") or b""
-    return (cookie_in(cookies.decode("latin-1"), host.decode("latin-1")) or "").encode()
+async def _add(roster: Roster, token: Token) -> None:
+    try:
+        await roster.add(token)
+    except TooManyTokensError as error:
+        raise ProblemError(409, "conflict", str(error)) from None
 
 
 def _check_repeat(call: Call[TokenSpec, NoQuery], first: Token, text: str, now: Instant) -> None:

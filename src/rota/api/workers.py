@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import msgspec
@@ -119,16 +120,15 @@ async def lease_work(call: Call[LeaseSpec, NoQuery]) -> LeaseAnswer:
 
 async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll) -> Answer:
     """The poll's answer; a worker that leaves gives up its place at once."""
-    closing = call.parts.closing
+    closing, heard = call.parts.closing, asyncio.Event()
     if not closing.is_set():
         left = gone(call.request.receive)
-        answer = await first_of(call.parts.brain.poll(poll), left, closing.wait())
+        answer = await first_of(call.parts.brain.poll(poll, heard), left, closing.wait())
         if answer is not None:
             return answer
         if not closing.is_set():
             raise GoneAwayError
-    if poll.completed:
-        # Whether the reports were heard is not known, so they must be sent again.
+    if poll.completed and not heard.is_set():
         raise UnavailableError("the server is stopping: send the reports again")
     return Answer(poll_id=poll.poll_id)
 

@@ -70,10 +70,14 @@ def _unauthenticated(error: UnauthenticatedError, endpoint: Endpoint) -> str:
     if endpoint.token_from is not None:
         # What follows is for those who write their requests by hand.
         why = error.detail.partition(": send ")[0]
-        line = f"{endpoint.shown} does not accept the token from {endpoint.token_from}: {why}"
-        if endpoint.stopped:
-            line += ". The server of that file has stopped, and another one answers there"
-        return plain(line)
+        source = endpoint.token_from
+        return plain(f"{endpoint.shown} does not accept the token from {source}: {why}")
+    if endpoint.stopped:
+        return plain(
+            f"{endpoint.shown} wants a token, and that of {endpoint.data} was not sent: its server"
+            f" has stopped, and another one answers there. Start {_start(endpoint)}, or name the"
+            f" other: ROTA_URL={endpoint.url}, with its ROTA_TOKEN unless it is yours"
+        )
     places = "; ".join(endpoint.looked_in)
     return f"{endpoint.shown} wants a token. Set ROTA_TOKEN. Looked in: {places}"
 

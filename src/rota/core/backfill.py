@@ -12,7 +12,7 @@ from itertools import islice
 
 import msgspec
 
-from rota.core.cells import JobCell, LineKey, WorkerCell
+from rota.core.cells import NO_CLASS, JobCell, LineKey, WorkerCell
 from rota.core.gang_places import pick
 from rota.core.limits import BACKFILL_LOOK, RESERVE_AFTER_MS, RESERVE_LOOK
 from rota.core.model import Instant, JobId, Millis, WorkerId
@@ -129,8 +129,10 @@ class Pass:
     def _for_whom_it_was_cleared(self, worker_id: WorkerId, job_id: JobId) -> Candidate | None:
         """The job for which others were stopped there goes before all, once there is room."""
         job, worker = self._t.jobs[job_id], self._t.fleet.open.get(worker_id)
+        if worker is None or job.class_index == NO_CLASS:  # it has found another in this pass
+            return None
         job_class = self._t.lines.classes[job.class_index]
-        if worker is None or not self._t.fleet.fitting(worker) & job_class.bit:
+        if not self._t.fleet.fitting(worker) & job_class.bit:
             return None
         del self.reservations.by_worker[worker_id]
         del self._t.cleared[worker_id]
@@ -158,7 +160,8 @@ class Pass:
             if picky and t.locality.waits_until(job_class, self._now) is not None:
                 self._left_out |= job_class.bit  # it has room, but would rather wait
                 return None
-            if may is None and not picky:
+            # Where places are kept, whoever is hoped for decides for whom the next one is.
+            if may is None and not picky and not self.reservations.by_worker:
                 t.fleet.give_up(job_class)
             self.in_vain |= job_class.bit
         self._hold_back(line, head)

@@ -179,8 +179,9 @@ def outlive(t: Tables, cell: ExecutionCell, now: Instant) -> None:
         return
     terms = t.jobs[cell.execution.job_id].spec.terms
     ends_at = stepped_up(cell.since, terms.timeout_ms, now)
-    payer = t.lines.order.party(terms.tenant, t.queues[terms.queue])
-    t.lines.order.extend(payer, cell.rate, ends_at - cell.ends_at)
+    if cell.rate:
+        payer = t.lines.order.party(terms.tenant, t.queues[terms.queue])
+        t.lines.order.extend(payer, cell.rate, ends_at - cell.ends_at)
     worker = t.fleet.workers[cell.execution.worker_id]
     worker.move_end(cell.execution.id, cell.ends_at, ends_at)
     cell.ends_at = ends_at

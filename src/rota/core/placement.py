@@ -199,7 +199,8 @@ class Fleet:
         if worker_id not in self._roomy:
             self.offer(cell)
         elif self.fitting(cell):
-            # Nothing fits that did not fit before, so what is hoped for may stay what it is.
+            # Nothing fits that did not before: whoever was found to fit nowhere still does not.
+            self._fresh[worker_id] = cell
             self._note_offer(cell)
         else:
             del self._roomy[worker_id]

@@ -116,7 +116,8 @@ def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> No
     kind.queue.running -= 1
     del kind.tenant.held[execution_id]
     order = t.lines.order
-    order.end(kind.payer(order), cell.rate, (now, ends_at))
+    if cell.rate:
+        order.end(kind.payer(order), cell.rate, (now, ends_at))
     learn(t, terms, ((execution, done),), now)
     life = job.life = ended_well(job.life, execution, now)
     draft.moved[job.id] = job

@@ -118,10 +118,11 @@ class _Alike:
         self._worker.let_go_together(ends, self._inherited)
         self._inherited = []
         order = t.lines.order
-        payer = t.kinds.of(terms).payer(order)
         charged = ((cell.rate, cell.ends_at) for cell, _, _, _ in reports)
         for (rate, ends_at), same in groupby(charged):
-            order.end(payer, rate, (now, ends_at), sum(1 for _ in same))
+            if rate:
+                payer = t.kinds.of(terms).payer(order)
+                order.end(payer, rate, (now, ends_at), sum(1 for _ in same))
 
     def _finish(
         self, terms: Terms, jobs: Sequence[JobCell], executions: Sequence[Execution]

@@ -111,8 +111,14 @@ class Runtimes:
         if terms.expected_runtime_ms is not None:
             return False
         key = (terms.tenant, terms.name)
-        known = self._known.pop(key, None) or self._begin_to_know()
-        self._known[key] = known  # in the order of when they were heard of: the first of them goes
+        known = self._known.pop(key, None) or _Known()
+        # In the order of when they were heard of, for the first of them goes. Also for one that was
+        # known: after a restart there may be too many.
+        if len(self._known) >= RUNTIMES_KEPT:
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._written.pop(oldest, None)
+        self._known[key] = known
         known.note(runs)
         before = known.recent
         recent = (runs[-1], runs[-2]) if len(runs) > 1 else (runs[0], *before[:1])
@@ -126,14 +132,6 @@ class Runtimes:
             return False
         self._written[key] = mean
         return True
-
-    def _begin_to_know(self) -> _Known:
-        """A name that was not known, or not any more."""
-        if len(self._known) >= RUNTIMES_KEPT:
-            oldest = next(iter(self._known))
-            del self._known[oldest]
-            self._written.pop(oldest, None)
-        return _Known()
 
 
 def _coarse(length: Millis) -> Millis:

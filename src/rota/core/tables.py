@@ -294,8 +294,9 @@ class Tables:
             self.fleet.offer(worker)
         job = self.jobs[execution.job_id]
         terms, queue = job.spec.terms, self.queues[job.spec.terms.queue]
-        payer = self.lines.order.party(terms.tenant, queue)
-        self.lines.order.end(payer, cell.rate, (now, cell.ends_at))
+        if cell.rate:
+            payer = self.lines.order.party(terms.tenant, queue)
+            self.lines.order.end(payer, cell.rate, (now, cell.ends_at))
         queue.running -= 1
         if is_limited(queue):
             self.check_gates(queue, now)

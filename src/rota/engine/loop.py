@@ -68,9 +68,8 @@ class Engine(Outlooks):
         self._scheduler: Scheduler | None = None
         self._read_spec: ReadSpec | None = None
         self._pickup: asyncio.Task[None] | None = None
-        self._is_open = False
+        self._is_open = self._stopping = False
         self._seq = Seq(0)
-        self._stopping = False
         self._task: asyncio.Task[None] | None = None
         self._trouble = "starting"
 
@@ -266,11 +265,12 @@ class Engine(Outlooks):
         self._rouse()
         return await future
 
-    async def poll(self, event: Poll) -> Answer:
+    async def poll(self, event: Poll, heard: asyncio.Event) -> Answer:
         """Waits for work; a caller that goes away closes its poll."""
         future = self._callers.open_poll(event.poll_id)
         try:
             await self.post(event)
+            heard.set()
             answer = await future
         except asyncio.CancelledError:
             if self.ready:

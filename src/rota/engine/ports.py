@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -119,8 +120,11 @@ class Brain(Protocol):
         """Steps one input; raises the Refusal, UnavailableError or BusyError it met."""
         ...
 
-    async def poll(self, event: Poll) -> Answer:
-        """Waits for work; if the caller is cancelled, the poll is closed."""
+    async def poll(self, event: Poll, heard: asyncio.Event) -> Answer:
+        """Waits for work; if the caller is cancelled, the poll is closed.
+
+        What it reports is durable when `heard` is set, which may be long before the answer.
+        """
         ...
 
     def next_poll_id(self) -> PollId:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,6 +16,9 @@ from rota.sdk.messages import Address, BrokenError, address_of, head_lines, requ
 KEPT_S = 5.0
 """A line that nobody has used for so long is not trusted any more: who knows what lies between."""
 
+LINES_MAX = 100
+"""Calls at a time; others wait, lest a program that asks for much at once runs out of files."""
+
 
 class AwaitedCalls:
     """Calls to any server, of tasks of one event loop."""
@@ -25,6 +29,7 @@ class AwaitedCalls:
         """`trust` says, once it matters, whose certificates are believed."""
         self._common = head_lines(headers)
         self._lines = Lines({}, connect_s, kept_s=KEPT_S, trust=trust)
+        self._seats = asyncio.Semaphore(LINES_MAX)
 
     async def send(
         self, server: str, call: Call[Any], headers: Mapping[str, str], quiet_s: float
@@ -33,13 +38,14 @@ class AwaitedCalls:
         try:
             address = address_of(server)
             request = request_for(address, call, self._common + head_lines(headers))
-            line = await self._line_to(server, address)
-            heard = await line.ask_for(request, quiet_s)
+            async with self._seats:
+                line = await self._line_to(server, address)
+                heard = await line.ask_for(request, quiet_s)
+                self._lines.give_back(address, line)
         except TimeoutError:
             raise SilenceError(server, "no answer in time") from None
         except (BrokenError, OSError) as error:
             raise UnreachableError(server, words(error)) from error
-        self._lines.give_back(address, line)
         return Answer(*heard)
 
     async def close(self) -> None:

@@ -6,6 +6,7 @@ A worker's own, and those of the asynchronous client.
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
 from collections.abc import Callable, Mapping
 from typing import cast
@@ -35,6 +36,7 @@ class Line(asyncio.Protocol):
         self.is_open = True
         self.free_since = 0.0
         self._transport: asyncio.Transport | None = None
+        self._look = select.poll()
         self._answer: asyncio.Future[Heard] | None = None
         self._hearing: Hearing | None = None
         self._patience: asyncio.Timeout | None = None
@@ -43,6 +45,12 @@ class Line(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The server is there."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are of no common class
+        self._look.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nobody has hung up, not even while the loop had no time to notice."""
+        return self.is_open and not self._look.poll(0)
 
     async def ask(self, request: bytes) -> Heard:
         """The answer to one request; raises BrokenError."""
@@ -54,9 +62,11 @@ class Line(asyncio.Protocol):
         self._transport.write(request)
         try:
             return await self._answer
-        finally:
-            if self._answer.cancelled():
-                self.close()  # an answer that still comes would be taken for the next call's
+        except BaseException:
+            # Also where the answer has come, and its caller was told to end in the same moment:
+            # nobody gives the line back then.
+            self.close()
+            raise
 
     async def ask_for(self, request: bytes, quiet_s: float) -> Heard:
         """The same; raises TimeoutError where nothing came for so long."""
@@ -129,6 +139,7 @@ class Lines:
         self._common = head_lines(headers)
         self._free: dict[Address, list[Line]] = {}
         self._tls: ssl.SSLContext | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
     async def send(
@@ -145,23 +156,27 @@ class Lines:
 
     async def line_to(self, address: Address) -> Line:
         """One that is free, or a new one; raises OSError, and TimeoutError where none comes."""
-        return self._take(address) or await self._open(address)
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise RuntimeError("connections belong to one event loop: make a client for each")
+        self._loop = loop
+        return self._take(address, loop.time()) or await self._open(address)
 
     async def close(self) -> None:
         """Lets go of the lines that are free; those in use end with their calls."""
         self._closed = True
-        for lines in self._free.values():
-            for line in lines:
-                line.close()
+        if self._loop is asyncio.get_running_loop():  # else it is over, and they with it
+            for lines in self._free.values():
+                for line in lines:
+                    line.close()
         self._free.clear()
         await asyncio.sleep(0)  # the loop hangs up in its next round
 
-    def _take(self, address: Address) -> Line | None:
-        oldest = asyncio.get_running_loop().time() - self._kept_s
+    def _take(self, address: Address, now: float) -> Line | None:
         free = self._free.get(address, [])
         while free:
             line = free.pop()
-            if line.is_open and line.free_since > oldest:
+            if line.free_since > now - self._kept_s and line.is_quiet:
                 return line
             line.close()
         return None

@@ -1,7 +1,7 @@
 """Finds the server and the token: from the environment, else from what a local server wrote.
 
 A token is only ever sent to the address it was found with: naming another server does not hand it
-the local one's.
+the local one's, and that of a server that has stopped, and taken its address back, goes nowhere.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class _Trace:
 
     label: str
     local: LocalServer | None
-    is_guess: bool = False
-    """A token was left there, and nothing that says where its server is."""
+    stopped: bool = False
+    """A server left its token there and took its address back, as it does when it ends."""
 
 
 def discover(
@@ -104,7 +104,7 @@ def discover(
         looked_in=("ROTA_TOKEN", *(trace.label for trace in traces)),
         data=_data(local, found[0]),
         others=found[1:],
-        stopped=not named and local is not None and local.is_guess,
+        stopped=not named and local is not None and local.stopped,
         elsewhere=None if named else _elsewhere(traces, found[0]),
     )
     return endpoint if endpoint.token else _with_local_token(endpoint, traces)
@@ -122,8 +122,8 @@ def _checked_token(text: str, source: str) -> str:
 
 def _with_local_token(endpoint: Endpoint, traces: Sequence[_Trace]) -> Endpoint:
     """The token of a local server, if that is the only one asked."""
-    # To who names an address, a server that says it is there is surer than a guess.
-    for trace in sorted(traces, key=lambda one: one.is_guess and endpoint.url_from in _NAMED):
+    # Where this folder's server has stopped, another one is asked only by who names it.
+    for trace in () if endpoint.stopped else traces:
         local = trace.local
         if local is not None and local.token and all(_same(local.url, u) for u in endpoint.urls):
             return replace(endpoint, token=local.token, token_from=trace.label, data=local.data)
@@ -151,7 +151,7 @@ def _choose_urls(
     if urls := _urls(env.get("ROTA_URL", "")):
         return urls, _ENVIRONMENT
     if local is not None and local.local is not None:
-        return (_tidy(local.local.url),), DEFAULT if local.is_guess else local.label
+        return (_tidy(local.local.url),), DEFAULT if local.stopped else local.label
     return (URL_DEFAULT,), DEFAULT
 
 
@@ -177,10 +177,10 @@ def _checked(url: str) -> str:
 
 def _local_servers(env: Mapping[str, str], folder: Path) -> Iterator[_Trace]:
     here = folder / DATA_DEFAULT
-    described = _read_local(here / LOCAL_FILE)
-    yield described
-    if described.local is None:
-        yield _read_bare_token(here / TOKEN_FILE)
+    yield _read_local(here / LOCAL_FILE)
+    # A server that runs has that file there, even where it is not ours to read.
+    if not os.path.lexists(here / LOCAL_FILE):
+        yield _read_stopped(here / TOKEN_FILE)
     yield _read_local(state_file(env))
 
 
@@ -194,13 +194,13 @@ def _read_local(path: Path) -> _Trace:
         return _Trace(f"{path} (not readable as JSON)", None)
 
 
-def _read_bare_token(path: Path) -> _Trace:
+def _read_stopped(path: Path) -> _Trace:
     text, fault = _read_own(path)
     if text is None:
         return _Trace(f"{path} ({fault})", None)
-    token = text.decode("ascii", "replace").strip()
-    guess = LocalServer(url=URL_DEFAULT, token=token, data=str(path.parent))
-    return _Trace(str(path), guess, is_guess=True)
+    # Whoever listens at the default address now may be anybody: the token stays here.
+    guess = LocalServer(url=URL_DEFAULT, data=str(path.parent))
+    return _Trace(f"{path} (not sent: its server has stopped)", guess, stopped=True)
 
 
 def _read_own(path: Path) -> tuple[bytes | None, str]:
@@ -233,7 +233,7 @@ def _origin(url: str) -> tuple[str, str, int | None]:
 
 
 def _elsewhere(traces: Sequence[_Trace], url: str) -> str | None:
-    others = (trace.local.url for trace in traces if trace.local and not trace.is_guess)
+    others = (trace.local.url for trace in traces if trace.local and not trace.stopped)
     return next((_tidy(one) for one in others if not _same(one, url)), None)
 
 

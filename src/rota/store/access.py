@@ -25,6 +25,15 @@ class Role(StrEnum):
     VIEWER = "viewer"
 
 
+TAIL_CHARS = 17
+"""The last two groups of a UUID: what does not tell its time."""
+
+
+def tail_of(token_id: str) -> str:
+    """The end of a token's id, by which one that was made under a key is found again."""
+    return token_id[-TAIL_CHARS:]
+
+
 class Token(msgspec.Struct, frozen=True, kw_only=True):
     """All that is kept of a token: enough to know it again, not enough to use it."""
 
@@ -105,6 +114,7 @@ class AccessBook(Protocol):
     async def add_token(self, token: Token) -> None:
         """Durable when it returns. Raises TooManyTokensError or TokenTakenError.
 
+        No two have the same digest, or ids that end alike (`tail_of`), however many come at once.
         Those that ended long before `token` was made are forgotten.
         """
         ...

@@ -15,7 +15,7 @@ AUDIT_COLUMNS = "at, token_id, token_name, method, route, target, status, remote
 
 
 class TokenTakenError(StoreError):
-    """There is a token with this id or digest."""
+    """There is a token with this digest, or with an id that ends so."""
 
 
 def token_row(token: Token) -> tuple[Any, ...]:

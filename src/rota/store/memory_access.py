@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from rota.core.model import Instant
-from rota.store.access import AccessSnapshot, AuditEntry, AuditQuery, Token
+from rota.store.access import AccessSnapshot, AuditEntry, AuditQuery, Token, tail_of
 from rota.store.access_rows import drops, taken, too_many_tokens
 from rota.store.limits import TOKEN_KEPT_MS, TOKENS_MAX
 
@@ -33,7 +33,8 @@ class MemoryAccess:
 
     async def add_token(self, token: Token) -> None:
         """Keeps one."""
-        if any(token.id == one.id or token.digest == one.digest for one in self._tokens.values()):
+        tail, known = tail_of(token.id), self._tokens.values()
+        if any(tail == tail_of(one.id) or token.digest == one.digest for one in known):
             raise taken()
         now = token.created_at
         if sum(one.is_live(now) for one in self._tokens.values()) >= TOKENS_MAX:

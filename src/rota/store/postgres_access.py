@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 
 from rota.core.model import Instant
-from rota.store.access import AccessSnapshot, AuditEntry, AuditQuery, Token
+from rota.store.access import TAIL_CHARS, AccessSnapshot, AuditEntry, AuditQuery, Token, tail_of
 from rota.store.access_rows import (
     AUDIT_COLUMNS,
     TOKEN_COLUMNS,
@@ -29,6 +29,7 @@ from rota.store.postgres_pool import ReaderPool
 from rota.store.protocol import SchemaError
 
 _LIVE = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)"
+_ALIKE = "SELECT 1 FROM rota.tokens WHERE right(id, $1) = $2"
 _CHANGED = "UPDATE rota.access SET revision = revision + 1"
 _REVOKE = f"""
 WITH revoked AS (
@@ -117,6 +118,8 @@ async def _add_token(connection: Connection, token: Token) -> None:
     async with connection.transaction():
         # The row that everybody who adds one must change: they take turns, and none is too many.
         await connection.execute(_CHANGED)
+        if await connection.fetchval(_ALIKE, TAIL_CHARS, tail_of(token.id)):
+            raise taken()
         live = await connection.fetchval(f"SELECT count(*) FROM rota.tokens WHERE {_LIVE}", now)
         if live >= TOKENS_MAX:
             raise too_many_tokens()

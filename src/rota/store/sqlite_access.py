@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 
 from rota.core.model import Instant
-from rota.store.access import AccessSnapshot, AuditEntry, AuditQuery, Token
+from rota.store.access import TAIL_CHARS, AccessSnapshot, AuditEntry, AuditQuery, Token, tail_of
 from rota.store.access_rows import (
     AUDIT_COLUMNS,
     TOKEN_COLUMNS,
@@ -26,6 +26,7 @@ from rota.store.sqlite_connect import fetch, run_in_bulk
 from rota.store.sqlite_writer import SqliteWriter
 
 _LIVE = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)"
+_ALIKE = "SELECT 1 FROM tokens WHERE substr(id, ?) = ?"
 _CHANGED = "UPDATE access SET revision = revision + 1"
 
 
@@ -72,6 +73,8 @@ def _load(connection: apsw.Connection, fresh_secret: bytes) -> AccessSnapshot:
 
 
 def _add_token(connection: apsw.Connection, token: Token) -> None:
+    if fetch(connection, _ALIKE, (-TAIL_CHARS, tail_of(token.id))):
+        raise taken()
     now = token.created_at
     live = fetch(connection, f"SELECT count(*) FROM tokens WHERE {_LIVE}", (now,))[0][0]
     if live >= TOKENS_MAX:

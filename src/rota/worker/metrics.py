@@ -53,7 +53,7 @@ class AgentCollector(Collector):
         """One family after the other."""
         running, owed = self.figures.held, self.figures.owed
         yield GaugeMetricFamily("rota_agent_executions", "Executions it has", value=running)
-        yield GaugeMetricFamily("rota_agent_reports_owed", "Reports nobody heard yet", value=owed)
+        yield GaugeMetricFamily("rota_agent_reports_owed", "Reports not answered yet", value=owed)
         ended = CounterMetricFamily(
             "rota_agent_executions_ended", "Executions that ended here", labels=["status"]
         )

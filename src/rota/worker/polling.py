@@ -256,7 +256,7 @@ class Conversation:
         if refusal.status in (404, 410):
             return False
         if refusal.status in (400, 413, 422) and self._session.refused(call, refusal.detail):
-            self._diary.error("a report was refused", why=refusal.detail)
+            self._diary.error("a call was refused, and is mended", why=refusal.detail)
             return True
         raise self._fatal(refusal)
 
