@@ -300,7 +300,10 @@ function Attention(props: { submitted: number }) {
             Nothing needs you now.
           </p>
         ) : (
-          <Empty title="No job has been submitted yet." command="rota submit --follow -- echo hello">
+          <Empty
+            title="No job has been submitted yet."
+            command="rota submit --follow -- echo hello"
+          >
             Run this where the server runs; the job appears here at once.
           </Empty>
         )
