@@ -16,6 +16,12 @@ from tests.sdk.small_cell import ROUTES, RefusedError, Seen, SmallCell, answer_4
 TOKEN = "a-token"
 
 
+class _Doors(ThreadingHTTPServer):
+    """Lets many in at once: who finds no room among the usual five tries again a second later."""
+
+    request_queue_size = 128
+
+
 class SmallServer(SmallCell):
     """The cell behind HTTP, with knobs for what goes wrong."""
 
@@ -47,7 +53,7 @@ class SmallServer(SmallCell):
             def log_message(self, format: str, *args: object) -> None:
                 """Quiet."""
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Talk)
+        self._http = _Doors(("127.0.0.1", 0), Talk)
         self._http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._http.server_port}"
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
