@@ -11,10 +11,15 @@ from rota.sdk.answers import Answer
 from rota.sdk.awaited_lines import Line, Lines
 from rota.sdk.calls import Call
 from rota.sdk.errors import SilenceError, UnreachableError
-from rota.sdk.messages import Address, BrokenError, address_of, head_lines, request_for, words
-
-KEPT_S = 5.0
-"""A line that nobody has used for so long is not trusted any more: who knows what lies between."""
+from rota.sdk.messages import (
+    KEPT_S,
+    Address,
+    BrokenError,
+    address_of,
+    head_lines,
+    request_for,
+    words,
+)
 
 LINES_MAX = 100
 """Calls at a time; others wait, lest a program that asks for much at once runs out of files."""

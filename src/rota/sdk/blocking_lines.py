@@ -14,6 +14,7 @@ from rota.sdk.calls import Call
 from rota.sdk.clock import Clock
 from rota.sdk.errors import SilenceError, UnreachableError
 from rota.sdk.messages import (
+    KEPT_S,
     Address,
     BrokenError,
     Hearing,
@@ -23,8 +24,6 @@ from rota.sdk.messages import (
     words,
 )
 
-KEPT_S = 5.0
-"""A line that nobody has used for so long is not trusted any more: who knows what lies between."""
 KEPT_MAX = 20
 """Lines that wait for the next call, to one server."""
 PIECE_BYTES = 256 * 1024

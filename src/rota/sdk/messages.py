@@ -19,6 +19,9 @@ import httptools
 if TYPE_CHECKING:
     from rota.sdk.calls import Call
 
+KEPT_S = 5.0
+"""A client's line that nobody has used for so long is not trusted any more: who knows what lies
+between. A worker's is used more evenly (awaited_lines.py)."""
 _PLAIN = re.compile(r"[!-~]*")
 _TEXT = re.compile(r"[ -~]*")
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"
