@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from rota import wire
 from rota.api.bodies import read_json
+from rota.api.limits import NAMED_BODY_BYTES, NAMED_ENTRIES
 from rota.api.paging import read_cursor
 from rota.api.problems import ProblemError
 from rota.wire import patterns
@@ -71,8 +72,13 @@ SENSELESS: dict[str, tuple[bytes, str]] = {
     "huge payload": (b',"payload":"' + b"x" * 1024 * 1024 + b'"', "payload"),
     "empty queue": (b',"queue":""', "queue"),
     "newline in queue": (b',"queue":"a\\n"', "queue"),
-    "NUL in label": (b',"labels":{"a":"\\u0000"}', "labels[...]"),
-    "escape in label": (b',"labels":{"a":"\\u009b31m"}', "labels[...]"),
+    "NUL in label": (b',"labels":{"a":"\\u0000"}', "labels.a"),
+    "escape in label": (b',"labels":{"a":"\\u009b31m"}', "labels.a"),
+    "one label of several": (b',"labels":{"a":"1","b":2,"c":"3"}', "labels.b"),
+    "negative licence": (
+        b',"requirements":{"custom":{"a":1,"licence":-1}}',
+        "requirements.custom.licence",
+    ),
     "many labels": (
         b',"labels":{' + b",".join(b'"k%d":"v"' % n for n in range(65)) + b"}",
         "labels",
@@ -99,6 +105,22 @@ async def test_what_makes_no_sense_is_422_and_names_the_field(
     assert problem["status"] == 422, problem
     assert problem["errors"][0]["field"] == f"jobs[1].{field}".rstrip(".")
     assert (await house.ask("GET", "/jobs"))["items"] == []
+
+
+async def test_the_entry_at_fault_is_named_wherever_it_is_if_the_body_is_not_large(
+    house: House,
+) -> None:
+    task = {"kind": "command", "argv": ["x"], "env": {"A": "1", "B": 2}}
+    problem = await house.ask("POST", "/jobs", {"name": "a", "task": task}, expect=422)
+    assert problem["errors"][0]["field"] == "task.env.B"
+    many = {f"k{n}": n for n in range(NAMED_ENTRIES + 1)}
+    problem = await house.ask(
+        "POST", "/jobs", {"name": "a", "task": {**task, "env": many}}, expect=422
+    )
+    assert problem["errors"][0]["field"] == "task.env[...]"
+    padded = {"name": "a", "task": task, "payload": "x" * NAMED_BODY_BYTES}
+    problem = await house.ask("POST", "/jobs", padded, expect=422)
+    assert problem["errors"][0]["field"] == "task.env[...]"
 
 
 async def test_a_misspelt_field_gets_the_nearest_name(house: House) -> None:

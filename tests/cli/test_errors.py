@@ -48,6 +48,16 @@ def quiet_port(nobody: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     return nobody
 
 
+@pytest.mark.parametrize("words", [("jobs",), ("submit", "--noop"), ("logs", "-f", "abcdef01")])
+def test_of_a_server_without_tls_that_is_asked_with_it_that_is_said(
+    server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    url = server.url.replace("http://", "https://")
+    monkeypatch.setenv("ROTA_URL", url)
+    said = rota(*words).err
+    assert said.startswith(f"rota: no server at {url} (it speaks http there, not https). "), said
+
+
 def leave(folder: Path, **told: str) -> None:
     """What a server leaves in a folder: where it is, or only its token."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -67,6 +68,37 @@ def test_every_word_loads_and_explains_itself(rota: Rota, name: str) -> None:
     told = rota(name, "--help")
     assert told.status == 0
     assert "Usage: rota " + name in told.out
+
+
+WITHOUT_JSON = (
+    *("up", "server", "worker", "gateway", "events listen"),
+    *("artifacts get", "bundles get", "alerts dashboard", "alerts rules", "completion"),
+    "verify",
+)
+"""What starts something, fetches or prints a file, or tells a story."""
+
+
+def runnable(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """All that can be run below a word, the word itself among it."""
+    if not isinstance(command, click.Group):
+        yield words, command
+        return
+    if command.invoke_without_command:
+        yield words, command
+    inside = click.Context(command)
+    for name in command.list_commands(inside):
+        below = command.get_command(inside, name)
+        assert below is not None
+        yield from runnable(f"{words} {name}", below)
+
+
+@pytest.mark.parametrize("name", [name for words in SECTIONS.values() for name in words])
+def test_every_command_that_says_something_says_it_in_json_too(name: str) -> None:
+    first = tree.get_command(click.Context(tree), name)
+    assert first is not None
+    for words, command in runnable(name, first):
+        takes = any("--json" in option.opts for option in command.params)
+        assert takes is (words not in WITHOUT_JSON), words
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

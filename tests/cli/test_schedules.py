@@ -152,5 +152,5 @@ def test_calendars_are_set_from_words_or_a_file(rota: Rota, tmp_path: Path) -> N
     assert rota("calendars", "--json").json["items"][0]["name"] == "de"
     assert rota("calendars", "show", "de").out.count("2026-12") == 2
     assert rota("calendars", "set", "de").status == 2
-    assert "not found" not in rota("calendars", "delete", "de").err
+    assert rota("calendars", "delete", "de", "--json").json == {"name": "de", "deleted": True}
     assert "no calendars yet" in rota("calendars").err

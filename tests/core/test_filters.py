@@ -111,6 +111,41 @@ def test_an_object_says_what_must_be_equal(given_filter: Any, wanted: bool) -> N
 
 
 @pytest.mark.parametrize(
+    ("given_filter", "wanted"),
+    [
+        ({"data.size": 4096}, True),
+        ({"data.size": 4095}, False),
+        ({"data": {"owner": {"id": 7}}}, True),
+        ({"data": {"owner": {"id": 8}}}, False),
+        ({"source": "/bucket", "region": ["us", "eu"]}, True),
+        ({"source": "/other"}, False),
+        ({"data.nothing": 1}, False),
+    ],
+)
+def test_what_the_data_does_not_have_is_looked_for_in_the_event(
+    given_filter: Any, wanted: bool
+) -> None:
+    assert passes(read_filter(msgspec.json.encode(given_filter)), EVENT) is wanted
+
+
+@pytest.mark.parametrize(
+    ("given_filter", "wanted"),
+    [
+        ({"data.object": "invoice"}, True),
+        ({"data": {"object": "invoice"}}, True),
+        ({"source": "till"}, True),
+        ({"source": "/bucket"}, False),
+        ({"note": None}, True),
+    ],
+)
+def test_what_the_data_has_under_the_event_s_own_words_is_meant(
+    given_filter: Any, wanted: bool
+) -> None:
+    event = EVENT | {"data": {"data": {"object": "invoice"}, "source": "till", "note": None}}
+    assert passes(read_filter(msgspec.json.encode(given_filter)), event) is wanted
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "expected a value and found the end"),

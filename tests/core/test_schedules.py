@@ -74,6 +74,30 @@ def test_what_was_missed_is_caught_up_as_the_schedule_says(
     assert world.words(schedule) == words
 
 
+@pytest.mark.parametrize(
+    ("catch_up", "words"),
+    [
+        (CatchUp.NONE, ["missed"] * 5),
+        (CatchUp.LATEST, ["superseded"] * 4 + ["caught_up"]),
+        (CatchUp.ALL, ["caught_up"] * 5),
+    ],
+)
+def test_a_schedule_that_comes_often_misses_runs_in_a_few_seconds(
+    world: Planner, catch_up: CatchUp, words: list[str]
+) -> None:
+    schedule = world.schedule(cron="*/2 * * * * *", catch_up=catch_up)
+    world.sleep(11_500)
+    assert world.words(schedule) == words
+    world.sleep(600)
+    assert world.words(schedule) == [*words, "fired"]
+
+
+def test_the_window_holds_for_a_short_absence_too(world: Planner) -> None:
+    schedule = world.schedule(cron="*/2 * * * * *", catch_up=CatchUp.ALL, catch_up_window_ms=4_000)
+    world.sleep(11_500)
+    assert world.words(schedule) == ["too_old", "caught_up", "caught_up"]
+
+
 def test_the_latest_missed_run_is_made_up_for(world: Planner) -> None:
     schedule = world.schedule(cron="0 * * * *")
     world.sleep(3 * HOUR + 10 * MINUTE)

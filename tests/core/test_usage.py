@@ -168,6 +168,19 @@ def test_a_job_that_asked_for_no_memory_asks_for_more_than_it_took() -> None:
     assert grown(world, "j") == 2 * GIB
 
 
+def test_the_reason_of_a_job_that_failed_for_memory_says_so() -> None:
+    world = World()
+    world.register("w1", memory=8 * GIB)
+    for name in ("large", "final", "other"):
+        world.submit(name, memory=GIB)
+    assert sorted(world.take("w1")) == ["final", "large", "other"]
+    world.complete("large", "failed", used=OUT, exit_code=137)
+    world.complete("final", "failed", used=OUT, exit_code=137, retryable=False)
+    world.complete("other", "failed", used=Used(memory_peak=GIB), exit_code=137)
+    reasons = [world.record(name).life.reason for name in ("large", "final", "other")]
+    assert reasons == ["memory", "not_retryable", "exit_code"]
+
+
 def test_without_another_try_it_fails_as_it_is() -> None:
     world = World()
     world.register("w1", memory=8 * GIB)

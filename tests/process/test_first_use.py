@@ -31,6 +31,20 @@ def test_the_first_use_goes_from_a_start_to_a_finished_job(cell: Cell) -> None:
     assert "500" in why.stdout
 
 
+def test_jobs_that_run_side_by_side_on_gpus_that_the_operator_counted_see_different_ones(
+    cell: Cell,
+) -> None:
+    cell.up()
+    cell.worker("cards", "--gpu", "2")
+    client = cell.client()
+    both = 'while [ "$(ls {0} | wc -l)" -lt 2 ]; do : > {0}/$CUDA_VISIBLE_DEVICES; done'
+    (cell.folder / "seen").mkdir()
+    job = shell(both.format(cell.folder / "seen"), "train", requirements={"gpu": 1})
+    for one in [client.submit(job) for _ in range(2)]:
+        assert cell.until_status(client, one.job_id, "succeeded", "failed").status == "succeeded"
+    assert sorted(file.name for file in (cell.folder / "seen").iterdir()) == ["0", "1"]
+
+
 def test_a_failed_job_makes_a_waiting_submit_fail(cell: Cell) -> None:
     cell.up("--workers", "1")
     done = cell.run("submit", "--wait", "--", "sh", "-c", "exit 3")

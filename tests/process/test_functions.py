@@ -125,3 +125,11 @@ def test_a_request_reaches_private_places_only_where_the_operator_allows(cell: C
     cell.worker("trusting", "--http-allow", "127.0.0.1")
     answered = cell.until_status(client, client.submit(ask).job_id, "succeeded", "failed")
     assert answered.result["status"] == 200
+
+
+def test_the_workers_of_up_reach_what_it_was_told_to_allow(cell: Cell) -> None:
+    cell.up("--workers", "1", "--http-allow", "127.0.0.1")
+    client = cell.client()
+    ask = {"name": "ping", "task": {"kind": "http", "url": f"{cell.url}/healthz"}}
+    answered = cell.until_status(client, client.submit(ask).job_id, "succeeded", "failed")
+    assert answered.result["status"] == 200

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.worker.devices import Devices
+from rota.worker.devices import Devices, numbers
 from rota.worker.machine import detect, detect_cpu, detect_memory, gpu_indices
 
 GIB = 1 << 30
@@ -88,6 +88,24 @@ def test_this_machine_has_something_to_give(tmp_path: Path) -> None:
     assert found.memory > 0
     assert found.storage > 0
     assert "linux" in found.capabilities
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "wanted"),
+    [
+        ([0, 1], None, [0, 1]),
+        ([], None, []),
+        ([], 0, []),
+        ([], 2, [0, 1]),
+        ([], 0.5, [0]),
+        ([1], 2, [0, 1]),
+        ([2, 3], 1, [2, 3]),
+    ],
+)
+def test_gpus_that_are_said_to_be_there_have_numbers_too(
+    found: list[int], said: float | None, wanted: list[int]
+) -> None:
+    assert list(numbers(found, said)) == wanted
 
 
 def test_gpus_are_handed_out_whole_and_come_back() -> None:

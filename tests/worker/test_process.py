@@ -16,6 +16,7 @@ from rota.wire.bands import PlaceView, RankView
 from rota.wire.executions import CompletedReport
 from rota.wire.jobs import RequirementsView
 from rota.wire.tasks import Command, Task
+from rota.wire.traces import parse_traceparent
 from rota.wire.workers import OrderView
 from rota.worker.link import AwayError, RefusedError
 from rota.worker.runners.process import ProcessRun
@@ -93,6 +94,24 @@ async def test_a_job_finds_the_variables_it_was_promised_and_none_of_the_agents(
     assert env["TRACEPARENT"] == "00-aa-bb-01"
     assert env["TMPDIR"].startswith(str(tmp_path))
     assert "CUDA_VISIBLE_DEVICES" not in env
+
+
+async def test_a_job_that_nobody_s_trace_led_to_finds_its_place_in_one_of_its_own(
+    tmp_path: Path,
+) -> None:
+    texts: list[str] = []
+    for execution, fence in (("e1", 7), ("e1", 7), ("e1", 8), ("e2", 7)):
+        sink, view = Sink(), order(execution, shell("echo $TRACEPARENT"), fence=fence)
+        await run_of(view, tmp_path, sink).run()
+        texts.append(sink.log.decode().strip())
+    first, again, later, other = (parse_traceparent(text) for text in texts)
+    assert first is not None, texts
+    assert later is not None, texts
+    assert other is not None, texts
+    assert first == again
+    assert first.sampled, "what the program records must not be dropped for it"
+    assert (later.trace_id, later.span_id == first.span_id) == (first.trace_id, False)
+    assert other.trace_id != first.trace_id
 
 
 async def test_a_member_finds_its_array_in_its_environment(tmp_path: Path, sink: Sink) -> None:

@@ -599,7 +599,7 @@ export interface FieldError {
 export interface ForeseenView {
   at: string;
   local: string;
-  note?: string;
+  note?: string | null;
 }
 
 export interface GangSpec {

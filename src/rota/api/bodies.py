@@ -6,6 +6,7 @@ import asyncio
 import difflib
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -13,6 +14,7 @@ import msgspec
 from msgspec import inspect
 from starlette.types import Receive, Scope
 
+from rota.api.entries import named
 from rota.api.limits import BODY_READ_S, JSON_DEPTH_MAX, QUERY_FIELDS_MAX
 from rota.api.nulls import without_nulls
 from rota.api.problems import GoneAwayError, ProblemError, invalid
@@ -115,7 +117,8 @@ def decode_json(decode: Callable[[bytes], T], kind: Any, body: bytes) -> T:
     except msgspec.ValidationError as error:
         fewer = without_nulls(body, kind)
         if fewer is None:
-            raise explain(error, kind) from None
+            exactly = partial(named, said=str(error), body=body, decode=decode)
+            raise explain(error, kind, exactly) from None
         return decode_json(decode, kind, fewer)
     except msgspec.DecodeError as error:
         text = "the body is empty" if not body else str(error)
@@ -161,12 +164,14 @@ def _inside(value: Any) -> Iterator[Any]:
         yield from value
 
 
-def explain(error: msgspec.ValidationError, kind: Any) -> ProblemError:
-    """What the decoder said, as a field and a sentence."""
+def explain(
+    error: msgspec.ValidationError, kind: Any, exactly: Callable[[str], str] = str
+) -> ProblemError:
+    """What the decoder said, as a field and a sentence; `exactly` says more of where it is."""
     text, path = str(error), ""
     if found := _PATH.match(text):
         text, path = found["text"], found["path"]
-    field, message = path.lstrip("."), text
+    field, message = exactly(path).lstrip("."), text
     if text.startswith((_UNKNOWN, _MISSING)) and (quoted := _QUOTED.search(text)):
         name = quoted.group(1)
         field = f"{field}.{name}" if field else name

@@ -100,6 +100,10 @@ QUERY_FIELDS_MAX = 64
 """Parameters in one query string."""
 JSON_DEPTH_MAX = 64
 """Nesting of a payload or result: deeper than any that is meant, far from any parser's limit."""
+NAMED_BODY_BYTES = 64 * 1024
+"""A refused body up to this size is read again to find which entry of an object was at fault …"""
+NAMED_ENTRIES = 64
+"""… once for each entry: as many as a job has labels."""
 LINK_S = 900
 """How long a signed link to a file works: enough to begin with it, too short to hand around."""
 BUNDLE_USE_MS = 3600 * 1000

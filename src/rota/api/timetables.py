@@ -204,7 +204,7 @@ def occurrence_view(one: Occurrence) -> OccurrenceView:
 
 def foreseen_view(one: Foreseen) -> ForeseenView:
     """One instant to come."""
-    return ForeseenView(from_instant(one.at), one.local, one.note)
+    return ForeseenView(from_instant(one.at), one.local, one.note or None)
 
 
 def calendar_of(name: str, spec: CalendarSpec) -> Calendar:

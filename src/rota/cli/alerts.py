@@ -8,7 +8,7 @@ import click
 
 from rota.cli.connect import answer, connected
 from rota.cli.options import duration, json_option
-from rota.cli.render import Column, Row, Styled, print_object, show_facts, show_table
+from rota.cli.render import Column, Row, Styled, print_object, show_facts, show_table, tell
 from rota.cli.text import local, size, span
 from rota.sdk import alert_calls as calls
 from rota.wire.alerts import (
@@ -196,11 +196,13 @@ def _spec_of(one: AlertView) -> dict[str, Any]:
 
 @alerts.command()
 @click.argument("name")
-def reset(name: str) -> None:
+@json_option
+def reset(name: str, *, as_json: bool) -> None:
     """Remove a rule, or make a built-in one as it was at first."""
     with connected() as client:
         client.call(calls.delete_alert(name))
-        click.echo(f"{name} is as it was at first, or gone")
+        text = f"{name} is as it was at first, or gone"
+        tell(text, {"name": name, "reset": True}, as_json=as_json)
 
 
 @alerts.command()
@@ -296,11 +298,12 @@ def set_channel(name: str, *, as_json: bool, **given: Any) -> None:
 
 @channels.command("delete")
 @click.argument("name")
-def delete_channel(name: str) -> None:
+@json_option
+def delete_channel(name: str, *, as_json: bool) -> None:
     """Tell somebody no longer."""
     with connected() as client:
         client.call(calls.delete_channel(name))
-        click.echo(f"{name} is told no longer")
+        tell(f"{name} is told no longer", {"name": name, "deleted": True}, as_json=as_json)
 
 
 @alerts.command()

@@ -11,7 +11,7 @@ from rota.cli import names
 from rota.cli.connect import answer, connected
 from rota.cli.options import duration, json_option
 from rota.cli.problems import Failure
-from rota.cli.render import Column, Row, print_object, show_table
+from rota.cli.render import Column, Row, print_object, show_table, tell
 from rota.cli.text import local, plural, size
 from rota.sdk import Client
 from rota.sdk import file_calls as calls
@@ -118,7 +118,10 @@ def get(bundle: str, *, output: Path | None) -> None:
 @click.argument("bundle", nargs=-1)
 @click.option("--unused-for", type=duration, metavar="DURATION", help="All that no job used for.")
 @click.option("--tenant", help="With --unused-for: only of this tenant.")
-def rm(bundle: tuple[str, ...], *, unused_for: Duration | None, tenant: str | None) -> None:
+@json_option
+def rm(
+    bundle: tuple[str, ...], *, unused_for: Duration | None, tenant: str | None, as_json: bool
+) -> None:
     """Remove bundles; jobs that name one and have not begun will fail."""
     if bool(bundle) == (unused_for is not None):
         raise click.UsageError("name the bundles, or say --unused-for how long")
@@ -128,7 +131,7 @@ def rm(bundle: tuple[str, ...], *, unused_for: Duration | None, tenant: str | No
             ids = _unused(client, tenant, unused_for)
         for one in ids:
             client.delete_bundle(one)
-        click.echo(f"removed {plural(len(ids), 'bundle')}")
+        tell(f"removed {plural(len(ids), 'bundle')}", {"bundle_ids": ids}, as_json=as_json)
 
 
 def _unused(client: Client, tenant: str | None, unused_for: Duration) -> list[str]:

@@ -9,7 +9,7 @@ import click
 from rota.cli.connect import answer, connected
 from rota.cli.options import json_option
 from rota.cli.problems import Failure
-from rota.cli.render import Column, Row, print_object, show_table
+from rota.cli.render import Column, Row, print_object, show_table, tell
 from rota.cli.text import local
 from rota.sdk import schedule_calls as calls
 from rota.wire.schedules import CalendarPage, CalendarView
@@ -80,8 +80,9 @@ def _dates_in(source: str) -> list[str]:
 
 @calendars.command()
 @click.argument("name")
-def delete(name: str) -> None:
+@json_option
+def delete(name: str, *, as_json: bool) -> None:
     """Remove a calendar that no schedule names."""
     with connected() as client:
         client.delete_calendar(name)
-        click.echo(f"removed {name}")
+        tell(f"removed {name}", {"name": name, "deleted": True}, as_json=as_json)

@@ -25,6 +25,8 @@ class Crew:
         self._said = [] if options.app is None else ["--app", options.app]
         for name in options.env:
             self._said += ["--env", name]
+        for place in options.http_allow:
+            self._said += ["--http-allow", place]
         self._workers: list[asyncio.subprocess.Process] = []
 
     async def start(self) -> None:

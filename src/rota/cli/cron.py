@@ -50,7 +50,7 @@ def cron(expression: str, *, count: int, as_json: bool, **given: Any) -> None:
         raise Failure(refusal.detail) from None
     ways = Ways(table, _zone(given["tz"]), {}, 0)
     found = foresee(ways, _instant(given["after"]), count)
-    items = [ForeseenView(from_instant(one.at), one.local, one.note) for one in found]
+    items = [ForeseenView(from_instant(one.at), one.local, one.note or None) for one in found]
     if as_json:
         print_object(PreviewAnswer(items))
         return

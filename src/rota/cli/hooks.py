@@ -8,7 +8,7 @@ import click
 
 from rota.cli.connect import answer, connected
 from rota.cli.options import duration, json_option
-from rota.cli.render import Column, Row, print_object, show_table
+from rota.cli.render import Column, Row, print_object, show_table, tell
 from rota.cli.text import local, span
 from rota.sdk import event_calls as calls
 from rota.wire.events import HookPage, HookView
@@ -84,8 +84,9 @@ def set_(name: str, *, as_json: bool, **given: Any) -> None:
 
 @hooks.command()
 @click.argument("name")
-def delete(name: str) -> None:
+@json_option
+def delete(name: str, *, as_json: bool) -> None:
     """Remove an endpoint."""
     with connected() as client:
         client.delete_hook(name)
-        click.echo(f"removed {name}")
+        tell(f"removed {name}", {"name": name, "deleted": True}, as_json=as_json)

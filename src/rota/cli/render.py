@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -194,6 +194,14 @@ def print_json(body: bytes) -> None:
     import msgspec
 
     sys.stdout.write(msgspec.json.format(body, indent=2).decode() + "\n")
+
+
+def tell(text: str, facts: Mapping[str, object], *, as_json: bool) -> None:
+    """What was done: a line for people, or the facts of it."""
+    if as_json:
+        print_object(facts)
+    else:
+        print(text)
 
 
 def print_object(value: object) -> None:

@@ -12,7 +12,7 @@ from rota.cli.deploying import draw_deployed, load_app
 from rota.cli.options import duration, json_option, pair, past
 from rota.cli.problems import Failure
 from rota.cli.queues import confirm
-from rota.cli.render import print_object, show_facts, show_table
+from rota.cli.render import print_object, show_facts, show_table, tell
 from rota.cli.schedule_views import (
     FORESEEN_COLUMNS,
     LEDGER_COLUMNS,
@@ -303,14 +303,16 @@ def _draw_backfill(done: BackfillAnswer) -> None:
 @schedules.command()
 @click.argument("name", shell_complete=offers.schedules)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-def delete(name: str, *, yes: bool) -> None:
+@json_option
+def delete(name: str, *, yes: bool, as_json: bool) -> None:
     """Remove a schedule; its jobs go on."""
     with connected() as client:
         schedule = find(client, name)
         if not yes:
             confirm(f"Remove the schedule {schedule.name}?")
         client.delete_schedule(schedule.schedule_id)
-        click.echo(f"removed {schedule.name}")
+        gone = {"schedule_id": schedule.schedule_id, "name": schedule.name, "deleted": True}
+        tell(f"removed {schedule.name}", gone, as_json=as_json)
 
 
 @schedules.command()

@@ -78,11 +78,12 @@ def _store_options(command: F) -> F:
 
 
 @click.group(invoke_without_command=True)
+@json_option
 @click.pass_context
-def tokens(ctx: click.Context) -> None:
+def tokens(ctx: click.Context, *, as_json: bool) -> None:
     """List tokens, or act on them: create, list, revoke."""
     if ctx.invoked_subcommand is None:
-        ctx.invoke(list_)
+        ctx.invoke(list_, as_json=as_json)
 
 
 @tokens.command("list")

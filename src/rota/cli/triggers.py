@@ -13,7 +13,7 @@ from rota.cli.deploying import draw_deployed, load_app
 from rota.cli.options import duration, json_option, pair
 from rota.cli.problems import Failure
 from rota.cli.queues import confirm
-from rota.cli.render import Cell, Column, Row, Styled, print_object, show_facts, show_table
+from rota.cli.render import Cell, Column, Row, Styled, print_object, show_facts, show_table, tell
 from rota.cli.schedules import job_of
 from rota.cli.tasks import read_json
 from rota.cli.text import local, plain, short, span
@@ -301,14 +301,16 @@ def test(event: str, *, only: str | None, as_json: bool) -> None:
 @triggers.command()
 @click.argument("name", shell_complete=offers.triggers)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-def delete(name: str, *, yes: bool) -> None:
+@json_option
+def delete(name: str, *, yes: bool, as_json: bool) -> None:
     """Remove a trigger; its jobs go on, events that wait in it are dropped."""
     with connected() as client:
         found = find(client, name)
         if not yes:
             confirm(f"Remove the trigger {found.name}?")
         client.delete_trigger(found.trigger_id)
-        click.echo(f"removed {found.name}")
+        gone = {"trigger_id": found.trigger_id, "name": found.name, "deleted": True}
+        tell(f"removed {found.name}", gone, as_json=as_json)
 
 
 @triggers.command()

@@ -75,6 +75,7 @@ class UpOptions(ListenOptions):
     workers: int
     app: str | None = None
     env: Sequence[str] = ()
+    http_allow: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +262,10 @@ def _access_options(command: F) -> F:
 @click.option(
     "--env", "-e", multiple=True, type=name_only, metavar="NAME",
     help="Let jobs see this variable.",
+)  # fmt: skip
+@click.option(
+    "--http-allow", multiple=True, metavar="HOST|CIDR",
+    help="Let http tasks reach this though it is private.",
 )  # fmt: skip
 @_CELL
 @_LEASE

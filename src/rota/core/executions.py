@@ -261,7 +261,7 @@ def _decide(
         ask_for_more(t, job, done)
         _try_again(t, job, ended, _delay_ms(job, execution, done), now)
     else:
-        life = replace(ended, reason=_reason(execution, retryable=retryable))
+        life = replace(ended, reason=_reason(execution, done))
         conclude(t, job, JobVerb.FAIL, life, now)
 
 
@@ -293,7 +293,7 @@ def _decide_in_gang(
         delay = _delay_ms(gang, execution, done)
         end_member(t, job, execution, (RETRY, delay, "retry"), now)
     else:
-        reason = _reason(execution, retryable=retryable)
+        reason = _reason(execution, done)
         end_member(t, job, execution, (FAILED, -1, reason), now)
 
 
@@ -306,11 +306,13 @@ def _has_another_try(job: JobCell, execution: Execution, *, retryable: bool) -> 
     return may_try_again(terms.retry, execution.attempt, retryable=retryable, exit_code=code)
 
 
-def _reason(execution: Execution, *, retryable: bool) -> str:
+def _reason(execution: Execution, done: Completion | None) -> str:
     if execution.state is ExecutionState.TIMED_OUT:
         return "timeout"
-    if not retryable:
+    if done is not None and not done.retryable:
         return "not_retryable"
+    if done is not None and done.used is not None and done.used.out_of_memory:
+        return "memory"
     return "error" if execution.exit_code is None else "exit_code"
 
 

@@ -64,6 +64,12 @@ class Path(Node, frozen=True):
     steps: tuple[str | int, ...]
 
 
+class Named(Node, frozen=True):
+    """What an object's name stands for: a place in the data, else one in the event itself."""
+
+    steps: tuple[str | int, ...]
+
+
 class ListOf(Node, frozen=True):
     """Values side by side."""
 
@@ -103,7 +109,7 @@ class Some(Node, frozen=True):
     parts: tuple[AnyNode, ...]
 
 
-AnyNode: TypeAlias = Literal | Path | ListOf | Call | Compare | Not | Every | Some
+AnyNode: TypeAlias = Literal | Path | Named | ListOf | Call | Compare | Not | Every | Some
 
 
 class Token(msgspec.Struct, frozen=True):

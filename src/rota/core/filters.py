@@ -15,6 +15,7 @@ from rota.core.filter_text import (
     Every,
     ListOf,
     Literal,
+    Named,
     Not,
     Path,
     Some,
@@ -38,7 +39,7 @@ def read_filter(given: bytes) -> AnyNode | None:
     if isinstance(value, str):
         return parse_filter(value)
     if isinstance(value, dict):
-        parts = _equal_parts(value, ("data",))
+        parts = _equal_parts(value, ())
         if len(parts) > FILTER_NODES_MAX:
             raise Invalid(f"more than {FILTER_NODES_MAX} parts", "filter")
         return Every(tuple(parts))
@@ -48,7 +49,7 @@ def read_filter(given: bytes) -> AnyNode | None:
 
 
 def _equal_parts(wanted: Mapping[str, Any], at: tuple[str | int, ...]) -> list[AnyNode]:
-    """An object stands for the places in the data that must be as it says."""
+    """An object stands for the places that must be as it says."""
     parts: list[AnyNode] = []
     for name, value in wanted.items():
         place = (*at, *name.split("."))
@@ -59,9 +60,9 @@ def _equal_parts(wanted: Mapping[str, Any], at: tuple[str | int, ...]) -> list[A
         elif isinstance(value, list):
             if any(isinstance(one, dict | list) for one in value):
                 raise Invalid(f"{name}: a list holds the plain values it may be", "filter")
-            parts.append(Compare("in", Path(place), ListOf(tuple(Literal(one) for one in value))))
+            parts.append(Compare("in", Named(place), ListOf(tuple(Literal(one) for one in value))))
         else:
-            parts.append(Compare("==", Path(place), Literal(value)))
+            parts.append(Compare("==", Named(place), Literal(value)))
     return parts
 
 
@@ -80,6 +81,12 @@ def look_up(path: Path, event: Mapping[str, Any]) -> Any:
             return MISSING
         here = here[step]
     return here
+
+
+def _named(name: Named, event: Mapping[str, Any]) -> Any:
+    """Data comes first: what it calls `source` or `data` itself is not taken for the event's."""
+    found = look_up(Path(("data", *name.steps)), event)
+    return look_up(Path(name.steps), event) if found is MISSING else found
 
 
 def _truth(value: Any) -> bool:
@@ -105,6 +112,10 @@ class _Walk:
             case Path():
                 self._spend(len(node.steps))
                 found = look_up(node, self._event)
+                return None if found is MISSING else found
+            case Named():
+                self._spend(2 * len(node.steps))
+                found = _named(node, self._event)
                 return None if found is MISSING else found
             case ListOf():
                 return [self.value(item) for item in node.items]

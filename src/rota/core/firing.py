@@ -81,10 +81,15 @@ def _decide_next(t: Tables, cell: ScheduleCell, due_at: Instant, now: Instant) -
     schedule, nominal = cell.schedule, cell.next_at
     assert nominal is not None
     late_ms = max(0, now - due_at)
-    if late_ms > MISSED_AFTER_MS and nominal < now - schedule.plan.catch_up_window_ms:
+    missed = _is_missed(cell, nominal, late_ms)
+    if missed and nominal < now - schedule.plan.catch_up_window_ms:
         pass_over(t, cell, now - schedule.plan.catch_up_window_ms - 1, Why.TOO_OLD, now)
         return
-    verdict = _verdict(t, cell, nominal, late_ms, now)
+    if missed:
+        wanted = _caught_up(cell, nominal, now)
+    else:
+        wanted = Verdict(Decision.FIRED if late_ms <= ON_TIME_MS else Decision.LATE)
+    verdict = _verdict(t, cell, nominal, wanted, now)
     job: JobCell | None = None
     if verdict.decision is not Decision.SKIPPED:
         origin = Origin(schedule.id, nominal)
@@ -145,8 +150,23 @@ def pass_over(t: Tables, cell: ScheduleCell, until: Instant, why: Why, now: Inst
     t.agenda.move(cell, _after(schedule.plan, schedule.course, occurrence, now))
 
 
+def _is_missed(cell: ScheduleCell, nominal: Instant, late_ms: Millis) -> bool:
+    """Whether it is too late for it to be only late, so that `catch_up` is asked.
+
+    A schedule that comes often misses one sooner: what a few seconds have piled up is not to run
+    either where `none` or `latest` is said.
+    """
+    if late_ms <= ON_TIME_MS:
+        return False
+    if late_ms > MISSED_AFTER_MS:
+        return True
+    assert cell.ways is not None
+    following = cell.ways.next_after(nominal)
+    return following is not None and 2 * late_ms > following - nominal
+
+
 def _verdict(
-    t: Tables, cell: ScheduleCell, nominal: Instant, late_ms: Millis, now: Instant
+    t: Tables, cell: ScheduleCell, nominal: Instant, wanted: Verdict, now: Instant
 ) -> Verdict:
     schedule, ways = cell.schedule, cell.ways
     assert ways is not None
@@ -155,10 +175,6 @@ def _verdict(
     listed = ways.holiday(nominal)
     if listed is not None:
         return Verdict(Decision.SKIPPED, Why.HOLIDAY, f"calendar {listed}")
-    if late_ms <= MISSED_AFTER_MS:
-        wanted = Verdict(Decision.FIRED if late_ms <= ON_TIME_MS else Decision.LATE)
-    else:
-        wanted = _caught_up(cell, nominal, now)
     if wanted.decision is Decision.SKIPPED:
         return wanted
     return make_way(t, schedule.id, schedule.plan, now) or wanted

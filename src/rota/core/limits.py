@@ -66,8 +66,8 @@ FIRES_PER_SCHEDULE = 50
 ON_TIME_MS = 1_000
 """What is decided no later than this after its time was on time; after it, late."""
 MISSED_AFTER_MS = 60_000
-"""What is decided no later than this was late; after it, missed, and `catch_up` says what becomes
-of it. A restart or a change of leader takes less."""
+"""What is decided no later than this, and than half of the time to the next, was late; after it,
+missed, and `catch_up` says what becomes of it. A restart or a change of leader takes less."""
 SCHEDULE_RUNS_MAX = 10_000
 """Live runs of one schedule: past it instants are skipped, for nobody is working them off."""
 BACKFILL_JOBS_MAX = 10_000

@@ -44,6 +44,7 @@ from rota.core.model import (
 from rota.core.placement import unable
 from rota.core.reserving import earliest
 from rota.core.resources import Lack, amounts, lacks
+from rota.core.spans import length
 from rota.core.tables import Tables
 from rota.core.why import amount_text, plain
 from rota.core.why_affinity import labels_for, other_wish
@@ -324,11 +325,11 @@ def _ends(t: Tables, code: str, at: Instant, worker: WorkerCell) -> Relief:
 def _shorter(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
     time = max(0, cause.figures["until"] - now)
     if time:
-        text = f"if it were expected to run no longer than {time / 1000:g} s (it is taken to run"
+        text = f"if it were expected to run no longer than {length(time)} (it is taken to run"
         terms = replace(cell.spec.terms, expected_runtime_ms=time)
         yield Relief(
             cause.code,
-            f"{text} {cell.estimate / 1000:g} s)",
+            f"{text} {length(cell.estimate)})",
             {"expected_runtime": time / 1000},
             _asked_as(cell, replace(cell.spec, terms=terms)),
         )

@@ -11,6 +11,7 @@ from rota.core.limits import EXPLAINED_MAX
 from rota.core.model import Instant, JobId, JobRecord, JobState, WorkerState
 from rota.core.placement import unable
 from rota.core.resources import Lack, amounts, lacks
+from rota.core.spans import length
 from rota.core.tables import Tables
 from rota.core.tenants import over_quota
 from rota.core.waiting import due_at
@@ -77,7 +78,7 @@ def _time(cell: JobCell, now: Instant) -> Iterator[Cause]:
     when = due_at(cell)
     if when is None or when <= now:
         return
-    wait = f"in {(when - now) / 1000:g} s"
+    wait = f"in {length(when - now)}"
     if cell.life.due_at is None:
         yield Cause("run_at", f"it is to run {wait}", {"at": when})
     else:

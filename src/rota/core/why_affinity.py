@@ -11,6 +11,7 @@ from rota.core.cells import NO_CLASS, JobCell
 from rota.core.glance import Cause
 from rota.core.model import Instant, Labels, WorkerId
 from rota.core.placement import unable
+from rota.core.spans import length
 from rota.core.tables import Tables
 
 AFFINITY_REASONS = ("label ", "only ")
@@ -76,7 +77,7 @@ def would_rather(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
     wanted = _wanted(t, affinity, cell)
     yield Cause(
         "affinity",
-        f"it waits up to {(until - now) / 1000:g} s more for a worker that it prefers ({wanted});"
+        f"it waits up to {length(until - now)} more for a worker that it prefers ({wanted});"
         f" without that it would start on worker {best.worker.id} now",
         {
             "at": until,

@@ -16,6 +16,7 @@ from rota.sdk.answers import Answer
 from rota.sdk.calls import Call, Params
 from rota.sdk.discovery import Endpoint
 from rota.sdk.errors import SilenceError, UnreachableError
+from rota.sdk.messages import PLAIN_THERE, SPEAKS_PLAIN
 
 
 class _Request(TypedDict):
@@ -201,4 +202,6 @@ def _cause(error: httpx2.TransportError) -> str:
         return "connection refused"
     if "Name or service not known" in text or "getaddrinfo" in text or "resolution" in text:
         return "unknown host"
+    if PLAIN_THERE in text:
+        return SPEAKS_PLAIN
     return text[:120] or type(error).__name__

@@ -25,6 +25,9 @@ between. A worker's is used more evenly (awaited_lines.py)."""
 _PLAIN = re.compile(r"[!-~]*")
 _TEXT = re.compile(r"[ -~]*")
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"
+PLAIN_THERE = "WRONG_VERSION_NUMBER"
+"""What TLS makes of a server that speaks without it."""
+SPEAKS_PLAIN = "it speaks http there, not https"
 
 
 class BrokenError(Exception):
@@ -99,6 +102,8 @@ def words(error: BrokenError | OSError) -> str:
         return "connection refused"
     if isinstance(error, socket.gaierror):
         return "unknown host"
+    if PLAIN_THERE in str(error):
+        return SPEAKS_PLAIN
     return str(error)[:120] or type(error).__name__
 
 

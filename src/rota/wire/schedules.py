@@ -163,12 +163,12 @@ class SchedulePage(msgspec.Struct):
     next_cursor: str | None
 
 
-class ForeseenView(msgspec.Struct, omit_defaults=True):
+class ForeseenView(msgspec.Struct):
     """One instant to come."""
 
     at: Time
     local: str
-    note: str = ""
+    note: str | None = None
     """What a clock change or a holiday has to do with it."""
 
 

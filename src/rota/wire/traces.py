@@ -54,5 +54,13 @@ def part_span_id(job_id: str, part: str, fence: int = 0) -> str:
     return _digest(f"{part}/{job_id}/{fence}", 8)
 
 
+def run_traceparent(job_id: str, fence: int) -> str:
+    """The span of a run in the trace that its job begins.
+
+    Sampled: nobody has decided against it, and what the program records would be dropped otherwise.
+    """
+    return str(TraceParent(trace_id_of(job_id), part_span_id(job_id, "run", fence), sampled=True))
+
+
 def _digest(text: str, size: int) -> str:
     return hashlib.blake2b(text.encode(), digest_size=size).hexdigest()

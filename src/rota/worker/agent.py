@@ -22,7 +22,7 @@ from rota.worker.bundles import CACHE_BYTES, BundleCache
 from rota.worker.clock import BootClock
 from rota.worker.containers import KNOWN, Choice, find_engine
 from rota.worker.crew import Crew, Workshop
-from rota.worker.devices import Devices
+from rota.worker.devices import Devices, numbers
 from rota.worker.diary import open_diary
 from rota.worker.guard.client import Guard, GuardError, Isolation
 from rota.worker.link import HttpWire, Link, Uplink
@@ -160,7 +160,7 @@ class Agent:
             grace_s=config.grace_s,
             sink=uplink,
             guard=self._guard,
-            devices=Devices(gpu_indices()),
+            devices=Devices(numbers(gpu_indices(), config.resources.gpu)),
             progressed=self._session.progressed,
             deadline=self._session.deadline,
             equipment=Equipment(cache, self._guard),

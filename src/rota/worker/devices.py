@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 WHOLE = 1000
 """A device in thousandths, as fractions of it are counted."""
+
+
+def numbers(found: Sequence[int], said: float | None) -> Sequence[int]:
+    """Of the devices that jobs may be given: who says that there are more knows better."""
+    count = math.ceil(said or 0)
+    return found if count <= len(found) else range(count)
 
 
 class Devices:

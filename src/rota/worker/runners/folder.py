@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from rota.wire.traces import run_traceparent
 from rota.wire.workers import OrderView
 from rota.worker.marks import member_marks
 from rota.worker.runners.pipes import ProgressPipe, ProgressSink
@@ -327,8 +328,8 @@ def environment(
         ROTA_PROGRESS=str(folder.progress),
         ROTA_ARTIFACTS=str(folder.artifacts),
         ROTA_SCHEDULED_AT=order.scheduled_at,
+        # A program may rely on it, also where the server names no trace.
+        TRACEPARENT=order.traceparent or run_traceparent(order.job_id, order.fence),
     )
-    if order.traceparent:
-        env["TRACEPARENT"] = order.traceparent
     env.update(member_marks(order.array, order.gang))
     return env

@@ -1,0 +1,54 @@
+"""Names the entry that a body's decoder refused, where it says only that it is one of an object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from rota.api.limits import NAMED_BODY_BYTES, NAMED_ENTRIES
+
+_ONE_OF = "[...]"
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+
+
+def named(path: str, said: str, body: bytes, decode: Callable[[bytes], Any]) -> str:
+    """The path `.labels[...]` as `.labels.team`, if reading the entries one by one shows which.
+
+    Large bodies and objects keep the path as it is: whoever sends nonsense pays for little.
+    """
+    before, found, after = path.partition(_ONE_OF)
+    if not found or len(body) > NAMED_BODY_BYTES:
+        return path
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return path  # what comes after the fault is no JSON
+    entries = _at(document, before)
+    if not isinstance(entries, dict) or len(entries) > NAMED_ENTRIES:
+        return path
+    for name, value in list(entries.items()):
+        entries.clear()
+        entries[name] = value
+        if _refusal(decode, document) == said:
+            return f"{before}.{name}{after}"
+    return path
+
+
+def _at(document: Any, path: str) -> Any:
+    here = document
+    for name, number in _STEP.findall(path):
+        here = here[name] if name else here[int(number)]
+    return here
+
+
+def _refusal(decode: Callable[[bytes], Any], document: Any) -> str | None:
+    try:
+        decode(msgspec.json.encode(document))
+    except msgspec.ValidationError as error:
+        return str(error)
+    except (ValueError, RecursionError):
+        return None
+    return None
