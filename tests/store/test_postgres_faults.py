@@ -7,11 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rota.core.model import JobId
-from rota.core.outcome import DropJob
 from rota.store.journal import encode_record
 from rota.store.postgres import open_postgres
-from rota.store.postgres_window import BY_KEY, PLANNED
 from rota.store.protocol import (
     Epoch,
     FencedError,
@@ -23,7 +20,7 @@ from rota.store.protocol import (
 )
 from tests.postgres.cell import Cell, migrated_cell
 from tests.postgres.server import PostgresServer
-from tests.store.conformance import Appender, leading, put, run_of
+from tests.store.conformance import Appender, leading, put
 from tests.store.conformance_bulk import eventually
 
 pytestmark = pytest.mark.postgres
@@ -231,31 +228,6 @@ async def test_a_record_that_the_database_lost_is_not_folded_from_memory(cell: C
             await other.execute("ALTER TABLE rota.jobs_live DROP CONSTRAINT broken")
         found = await store.catalog.find_jobs(JobQuery())
     assert [job.id for job in found] == ["job-0002"]
-
-
-async def test_a_table_thought_empty_is_still_looked_into_by_key(cell: Cell) -> None:
-    """Else the next burst of jobs is compared with each of its rows: seconds for some thousand."""
-    tables = ("jobs_live", "jobs_done", "executions_live", "executions_done")
-    async with cell.opened() as store:
-        leader = await leading(store)
-        await leader.append(put(1), run_of(1))
-        await leader.append(DropJob(JobId("job-0001")))
-        await store.catalog.jobs([])
-    async with cell.connected() as connection:
-        await connection.execute("VACUUM")
-        await connection.execute("ANALYZE")
-        async with connection.transaction():
-            await connection.execute(PLANNED)
-            await connection.execute(BY_KEY)
-            for table in tables:
-                plan = await connection.fetch(
-                    f"EXPLAIN UPDATE rota.{table} j SET state = '' FROM"
-                    " unnest($1::text[]) AS v (id) WHERE j.id = v.id",
-                    ["a"] * 20,
-                )
-                steps = [row[0] for row in plan if "Scan" in row[0]]
-                assert "Function Scan" in steps[0], (table, plan)
-                assert all("Bitmap" in step for step in steps[1:]), (table, plan)
 
 
 @pytest.mark.process

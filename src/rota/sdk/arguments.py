@@ -7,6 +7,7 @@ decimals are written as JSON and come back as what the parameter's annotation sa
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_type_hints
 
@@ -45,7 +46,7 @@ class Shape:
 
     def check(self) -> None:
         """Raises TypeError where a context is asked for in a place that does not get it."""
-        for parameter in list(inspect.signature(self._function).parameters.values())[1:]:
+        for parameter in list(signature_of(self._function).parameters.values())[1:]:
             if is_for_context(parameter):
                 raise TypeError(f"{self.name}: {parameter.name} must be the first parameter")
 
@@ -103,7 +104,7 @@ class Shape:
     def _shape(self) -> tuple[inspect.Signature, dict[str, Any]]:
         """The signature without the context, and the resolved annotations."""
         if self._read is None:
-            signature = inspect.signature(self._function)
+            signature = signature_of(self._function)
             kept = list(signature.parameters.values())[1 if self.wants_context else 0 :]
             self._read = signature.replace(parameters=kept), _hints(self._function)
         return self._read
@@ -130,9 +131,18 @@ def _convert(what: str, value: Any, wanted: Any) -> Any:
         return value
 
 
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """Its parameters; an annotation may name what is not defined yet, or for type checkers only."""
+    if sys.version_info >= (3, 14):  # where an annotation is evaluated when somebody looks at it
+        from annotationlib import Format
+
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function)
+
+
 def wants_context(function: Callable[..., Any]) -> bool:
     """Whether the first parameter is for the context, by its name or its annotation."""
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = list(signature_of(function).parameters.values())
     return bool(parameters) and is_for_context(parameters[0])
 
 
@@ -142,6 +152,7 @@ def is_for_context(parameter: inspect.Parameter) -> bool:
 
 
 def _is_context(annotation: Any) -> bool:
+    annotation = getattr(annotation, "__forward_arg__", annotation)
     if isinstance(annotation, str):
         return annotation.removeprefix("rota.").removeprefix("sdk.") == Context.__name__
     return annotation is Context

@@ -295,8 +295,9 @@ def _make_task(
     work: Coroutine[Any, Any, T],
     *,
     context: Context | None = None,
+    **given: Any,  # a name and more, from Python 3.13.3 on
 ) -> asyncio.Task[T]:
-    task = asyncio.Task(work, loop=loop, context=context)
+    task = asyncio.Task(work, loop=loop, context=context, **given)
     machine = MACHINE.get(NOWHERE) if context is None else context.get(MACHINE, NOWHERE)
     machine.own(task)
     return task

@@ -95,6 +95,13 @@ hundred bytes each beside what is kept of them anyway."""
 FOLD_SHELF_BYTES = 64 * 1024 * 1024
 """Rows of the shelf, as they were read, that it remembers until they move: with short specs enough
 for what half of the scheduler's window brings back."""
+FOLD_PLANS_FIRST_WRITES = 1_000
+"""Writes after which PostgreSQL plans the fold's statements anew: the first plans may be those of
+empty tables."""
+FOLD_PLANS_TIMES = 4
+"""So many times as many until the next time, up to FOLD_PLANS_WRITES_MAX."""
+FOLD_PLANS_WRITES_MAX = 200_000
+"""And then always after so many: a table may have been emptied, cleaned and planned for since."""
 FOLD_FEW_WRITES = 1_000
 """Fewer than these are folded after POSTGRES_FOLD_IDLE_S without another: there is little to gain,
 and a follower that is read from sees the tables change sooner."""

@@ -45,6 +45,7 @@ from rota.store.postgres_load import read_snapshot
 from rota.store.postgres_migrate import Schema
 from rota.store.postgres_objects import doom_outputs
 from rota.store.postgres_partitions import drop_old, drop_old_journal, make_partitions
+from rota.store.postgres_plans import Plans
 from rota.store.postgres_stalled import Turn
 from rota.store.postgres_window import Before, Window, read_window, stamp_of, take_turn, window_of
 from rota.store.protocol import JournalRecord, Seq, Snapshot, StoreError, StoreFullError
@@ -67,9 +68,8 @@ class PostgresFolder:
         self._tail: Tail | None = None
         """What is not in the tables as a whole, of the records up to `_taken`."""
         self._taken: Window | None = None
-        self._tail_since = 0.0
+        self._tail_since = self._company_until = 0.0
         self._stamp = ""  # of the transaction in which this process last folded
-        self._company_until = 0.0
         self._unfolded_writes = 0
         self._lags_since = 0.0
         """By the clock of the thread's loop: the first of those writes came, or were left over."""
@@ -87,11 +87,11 @@ class PostgresFolder:
             statement_s=FOLD_STATEMENT_S,
         )
         self._waits = Turn(address)
+        self._plans = Plans()
         self._loop = type(asyncio.get_running_loop())()  # of the kind that the server has chosen
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
-        self._closing = False
-        self._failed = False
+        self._closing = self._failed = False
         self._to_sweep = True
         self._made_until = Seq(0)
         self._upkeep_due: Instant = 0
@@ -328,7 +328,7 @@ class PostgresFolder:
         tail.in_use = True
         self._waits.taken_by(connection)
         async with connection.transaction():
-            before = await take_turn(connection, window, self._schema)
+            before = await take_turn(connection, window, self._schema, self._plans)
             if not before.fits(window, tail.after) or not self._is_newest(before, tail):
                 return None
             way = Way(copies=not self._address.pgbouncer, schema=self._schema)

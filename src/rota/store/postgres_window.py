@@ -13,22 +13,10 @@ from rota.store.journal import decode_record
 from rota.store.limits import POSTGRES_FOLD_WINDOW_WRITES
 from rota.store.postgres_connect import Connection
 from rota.store.postgres_migrate import Schema
+from rota.store.postgres_plans import BY_KEY, PLANNED, Plans
 from rota.store.protocol import Epoch, JournalRecord, Seq
 
 _LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done")
-PLANNED = """
-SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off;
-SET LOCAL enable_memoize = off; SET LOCAL jit = off;
-SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL synchronous_commit = off;
-SELECT folded_seq FROM rota.meta WHERE id = 1 FOR UPDATE
-"""
-"""The fold looks rows up by their keys and does nothing else. Statistics of tables that empty and
-fill within minutes would sometimes suggest otherwise. Nor does it wait for the disk, behind a
-PgBouncer neither, where a connection has no settings of its own. The turn comes last: whatever is
-asked after it sees all that the one before has written."""
-BY_KEY = "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off"
-"""A table thought empty would still be read as a whole, along its index, and all that came be gone
-through for each of its rows. A bitmap scan, which is left, cannot be made without a key."""
 
 
 class Window(msgspec.Struct):
@@ -67,8 +55,9 @@ class Before(msgspec.Struct):
         return self.folded == folded and window.epoch in (None, self.epoch)
 
 
-async def take_turn(connection: Connection, window: Window, schema: Schema) -> Before:
+async def take_turn(connection: Connection, window: Window, schema: Schema, plans: Plans) -> Before:
     """Sets the transaction's planner right, and locks out whoever else folds."""
+    await plans.age(connection, window.writes)
     await connection.execute(PLANNED)
     tables = (*_LOOKED_UP, "jobs_shelved") if schema.has("lines") else _LOOKED_UP
     greatest = ", ".join(f"(SELECT max(id) FROM rota.{table})" for table in tables)

@@ -16,12 +16,14 @@ import sys
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 CHUNK_BYTES = 256 * 1024
 READ_BYTES_MAX = 16 * 1024 * 1024
-"""What may be read at once: a header that claims to be larger is a trap."""
+"""What may be read at once, or for one header: one that claims to be larger is a trap."""
+TOO_LARGE = "it has a header that is too large"
 PATH_CHARS_MAX = 1024
 DEPTH_MAX = 64
 
@@ -137,16 +139,24 @@ class Bounded:
         self._source = source
         self._at = 0
         self._bytes_max = bytes_max
+        self._header_bytes: int | None = None
+
+    @contextmanager
+    def header(self) -> Iterator[None]:
+        """What is read meanwhile belongs to one header, all of which will be kept in memory."""
+        self._header_bytes = 0
+        yield
+        self._header_bytes = None
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes."""
         if not 0 <= size <= READ_BYTES_MAX:
-            raise HostileError("it has a header that is too large")
-        data = self._source.read(size)
-        self._at += len(data)
-        if self._at > self._bytes_max:
-            raise HostileError("it is larger than allowed when unpacked")
-        return data
+            raise HostileError(TOO_LARGE)
+        if self._header_bytes is not None:
+            self._header_bytes += size
+            if self._header_bytes > READ_BYTES_MAX:
+                raise HostileError(TOO_LARGE)
+        return self._next(size)
 
     def tell(self) -> int:
         """How far it is."""
@@ -156,19 +166,32 @@ class Bounded:
         """Forwards only."""
         if place < self._at:
             raise HostileError("it cannot be read from its beginning to its end")
-        while self._at < place and self.read(min(CHUNK_BYTES, place - self._at)):
+        while self._at < place and self._next(min(CHUNK_BYTES, place - self._at)):
             pass
         return self._at
+
+    def _next(self, size: int) -> bytes:
+        data = self._source.read(size)
+        self._at += len(data)
+        if self._at > self._bytes_max:
+            raise HostileError("it is larger than allowed when unpacked")
+        return data
 
 
 def unpack_tar(archive: IO[bytes], site: Site, bytes_max: int) -> None:
     """A tar, compressed or not. Headers count, too: thrice the bytes are more than they need."""
     with _plain(archive) as source:
         stream: Any = Bounded(source, 3 * bytes_max)
-        tar: Any = tarfile.TarFile(fileobj=stream)
-        while (member := tar.next()) is not None:
+        with stream.header():  # its first one
+            tar: Any = tarfile.TarFile(fileobj=stream)
+        while (member := _next_member(tar, stream)) is not None:
             _take_member(tar, member, site)
             tar.members.clear()  # it would keep all of them
+
+
+def _next_member(tar: tarfile.TarFile, stream: Bounded) -> tarfile.TarInfo | None:
+    with stream.header():
+        return tar.next()
 
 
 def _plain(archive: IO[bytes]) -> Any:

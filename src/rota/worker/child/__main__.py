@@ -24,6 +24,11 @@ from rota.worker.child.solo import Solo
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
+_PLACES: dict[str, bool] = {"c_stack": False} if sys.version_info >= (3, 14) else {}
+"""From 3.14 on the frames of the interpreter itself come last, and push those of the function out
+of what is kept."""
+
+
 def main(lane: str, orders: int, words: int, entry: str | None) -> None:
     """Says hello, then serves until the agent is gone."""
     # Programs that a function starts must not hold our pipes open.
@@ -32,7 +37,7 @@ def main(lane: str, orders: int, words: int, entry: str | None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
-    faulthandler.enable()  # a crash leaves its place in the log
+    faulthandler.enable(**_PLACES)  # a crash leaves its place in the log
     if lane == "crowd":
         route_output()
     sys.path.insert(0, os.getcwd())

@@ -1,0 +1,44 @@
+"""What a function's annotations may name, and who finds out when they name nothing."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from rota.sdk.app import App
+from rota.sdk.arguments import Shape, wants_context
+
+LATER = """
+def later(order: Later, amount: int) -> Nobody: ...
+def told(first: Context, amount: int) -> None: ...
+"""
+"""Written as most people write: without the future import, so that it means what the version at
+hand makes of it."""
+
+
+def _made() -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile(LATER, "later.py", "exec", dont_inherit=True), names)
+    return names
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="such a function cannot be made before 3.14")
+def test_annotations_may_name_what_exists_for_type_checkers_only() -> None:
+    names = _made()
+    job = App().job(names["later"])
+    assert job.name.endswith("later")
+    shape = Shape("later", names["later"])
+    assert not shape.wants_context
+    assert shape.bind([1, 2], {}).arguments == {"order": 1, "amount": 2}
+    assert wants_context(names["told"])
+
+
+def test_a_quoted_annotation_that_names_nothing_leaves_values_as_they_are() -> None:
+    def later(order: "Later", amount: int) -> None:  # type: ignore[name-defined]  # noqa: F821, UP037
+        """Never called."""
+
+    shape = Shape("later", later)
+    assert not shape.wants_context
+    assert shape.bind([1, 2], {}).arguments == {"order": 1, "amount": 2}
