@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rota.core.affinity import Affinity
+from rota.core.fitness import unable
 from rota.core.inputs import ClockJump, Update
 from rota.core.labels import value_of
 from rota.core.model import JobId, JobState, WorkerId
-from rota.core.placement import unable
 from rota.core.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
 from rota.core.relief import reliefs
 from tests.core.asking import SECOND, retries

@@ -13,7 +13,8 @@ from rota.core.ring import Ring
 
 @dataclass
 class Sitter:
-    key: tuple[int, float]
+    level: int
+    had: float
     rank: int
     ready: int = 0
 
@@ -39,7 +40,7 @@ def test_a_ring_finds_whom_a_sorted_list_finds(
     acts: list[tuple[str, int, int, int]], mask: int
 ) -> None:
     ring: Ring[Sitter] = Ring()
-    sitters = {rank: Sitter((0, 0.0), rank) for rank in range(40)}
+    sitters = {rank: Sitter(0, 0.0, rank) for rank in range(40)}
     seated: dict[int, Sitter] = {}
     for verb, rank, key, bits in acts:
         sitter = sitters[rank]
@@ -52,12 +53,12 @@ def test_a_ring_finds_whom_a_sorted_list_finds(
             elif verb == "narrow":
                 sitter.ready &= bits
             else:
-                ring.move(sitter, (0, float(key)))
+                ring.move(sitter, float(key))
         elif verb == "sit":
-            sitter.key, sitter.ready = (key % 2, float(key)), bits
+            sitter.level, sitter.had, sitter.ready = key % 2, float(key), bits
             ring.insert(sitter)
             seated[rank] = sitter
-        line = sorted(seated.values(), key=lambda one: (one.key, one.rank))
+        line = sorted(seated.values(), key=lambda one: (one.level, one.had, one.rank))
         assert ring.first(mask) is next((one for one in line if one.ready & mask), None)
         if line:
             assert ring.before(line[-1]) == line[:-1]

@@ -17,6 +17,7 @@ from rota.core.cells import WorkerCell
 from rota.core.outcome import MoveSchedule
 from rota.core.recent import Recent
 from rota.core.scheduler import Scheduler
+from rota.core.tables import Tables
 from rota.engine.callers import Callers
 from rota.engine.loop import Engine
 from rota.engine.seat import Seat
@@ -109,13 +110,13 @@ def _released_early() -> list[Patch]:
 
 
 def _no_margins() -> list[Patch]:
-    def lease_until(t: Any, now: int) -> int:
-        return now + int(t.timing.lease_ttl_ms)
+    init = Tables.__init__
 
-    return [
-        (worker_session, "LEASE_MARGIN", 0.0),
-        *((room, "lease_until", lease_until) for room in (executions, attendance, plain, stretch)),
-    ]
+    def without_grace(self: Tables, timing: Any, *args: Any, **more: Any) -> None:
+        init(self, timing, *args, **more)
+        self.lease_ms = timing.lease_ttl_ms
+
+    return [(worker_session, "LEASE_MARGIN", 0.0), (Tables, "__init__", without_grace)]
 
 
 def _lease_from_receipt() -> list[Patch]:

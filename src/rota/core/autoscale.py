@@ -15,9 +15,9 @@ import msgspec
 
 from rota.core.backlog import Shape, shapes_of
 from rota.core.cells import MachineClass, QueueCell
+from rota.core.fitness import score, unable
 from rota.core.lanes import rounded
 from rota.core.model import Instant, Millis, Needs, Resources, Worker, WorkerId, WorkerState
-from rota.core.placement import score, unable
 from rota.core.resources import amounts
 from rota.core.rooms import Rooms
 from rota.core.tables import Tables

@@ -29,7 +29,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import Order
-from rota.core.resources import minus, multiplied, plus, total
+from rota.core.resources import NOTHING, minus, multiplied, plus, total
 from rota.core.rooms import Rooms
 
 NO_CLASS = -1
@@ -209,7 +209,8 @@ class WorkerCell:
             insort(ends, (ends_at, execution_id))
         else:
             ends.append((ends_at, execution_id))
-        self.room = self.room.without(amount)
+        if amount is not NOTHING:  # an heir's, which has nothing yet
+            self.room = self.room.without(amount)
         self.stamp += 1
 
     def hold_together(
@@ -241,7 +242,8 @@ class WorkerCell:
             self.stops.pop(execution_id, None)
             self.undelivered.pop(execution_id, None)
         if amount is not None:
-            del self.ends[bisect_left(self.ends, (ends_at, execution_id))]
+            ends = self.ends
+            del ends[bisect_left(ends, (ends_at, execution_id))]
             self.room = self.room.with_back(amount)
             self.stamp += 1
 

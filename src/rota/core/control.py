@@ -13,6 +13,7 @@ from rota.core.dispatch import hand_over
 from rota.core.ending import conclude
 from rota.core.errors import Conflict, IllegalTransition, NoRoom, NotFound, StaleRecall, TooMuch
 from rota.core.executions import ask_to_stop, claim, lose
+from rota.core.fitness import unable
 from rota.core.gang_ends import is_in_gang, parent_of
 from rota.core.gates import full
 from rota.core.inputs import (
@@ -36,7 +37,6 @@ from rota.core.outcome import (
     QueueAnswer,
     TenantAnswer,
 )
-from rota.core.placement import unable
 from rota.core.recall import Memory
 from rota.core.resources import Lack, lacks
 from rota.core.tables import Tables

@@ -69,12 +69,13 @@ def _fill(t: Tables, now: Instant) -> None:
 def _start(t: Tables, candidate: Candidate, now: Instant) -> None:
     """The job and those who follow it, an array's next member, or all members of a gang start."""
     job, worker = candidate.job, candidate.worker
-    if job.spec.band is not None and isinstance(job.spec.band, Gang):
+    spec = job.spec
+    if spec.band is not None and isinstance(spec.band, Gang):
         for member, place in assemble(t, job, now):
             hand_over(t, place, claim(t, member, place, now))
         return
-    kind = t.kinds.of(job.spec.terms)
-    if job.spec.band is not None or not kind.is_plain:
+    kind = t.kinds.of(spec.terms)
+    if spec.band is not None or not kind.is_plain:
         hand_over(t, worker, claim(t, job, worker, now))
         return
     jobs = stretch(t, job, worker, candidate.mask)

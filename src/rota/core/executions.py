@@ -23,7 +23,7 @@ from rota.core.gates import is_limited, spend_start
 from rota.core.ids import execution_id
 from rota.core.inputs import Completion
 from rota.core.learning import ask_for_more, learn
-from rota.core.lifecycle import ExecutionVerb, JobVerb, move_execution, move_job
+from rota.core.lifecycle import JOB_TRANSITIONS, ExecutionVerb, JobVerb, move_execution, move_job
 from rota.core.limits import LOSSES_MAX, STOP_WINDOW_MS
 from rota.core.model import (
     Execution,
@@ -51,6 +51,8 @@ from rota.core.waiting import leave_lines, settle
 # job that starts or ends.
 _CLAIMED, _SUCCEEDED = ExecutionState.CLAIMED, ExecutionState.SUCCEEDED
 _CLAIM, _SUCCEED = JobVerb.CLAIM, JobVerb.SUCCEED
+STARTED = JOB_TRANSITIONS[JobState.QUEUED, _CLAIM]
+"""The state of a job whose execution was made."""
 _VERB_OF = {
     ExecutionState.SUCCEEDED: ExecutionVerb.SUCCEED,
     ExecutionState.FAILED: ExecutionVerb.FAIL,
@@ -69,7 +71,7 @@ RETURNED = "its worker gave it back before it began"
 
 def lease_until(t: Tables, now: Instant) -> Instant:
     """When a lease renewed now has surely ended, by whatever clock its holder has."""
-    return now + t.timing.lease_ttl_ms + t.timing.lease_grace_ms
+    return now + t.lease_ms
 
 
 def first_lease_until(t: Tables, now: Instant) -> Instant:
@@ -102,7 +104,8 @@ def claim(
         share = share_of(t.lines.classes[job.class_index], t.fleet.capacity)
     t.lines.leave(job)
     t.draft.waits.append(0 if life.ready_at is None else now - life.ready_at)
-    t.set_life(job, running(job, execution))
+    move_job(job.id, life.state, _CLAIM)
+    t.set_life(job, running(life, execution))
     occupy(t, cell, terms, share, now)
     queue = t.queues[terms.queue]
     if is_limited(queue):
@@ -129,11 +132,10 @@ def claimed(
     )
 
 
-def running(job: JobCell, execution: Execution) -> Life:
-    """The life of a job whose execution this is."""
-    life = job.life
+def running(life: Life, execution: Execution) -> Life:
+    """The life of a job that waited and whose execution this is."""
     return Life(
-        move_job(job.id, life.state, _CLAIM),
+        STARTED,
         attempt=execution.attempt,
         fence=execution.fence,
         losses=life.losses,

@@ -10,11 +10,12 @@ from itertools import islice
 
 from rota.core.bands import BandCell
 from rota.core.cells import LineKey, WorkerCell
+from rota.core.fitness import score
 from rota.core.limits import GANG_HOLD_MS, GANG_LOOK
 from rota.core.model import Instant, JobId, Resources
 from rota.core.ordering import is_mark
 from rota.core.party import JobClass, Line
-from rota.core.placement import May, score
+from rota.core.placement import May
 from rota.core.places import Reservation
 from rota.core.resources import amounts, minus, plus
 from rota.core.tables import Tables

@@ -37,7 +37,7 @@ from rota.core.recall import Memory
 from rota.core.shelving import take_in, take_in_together, waits_only
 from rota.core.tables import FRESH, Tables
 from rota.core.timers import Alarm
-from rota.core.waiting import leave_lines, settle
+from rota.core.waiting import begin_to_wait, leave_lines, settle
 
 INVALID = "invalid"
 """The reason of a job that could never have run."""
@@ -206,6 +206,8 @@ def _accept_all(
     """The same for a batch in which nobody waits for another."""
     cells: list[JobCell] = []
     first, count = 0, len(jobs)
+    # Nobody is put on the shelf: not every one of them has to ask.
+    is_room = not t.lines.shelves and len(t.jobs) + count <= t.timing.window.jobs
     while first < count:
         spec, after = specs[first], first + 1
         if not waits_only(spec, now):
@@ -217,6 +219,8 @@ def _accept_all(
         if after - first > 1:
             ids = [new.id for new in jobs[first:after]]
             cells += take_in_together(t, ids, specs[first:after], now)
+        elif is_room:
+            cells.append(begin_to_wait(t, jobs[first].id, spec, now))
         else:
             cells.append(take_in(t, jobs[first].id, spec, now))
         first = after

@@ -20,6 +20,7 @@ def check(t: Tables) -> None:
     _check_jobs(t)
     _check_executions(t)
     _check_workers(t)
+    _check_roomy(t)
     _check_heirs(t)
     _check_queues(t)
     _check_keys(t)
@@ -77,6 +78,18 @@ def _check_workers(t: Tables) -> None:
         assert all(i in cell.held for i in cell.stops), "a stop for what is not held"
         runs = [i for i in cell.held if t.executions[i].execution.state is ExecutionState.RUNNING]
         assert sorted(cell.named) == sorted(runs), f"what {worker_id} has named drifted"
+
+
+def _check_roomy(t: Tables) -> None:
+    """Whoever seeks a place believes that these rooms were looked at, and that all are listed."""
+    fleet, listed = t.fleet, t.fleet.roomy
+    count = sum(len(row) for row in listed.by_room.values())
+    assert count == len(listed.by_id), "a worker is listed with two rooms"
+    for worker_id, (rank, cell, room) in listed.by_id.items():
+        assert fleet.open.get(worker_id) is cell, f"{worker_id} has room and is not open"
+        assert cell.room is room, f"{worker_id} is listed with another room"
+        assert (rank, cell, room) in listed.by_room[room], f"{worker_id} is in the wrong list"
+        assert room.made >= fleet.fitted, f"the room of {worker_id} was not looked at"
 
 
 def _check_heirs(t: Tables) -> None:

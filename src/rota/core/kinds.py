@@ -21,18 +21,28 @@ from rota.core.tenants import TenantCell, Tenants
 class Kind:
     """Jobs of the same terms, waiting and running."""
 
-    __slots__ = ("_depths", "is_plain", "queue", "stand", "tenant", "terms")
+    __slots__ = (
+        "_of_queue",
+        "_of_tenant",
+        "is_plain",
+        "queue",
+        "resources",
+        "stand",
+        "tenant",
+        "terms",
+    )
 
     def __init__(
         self, terms: Terms, queue: QueueCell, tenant: TenantCell, depth: dict[JobState, int]
     ) -> None:
         self.terms = terms
         """Kept, so that no other terms can have their identity."""
+        self.resources = terms.needs.resources
         self.queue = queue
         self.tenant = tenant
         self.stand: Stand | None = None
         """Where they last stood in line; ordering.py sees to it."""
-        self._depths = (depth, tenant.depth)
+        self._of_queue, self._of_tenant = depth, tenant.depth
         """How many jobs there are by state: of the queue, and of the tenant (depths.py)."""
         self.is_plain = (
             not terms.preemptible
@@ -52,19 +62,24 @@ class Kind:
 
     def came(self, state: JobState, count: int = 1) -> None:
         """So many more of them are in the state."""
-        for depth in self._depths:
-            depth[state] = depth.get(state, 0) + count
+        depth = self._of_queue
+        depth[state] = depth.get(state, 0) + count
+        depth = self._of_tenant
+        depth[state] = depth.get(state, 0) + count
 
     def left(self, state: JobState, count: int = 1) -> None:
         """So many of those that were counted are gone from the state."""
-        for depth in self._depths:
-            depth[state] -= count
+        self._of_queue[state] -= count
+        self._of_tenant[state] -= count
 
     def moved(self, before: JobState, after: JobState, count: int = 1) -> None:
         """So many of those that were counted went from one state to another."""
-        for depth in self._depths:
-            depth[before] -= count
-            depth[after] = depth.get(after, 0) + count
+        depth = self._of_queue
+        depth[before] -= count
+        depth[after] = depth.get(after, 0) + count
+        depth = self._of_tenant
+        depth[before] -= count
+        depth[after] = depth.get(after, 0) + count
 
 
 class Kinds:

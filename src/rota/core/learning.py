@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from rota.core.cells import JobCell
+from rota.core.fitness import unable
 from rota.core.inputs import Completion
 from rota.core.model import Execution, ExecutionState, Instant, Millis, Runtime, Terms
-from rota.core.placement import unable
 from rota.core.tables import Tables
 
 _MIB = 1 << 20
@@ -23,9 +23,7 @@ def learn(
     runs: list[Millis] = []
     is_news = False
     for execution, done in ended:
-        # One given ahead has waited on its worker, which teaches nothing.
-        began_at = execution.claimed_at if execution.behind is None else execution.started_at
-        ran = now - (execution.claimed_at if began_at is None else began_at)
+        ran = _ran(execution, now)
         if execution.state is _SUCCEEDED:
             runs.append(ran)
         if done.used is not None:
@@ -33,8 +31,24 @@ def learn(
     if runs:
         is_news |= t.runtimes.learn(terms, runs)
     if is_news:
-        key = (terms.tenant, terms.name)
-        t.draft.runtimes[key] = Runtime(*key, t.runtimes.recent(key), t.runtimes.usages.record(key))
+        _write(t, terms)
+
+
+def learn_plainly(t: Tables, terms: Terms, execution: Execution, now: Instant) -> None:
+    """The same of one that went well and was not measured."""
+    if terms.expected_runtime_ms is None and t.runtimes.learn(terms, (_ran(execution, now),)):
+        _write(t, terms)
+
+
+def _ran(execution: Execution, now: Instant) -> Millis:
+    """One given ahead has waited on its worker, which teaches nothing."""
+    began_at = execution.claimed_at if execution.behind is None else execution.started_at
+    return now - (execution.claimed_at if began_at is None else began_at)
+
+
+def _write(t: Tables, terms: Terms) -> None:
+    key = (terms.tenant, terms.name)
+    t.draft.runtimes[key] = Runtime(*key, t.runtimes.recent(key), t.runtimes.usages.record(key))
 
 
 def restore(t: Tables, known: Runtime, now: Instant) -> None:

@@ -14,13 +14,14 @@ from typing import NamedTuple, TypeVar
 
 from rota.core.affinity import Affinity
 from rota.core.cells import JobCell, LineKey, WorkerCell
+from rota.core.fitness import score
 from rota.core.labels import HOST, value_of
 from rota.core.learned import Name
 from rota.core.limits import HOMES_KEPT, PLACES_COMPARED, PLACES_LOOKED_AT
 from rota.core.model import ExecutionId, Instant, JobId, Millis, Terms, WorkerId, WorkerState
 from rota.core.ordering import Lines, is_mark
 from rota.core.party import JobClass, Line
-from rota.core.placement import Fleet, May, score
+from rota.core.placement import Fleet, May
 from rota.core.resources import fits
 from rota.core.timers import Alarm, Timers
 

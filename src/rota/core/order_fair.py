@@ -45,14 +45,16 @@ Standing: TypeAlias = tuple[str, str, float]
 class Account(Party):
     """A party, and what it has had: in the order's own money, for its weight where compared."""
 
-    __slots__ = ("ahead", "key", "rank", "rate", "used", "weight")
+    __slots__ = ("ahead", "had", "level", "rank", "rate", "used", "weight")
 
     def __init__(self, rank: int, weight: float) -> None:
         super().__init__()
         self.rank = rank
         self.weight = weight
-        self.key = (0, 0.0)
-        """(minus priority, had for its weight)."""
+        self.level = 0
+        """Minus its priority, which comes before what it has had."""
+        self.had = 0.0
+        """For its weight."""
         self.used = 0.0
         """The same without the weight, and without what was never used: for people."""
         self.rate = 0.0
@@ -62,7 +64,7 @@ class Account(Party):
 
     def settled(self, now: Instant) -> float:
         """Had for its weight, without what is charged for the time to come."""
-        return self.key[1] - max(0.0, self.ahead - self.rate * now) / self.weight
+        return self.had - max(0.0, self.ahead - self.rate * now) / self.weight
 
 
 class Leaf(Account):
@@ -73,7 +75,7 @@ class Leaf(Account):
     def __init__(self, rank: int, share: Share, queue: QueueCell) -> None:
         super().__init__(rank, queue.queue.weight)
         self.share = share
-        self.key = (-queue.queue.priority, 0.0)
+        self.level = -queue.queue.priority
 
 
 class Share(Account):
@@ -116,7 +118,7 @@ class FairOrder:
         for tenant, amount in used.items():
             share = self.share(tenant)
             share.used = amount
-            share.key = (0, amount / share.weight)
+            share.had = amount / share.weight
 
     def share(self, tenant: str) -> Share:
         """The tenant's account."""
@@ -252,30 +254,31 @@ class FairOrder:
             self._charge(payer, -rate, -rate * ends_at, rate * (now - ends_at), count)
 
     def _charge(
-        self, leaf: Party, rate: float, ahead: float, amount: float, count: int = 1
+        self, payer: Party, rate: float, ahead: float, amount: float, count: int = 1
     ) -> None:
         """So many times, one after the other: sums are what they would be if each came alone."""
-        assert isinstance(leaf, Leaf)
+        leaf: Leaf = payer  # type: ignore[assignment]  # this order has no other parties
         share = leaf.share
-        (rank, had), weight = share.key, share.weight
-        (leaf_rank, leaf_had), leaf_weight = leaf.key, leaf.weight
-        while count:
-            count -= 1
+        had, leaf_had = share.had, leaf.had
+        while True:
             share.used += amount
             share.rate += rate
             share.ahead += ahead
             leaf.rate += rate
             leaf.ahead += ahead
-            had += amount / weight
-            leaf_had += amount / leaf_weight
+            had += amount / share.weight
+            leaf_had += amount / leaf.weight
+            if count <= 1:
+                break
+            count -= 1
         if share.ready and self._ring.lone is None:
-            self._ring.move(share, (rank, had))
+            self._ring.move(share, had)
         else:
-            share.key = (rank, had)
+            share.had = had
         if leaf.ready and share.ring.lone is None:
-            share.ring.move(leaf, (leaf_rank, leaf_had))
+            share.ring.move(leaf, leaf_had)
         else:
-            leaf.key = (leaf_rank, leaf_had)
+            leaf.had = leaf_had
 
     def scale(self, now: Instant) -> float:
         """How much larger a charge is now than one at the beginning."""
@@ -297,7 +300,7 @@ class FairOrder:
         """What each has had, in the money of the moment: for a copy to go on with."""
         scale = self.scale(now)
         return tuple(
-            (name, queue, account.key[1] / scale)
+            (name, queue, account.had / scale)
             for name, share in self._shares.items()
             for queue, account in (("", share), *share.leaves.items())
         )
@@ -333,19 +336,18 @@ class FairOrder:
             if leaf is None:
                 continue
             leaf.weight = queue.queue.weight
-            key = (-queue.queue.priority, leaf.key[1])
             if leaf.ready:
-                share.ring.move(leaf, key)
-            else:
-                leaf.key = key
+                share.ring.remove(leaf)
+            leaf.level = -queue.queue.priority
+            if leaf.ready:
+                share.ring.insert(leaf)
 
 
 def _move(ring: Ring, account: Account, had: float) -> None:  # type: ignore[type-arg]
-    key = (account.key[0], had)
     if account.ready:
-        ring.move(account, key)
+        ring.move(account, had)
     else:
-        account.key = key
+        account.had = had
 
 
 def _seat(ring: Ring, account: Account, bits: int, at: tuple[Instant, float]) -> float:  # type: ignore[type-arg]
@@ -355,7 +357,7 @@ def _seat(ring: Ring, account: Account, bits: int, at: tuple[Instant, float]) ->
     if bits and not before:
         first = ring.first(EVERY_CLASS)
         start = floor if first is None else first.settled(now)
-        account.key = (account.key[0], max(account.key[1], start))
+        account.had = max(account.had, start)
         ring.insert(account)
     elif before and not bits:
         ring.remove(account)

@@ -71,8 +71,8 @@ class Lines:
         party, line, lane, job_class = stand.party, stand.line, stand.lane, stand.job_class
         estimate, key = cell.estimate, (cell.place, cell.spec.order, cell.id)
         line.row.add(key, lane)
-        is_other = estimate != line.estimate and not line.is_mixed
-        if not line.waiting or is_other or line.short is not None:
+        is_usual = estimate == line.estimate or line.is_mixed
+        if not is_usual or not line.waiting or line.short is not None:
             line.note_length(estimate, self.order.about(estimate), key)
         if party.by_length is not None:
             party.note_length(line, self.order.about(estimate), key)

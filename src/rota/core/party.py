@@ -8,7 +8,7 @@ from heapq import heappush
 from typing import Protocol, TypeAlias
 
 from rota.core.affinity import is_picky
-from rota.core.cells import JobCell, LineKey, MachineClass, QueueCell
+from rota.core.cells import NO_CLASS, JobCell, LineKey, MachineClass, QueueCell
 from rota.core.heads import Heads
 from rota.core.heads import Seat as AnySeat
 from rota.core.lanes import Lane, LaneKey
@@ -294,6 +294,26 @@ class Stand:
         self.line = line
         self.job_class = line.job_class
         self.lane = lane
+
+    def leave_first(self, cell: JobCell) -> bool:
+        """The head of the line, a job of these terms, leaves it; the next has its seat at once.
+
+        False: it does not, for it is not the head, or the last, or there is more to note.
+        """
+        line, lane = self.line, self.lane
+        first, row = line.first, line.row
+        # As many entries as jobs: each means something, and none is a mark.
+        if first is None or first[2] != cell.id or lane.kept < 2 or row.size != line.waiting:
+            return False
+        lane.kept -= 1
+        self.job_class.waiting -= 1
+        line.waiting -= 1
+        line.work -= cell.estimate
+        row.drop_first()
+        line.first = first = row.first()
+        self.party.seat(line, first)
+        cell.class_index = NO_CLASS
+        return True
 
     def add_behind(self, first: JobCell, cells: Sequence[JobCell]) -> bool:
         """Jobs of these terms stand in line, each behind the one before, the first among them.

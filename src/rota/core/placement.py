@@ -6,58 +6,31 @@ and are void when the worker has changed since. So a choice costs a few heap ope
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import TypeAlias
 
 from rota.core.cells import MachineClass, WorkerCell
-from rota.core.labels import Labelled, misplaced, unwelcome
+from rota.core.fitness import score, unable
+from rota.core.labels import Labelled
 from rota.core.limits import FEW_ROOMY, FRESH_MAX
 from rota.core.model import Labels, Needs, Resources, Worker, WorkerId, WorkerState
 from rota.core.ordering import Lines
 from rota.core.party import JobClass, Machines
-from rota.core.resources import NOTHING, Lack, fits, lacks, minus, plus, total
+from rota.core.resources import NOTHING, fits, minus, plus, total
 from rota.core.rooms import Room, Rooms
+from rota.core.roomy import May as May
+from rota.core.roomy import Roomy, first_that
 
 _ONLINE = WorkerState.ONLINE
 _WASTED_BITS = 64
 """What is wasted comes before how tight a fit is, which takes fewer bits."""
-May: TypeAlias = Callable[[WorkerCell], bool]
-"""Whether a worker may be used."""
+_WORST = 1 << 128
+"""More than any score."""
 MachineKey: TypeAlias = tuple[
     Resources, tuple[str, ...], tuple[str, ...] | None, tuple[str, ...], Labels
 ]
 """(capacity, capabilities, queues, whom it is kept for, labels that matter)."""
-
-
-def unable(job_class_queue: str, needs: Needs, machine: MachineClass) -> tuple[str | Lack, ...]:
-    """All that keeps such a worker from ever running such a job; empty: it could."""
-    reasons: list[str | Lack] = []
-    if machine.queues is not None and job_class_queue not in machine.queues:
-        reasons.append("queue")
-    reasons.extend(f"capability {c}" for c in needs.capabilities if c not in machine.capabilities)
-    reasons.extend(lacks(needs.resources, machine.capacity))
-    if needs.affinity is not None:
-        reasons.extend(misplaced(needs.affinity, machine.labels))
-    reasons.extend(unwelcome(needs, machine.only))
-    return tuple(reasons)
-
-
-def score(needs: Resources, machine: MachineClass, free: Resources) -> tuple[int, int]:
-    """Smaller is better: no special machine for plain work, then the tightest fit."""
-    capacity = machine.capacity
-    wasted = machine.special
-    if wasted:
-        wasted -= (1 if needs.gpu_milli else 0) + len(needs.custom)
-    left = 0
-    for kind_free, kind_need, kind_all in (
-        (free.cpu_milli, needs.cpu_milli, capacity.cpu_milli),
-        (free.memory, needs.memory, capacity.memory),
-        (free.gpu_milli, needs.gpu_milli, capacity.gpu_milli),
-    ):
-        if kind_all:
-            left += (kind_free - kind_need) * 1000 // kind_all
-    return wasted, left
 
 
 class Fleet:
@@ -83,8 +56,10 @@ class Fleet:
         self._machines_made = 0
         self._fresh: dict[WorkerId, WorkerCell] = {}
         """Open workers whose room is looked at itself, because they are few."""
-        self._roomy: dict[WorkerId, WorkerCell] = {}
+        self.roomy = Roomy()
         """Open workers that have room for any class at all."""
+        self._fresh_for: int | None = None
+        """Bits of the classes that fit on any of these; None: to be looked up."""
         self._hopeful = 0
         """Bits of the classes for which one of the other open workers may have room: perhaps too
         many, never too few."""
@@ -92,6 +67,9 @@ class Fleet:
         """Bits of the classes for which any of the open workers has room: never too few."""
         self._looked_at: int | None = None
         """How many classes had been made then; None: a worker was offered since."""
+        self.fitted = 0
+        """How many classes had been made when the rooms of all roomy workers were last looked at;
+        that of each is looked at when it is offered."""
         self._changes = 0
         """Grows when a worker comes, goes or becomes another."""
 
@@ -179,6 +157,7 @@ class Fleet:
         if needs.affinity is not None and self.labels.mind(needs.affinity, classes):
             for cell in self.workers.values():
                 self._class_anew(cell)
+            self._fit_roomy()
 
     def offer(self, cell: WorkerCell) -> None:
         """The worker waits, or waits with more room than before."""
@@ -190,25 +169,32 @@ class Fleet:
         if self.fitting(cell):
             self._offer_room(worker_id, cell)
         else:
-            self._roomy.pop(worker_id, None)
-            self._fresh.pop(worker_id, None)
+            self._close(worker_id)
 
     def tighten(self, cell: WorkerCell) -> None:
         """The worker waits on, with less room than before."""
-        worker_id = cell.worker.id
-        if worker_id not in self._roomy:
+        worker_id, room = cell.worker.id, cell.room
+        if worker_id not in self.roomy.by_id:
             self.offer(cell)
-        elif self.fitting(cell):
+        elif room.mask if room.made == self._lines.made else self.fitting(cell):
             # Nothing fits that did not before: whoever was found to fit nowhere still does not.
+            self.roomy.put(worker_id, cell)
             self._fresh[worker_id] = cell
+            self._fresh_for = None
             self._note_offer(cell)
         else:
-            del self._roomy[worker_id]
-            self._fresh.pop(worker_id, None)
+            self._close(worker_id)
+
+    def _close(self, worker_id: WorkerId) -> None:
+        """Nothing fits into the worker, or it waits no longer."""
+        self.roomy.drop(worker_id)
+        if self._fresh.pop(worker_id, None) is not None:
+            self._fresh_for = None
 
     def _offer_room(self, worker_id: WorkerId, cell: WorkerCell) -> None:
-        self._roomy[worker_id] = self._fresh[worker_id] = cell
-        self._looked_at = None
+        self.roomy.put(worker_id, cell)
+        self._fresh[worker_id] = cell
+        self._fresh_for = self._looked_at = None
         self._note_offer(cell)
 
     def _note_offer(self, cell: WorkerCell) -> None:
@@ -234,8 +220,7 @@ class Fleet:
         """The worker waits no longer."""
         worker_id = cell.worker.id
         if self.open.pop(worker_id, None) is not None:
-            self._roomy.pop(worker_id, None)
-            self._fresh.pop(worker_id, None)
+            self._close(worker_id)
         cell.stamp += 1
 
     def fitting(self, cell: WorkerCell) -> int:
@@ -296,15 +281,20 @@ class Fleet:
             self._hopeful |= self._lines.fresh
             self._lines.fresh = 0
             for worker_id, cell in self.open.items():
-                if worker_id not in self._roomy and self.fitting(cell):
+                if worker_id not in self.roomy.by_id and self.fitting(cell):
                     self._offer_room(worker_id, cell)
-        mask, made = 0, self._lines.made
-        for cell in self._fresh.values():
-            room = cell.room
-            mask |= room.mask if room.made == made else self.fitting(cell)
-        if len(self._fresh) > FRESH_MAX:
-            self._hopeful |= mask
-            self._fresh.clear()
+        if self.fitted != self._lines.made:
+            self._fit_roomy()
+        mask = self._fresh_for
+        if mask is None:
+            mask = 0
+            for cell in self._fresh.values():
+                mask |= cell.room.mask
+            self._fresh_for = mask
+            if len(self._fresh) > FRESH_MAX:
+                self._hopeful |= mask
+                self._fresh.clear()
+                self._fresh_for = 0
         return self._hopeful | mask
 
     def give_up(self, job_class: JobClass) -> None:
@@ -313,7 +303,7 @@ class Fleet:
 
     def choose(self, job_class: JobClass, may: May | None = None) -> WorkerCell | None:
         """The open worker that fits this class best, among those it may use, or None."""
-        if len(self._roomy) <= FEW_ROOMY:
+        if len(self.roomy.by_id) <= FEW_ROOMY:
             return self._best_of_few(job_class, may)
         self._read_log(job_class)
         offers, refused = job_class.offers, []
@@ -336,35 +326,48 @@ class Fleet:
         bit, index, made = job_class.bit, job_class.index, self._lines.made
         if self._looked_at == made and not self._roomy_for & bit:
             return None
+        if self.fitted != made:
+            self._fit_roomy()
         best: WorkerCell | None = None
-        least = 0
-        # The innermost loop of a decision: nothing is called for a worker whose room is known.
-        for cell in self._roomy.values():
-            room = cell.room
-            if not (room.mask if room.made == made else self.fitting(cell)) & bit:
+        least, rank = _WORST, 0
+        # The innermost loop of a decision: nothing is called for a score that is known.
+        for room, row in self.roomy.by_room.items():
+            if not room.mask & bit:
                 continue
-            scores = room.scores
-            found = scores[index] if index in scores else self._score(cell, job_class)
-            if best is not None and (found > least or (found == least and cell.rank > best.rank)):
+            try:
+                found = room.scores[index]
+            except KeyError:
+                found = self._score(row[0][1], job_class)
+            if found > least:
                 continue
-            if may is None or may(cell):
-                best, least = cell, found
+            entry = row[0] if may is None else first_that(row, may)
+            if entry is not None and (found < least or entry[0] < rank):
+                rank, best, _ = entry
+                least = found
         if best is None and may is None:
             self._look_at_rooms(made)
         return best
 
+    def _fit_roomy(self) -> None:
+        """Classes were made, or kinds of workers, since the rooms were looked at."""
+        for worker_id, (_, cell, room) in list(self.roomy.by_id.items()):
+            self.fitting(cell)
+            if cell.room is not room:
+                self.roomy.put(worker_id, cell)
+        self.fitted, self._fresh_for = self._lines.made, None
+
     def _look_at_rooms(self, made: int) -> None:
         """One class fits nowhere: where many shapes wait, the next few will not either."""
         self._looked_at, self._roomy_for = made, 0
-        for cell in self._roomy.values():
-            self._roomy_for |= self.fitting(cell)
+        for room in self.roomy.by_room:
+            self._roomy_for |= room.mask
 
     def _read_log(self, job_class: JobClass) -> None:
         """Takes note of the workers that were offered since the class was last looked at."""
         end = self._log_start + len(self._log)
         if job_class.cursor < self._log_start:
             job_class.offers.clear()
-            self._note(job_class, self._roomy.values())
+            self._note(job_class, [cell for _, cell, _ in self.roomy.by_id.values()])
         elif job_class.cursor < end:
             log = self._log[job_class.cursor - self._log_start :]
             # One that waits no longer, or has other room, has another stamp.

@@ -11,17 +11,10 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from rota.core.cells import ExecutionCell, JobCell, OpenPoll, WorkerCell
-from rota.core.executions import (
-    claimed,
-    lease_until,
-    probable_end,
-    reported,
-    running,
-    started_at_of,
-)
+from rota.core.executions import STARTED, claimed, probable_end, reported, running, started_at_of
 from rota.core.inputs import Completion
 from rota.core.kinds import Kind
-from rota.core.learning import learn
+from rota.core.learning import learn, learn_plainly
 from rota.core.model import Execution, ExecutionState, Instant, JobState, Life
 from rota.core.outcome import Ended, Order
 from rota.core.sharing import share_of
@@ -36,32 +29,32 @@ Report: TypeAlias = tuple[ExecutionCell, JobCell, Kind, Completion]
 
 def start_alone(t: Tables, job: JobCell, kind: Kind, worker: WorkerCell, now: Instant) -> None:
     """A plain job that stands in line is the worker's, whose open poll will be answered with it."""
-    spec, draft, lines = job.spec, t.draft, t.lines
-    terms, resources = spec.terms, spec.terms.needs.resources
+    before, draft, lines, order = job.life, t.draft, t.lines, t.lines.order
+    resources, queue, tenant, poll = kind.resources, kind.queue, kind.tenant, worker.poll
+    assert before.state is _QUEUED
+    assert poll is not None
     execution = claimed(job, worker.worker.id, now)
-    execution_id, ends_at = execution.id, probable_end(t, terms, now, now)
+    execution_id, ends_at = execution.id, probable_end(t, kind.terms, now, now)
     share = share_of(lines.classes[job.class_index], t.fleet.capacity)
-    queue, tenant = kind.queue, kind.tenant
-    lines.leave(job)
-    rate = lines.order.begin(kind.payer(lines.order), share, (now, ends_at))
+    if kind.stand is None or not kind.stand.leave_first(job):
+        lines.leave(job)
+    rate = order.begin(kind.payer(order), share, (now, ends_at))
     t.executions[execution_id] = ExecutionCell(
-        execution, lease_until(t, now), now, ends_at=ends_at, rate=rate
+        execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate
     )
     draft.executions[execution_id] = execution
-    ready_at, life = job.life.ready_at, running(job, execution)
+    ready_at = before.ready_at
     draft.waits.append(0 if ready_at is None else now - ready_at)
-    if job.life.line:
+    if before.line:
         t.leave_shelf(job)
-    job.life = life
+    job.life = running(before, execution)
     draft.moved[job.id] = job
-    kind.moved(_QUEUED, _RUNNING)
+    kind.moved(_QUEUED, STARTED)
     worker.hold(execution_id, resources, ends_at)
     queue.running += 1
     tenant.held[execution_id] = resources
     t.note_start(tenant, now)
-    poll = worker.poll
-    assert poll is not None
-    poll.orders.append(Order(execution, spec, queue.queue.limits))
+    poll.orders.append(Order(execution, job.spec, queue.queue.limits))
     took_room(t, worker, poll, 1)
 
 
@@ -106,8 +99,8 @@ def plain_report(t: Tables, worker: WorkerCell, done: Completion) -> Report | No
 
 def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> None:
     """A plain job has ended well, and leaves memory; its execution has no heir."""
-    (cell, job, kind, done), draft = report, t.draft
-    terms, ends_at = job.spec.terms, cell.ends_at
+    (cell, job, kind, done), draft, recent = report, t.draft, t.recent
+    terms, ends_at, job_id = kind.terms, cell.ends_at, job.id
     execution = reported(cell, done, _GONE_WELL, now)
     execution_id = execution.id
     draft.executions[execution_id] = execution
@@ -115,16 +108,19 @@ def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> No
     worker.let_go(execution_id, ends_at)
     kind.queue.running -= 1
     del kind.tenant.held[execution_id]
-    order = t.lines.order
     if cell.rate:
+        order = t.lines.order
         order.end(kind.payer(order), cell.rate, (now, ends_at))
-    learn(t, terms, ((execution, done),), now)
+    if done.used is None:
+        learn_plainly(t, terms, execution, now)
+    else:
+        learn(t, terms, ((execution, done),), now)
     life = job.life = ended_well(job.life, execution, now)
-    draft.moved[job.id] = job
+    draft.moved[job_id] = job
     draft.ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
-    del t.jobs[job.id]
-    t.recent.end(execution, _GONE_WELL, now)
-    t.recent.depart(job.id, now, _SUCCEEDED)
+    del t.jobs[job_id]
+    recent.end(execution, _GONE_WELL, now)
+    recent.depart(job_id, now, _SUCCEEDED)
     kind.left(_RUNNING)
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from rota.core.affinity import Affinity
 from rota.core.cells import JobCell, WorkerCell
+from rota.core.fitness import unable
 from rota.core.glance import Cause
 from rota.core.inputs import (
     AnyInput,
@@ -41,7 +42,6 @@ from rota.core.model import (
     WorkerId,
     WorkerState,
 )
-from rota.core.placement import unable
 from rota.core.reserving import earliest
 from rota.core.resources import Lack, amounts, lacks
 from rota.core.spans import length

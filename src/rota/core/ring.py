@@ -18,8 +18,10 @@ BLOCK_MAX = 64
 class Seat(Protocol):
     """Whoever sits in a ring."""
 
-    key: tuple[int, float]
-    """The smallest goes first."""
+    level: int
+    """The lowest goes first."""
+    had: float
+    """On the same level, whoever has had the least goes first."""
     rank: int
     """Tells equals apart, always in the same way."""
     ready: int
@@ -99,7 +101,7 @@ class Ring(Generic[S]):
 
     def insert(self, seat: S) -> None:
         """It waits from now on."""
-        entry = (*seat.key, seat.rank, seat)
+        entry = (seat.level, seat.had, seat.rank, seat)
         if not self._blocks:
             self.lone = seat
             self._blocks.append(_Block([entry]))
@@ -122,7 +124,7 @@ class Ring(Generic[S]):
     def remove(self, seat: S) -> None:
         """It waits no longer."""
         self._look_at_lone()
-        entry = (*seat.key, seat.rank, seat)
+        entry = (seat.level, seat.had, seat.rank, seat)
         at = self._find(entry)
         entries = self._blocks[at].entries
         del entries[bisect_left(entries, entry)]
@@ -133,34 +135,38 @@ class Ring(Generic[S]):
         is_lone = len(self._blocks) == 1 and len(self._blocks[0].entries) == 1
         self.lone = self._heads[0][3] if is_lone else None
 
-    def move(self, seat: S, key: tuple[int, float]) -> None:
-        """Its key is another from now on."""
+    def move(self, seat: S, had: float) -> None:
+        """It has had so much by now."""
         if self.lone is not None:
-            seat.key = key
+            seat.had = had
             return
         # Most stay in their block: this is done for every start and every end.
-        before, after = (*seat.key, seat.rank, seat), (*key, seat.rank, seat)
-        at = self._find(before)
-        if at != self._find(after):
-            self.remove(seat)
-            seat.key = key
-            self.insert(seat)
-            return
+        level, rank, heads = seat.level, seat.rank, self._heads
+        before, after = (level, seat.had, rank, seat), (level, had, rank, seat)
+        at = 0
+        if len(heads) > 1:
+            at = self._find(before)
+            if at != self._find(after):
+                self.remove(seat)
+                seat.had = had
+                self.insert(seat)
+                return
         entries = self._blocks[at].entries
         del entries[bisect_left(entries, before)]
         insort(entries, after)
-        seat.key = key
-        self._heads[at] = entries[0]
+        seat.had = had
+        heads[at] = entries[0]
 
     def _look_at_lone(self) -> None:
         """The entry of one that is alone is put right, for it is to be compared."""
         seat = self.lone
         if seat is not None:
-            self._blocks[0].entries[0] = self._heads[0] = (*seat.key, seat.rank, seat)
+            entry = (seat.level, seat.had, seat.rank, seat)
+            self._blocks[0].entries[0] = self._heads[0] = entry
 
     def widen(self, seat: S) -> None:
         """It has more classes ready than before."""
-        block = self._blocks[self._find((*seat.key, seat.rank, seat))]
+        block = self._blocks[self._find((seat.level, seat.had, seat.rank, seat))]
         block.mask |= seat.ready
 
     def _find(self, entry: Entry[S]) -> int:

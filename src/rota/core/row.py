@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from rota.core.cells import LineKey
 from rota.core.lanes import Lane
 
-LONG_LANE = 16
+LONG_LANE = 8
 """Jobs of a lane in line before the next ones get a run: an empty run takes as much memory."""
 
 Run: TypeAlias = deque[Any]

@@ -72,6 +72,8 @@ class Runtimes:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _Known] = {}
+        self._newest: tuple[Name | None, _Known] = (None, _NOTHING)
+        """The last of these, which was heard of last; None: to be looked up."""
         self._written: dict[tuple[str, str], Millis] = {}
         self.usages = Usages()
         """What they took besides time."""
@@ -82,6 +84,7 @@ class Runtimes:
         self._written[key] = mean = _mean(runtime.recent)
         short = sum(1 for ran in runtime.recent if ran <= SHORT_MS)
         self._known[key] = _Known(runtime.recent, _coarse(mean), short)
+        self._newest = (None, _NOTHING)
 
     def estimate(self, terms: Terms) -> Millis:
         """How long a job like this will probably run; never longer than it may."""
@@ -111,17 +114,13 @@ class Runtimes:
         if terms.expected_runtime_ms is not None:
             return False
         key = (terms.tenant, terms.name)
-        known = self._known.pop(key, None) or _Known()
-        # In the order of when they were heard of, for the first of them goes. Also for one that was
-        # known: after a restart there may be too many.
-        if len(self._known) >= RUNTIMES_KEPT:
-            oldest = next(iter(self._known))
-            del self._known[oldest]
-            self._written.pop(oldest, None)
-        self._known[key] = known
-        known.note(runs)
-        before = known.recent
-        recent = (runs[-1], runs[-2]) if len(runs) > 1 else (runs[0], *before[:1])
+        newest, known = self._newest
+        if key != newest:
+            known = self._hear_of(key)
+        before, ran = known.recent, runs[-1]
+        if ran <= SHORT_MS or known.short or len(runs) > 1:
+            known.note(runs)
+        recent = (ran, runs[-2]) if len(runs) > 1 else (ran, *before[:1])
         if recent == before and len(recent) == 2:
             return False  # whether that is worth writing down was asked when it was new
         mean, written = (recent[0] + recent[-1]) // 2, self._written.get(key)
@@ -132,6 +131,20 @@ class Runtimes:
             return False
         self._written[key] = mean
         return True
+
+    def _hear_of(self, key: Name) -> _Known:
+        """What is known of a name; it is the last from now on, for the first of them goes.
+
+        Also for one that was known: after a restart there may be too many.
+        """
+        known = self._known.pop(key, None) or _Known()
+        if len(self._known) >= RUNTIMES_KEPT:
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._written.pop(oldest, None)
+        self._known[key] = known
+        self._newest = (None if len(self._known) > RUNTIMES_KEPT else key, known)
+        return known
 
 
 def _coarse(length: Millis) -> Millis:

@@ -124,12 +124,12 @@ def _move_together(
 ) -> None:
     waits, moved = t.draft.waits, t.draft.moved
     for job, cell in zip(jobs, begun, strict=True):
-        ready_at = job.life.ready_at
-        waits.append(0 if ready_at is None else now - ready_at)
-        life = running(job, cell.execution)
-        if job.life.line:
+        before = job.life
+        assert before.state is _QUEUED
+        waits.append(0 if before.ready_at is None else now - before.ready_at)
+        if before.line:
             t.leave_shelf(job)
-        job.life = life
+        job.life = running(before, cell.execution)
         moved[job.id] = job
     t.kinds.of(jobs[0].spec.terms).moved(_QUEUED, _RUNNING, len(jobs))
 

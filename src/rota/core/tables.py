@@ -66,6 +66,7 @@ class Tables:
         self, timing: Timing, now: Instant, atlas: Atlas = only_utc, policy: Policy = DEFAULT
     ) -> None:
         self.timing = timing
+        self.lease_ms = timing.lease_ttl_ms + timing.lease_grace_ms
         self.policy = policy
         self.tenants = Tenants()
         self.runtimes = Runtimes()
@@ -177,8 +178,7 @@ class Tables:
     def released(self, life: Life, now: Instant) -> Life:
         """The life of a pending job that is ready now; one object for all fresh jobs of a turn."""
         if life is not FRESH:
-            state = JobState.QUEUED
-            return replace(life, state=state, reason="ready", ready_at=now, due_at=None)
+            return replace(life, state=JobState.QUEUED, reason="ready", ready_at=now, due_at=None)
         if self._ready.ready_at != now:
             self._ready = Life(JobState.QUEUED, reason="ready", ready_at=now)
         return self._ready

@@ -10,6 +10,7 @@ from rota.core.cells import JobCell
 from rota.core.kinds import Kind
 from rota.core.lifecycle import JobVerb, move_job
 from rota.core.model import Instant, JobId, JobState, Spec
+from rota.core.party import JobClass
 from rota.core.tables import FRESH, Tables
 from rota.core.timers import Alarm
 
@@ -62,11 +63,17 @@ def begin_to_wait(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell
 
     It shares its terms with others already, and its queue is there.
     """
-    kind = t.kinds.of(spec.terms)
-    cell = JobCell(job_id, spec, t.released(FRESH, now), place=t.lines.order.place(spec))
+    lines, terms = t.lines, spec.terms
+    kind, estimate = t.kinds.of(terms), t.runtimes.estimate(terms)
+    life, place = t.released(FRESH, now), lines.order.place(spec)
+    cell = JobCell(job_id, spec, life, place=place, estimate=estimate)
     t.jobs[job_id] = t.draft.put[job_id] = cell
     kind.came(_QUEUED)
-    _join(t, cell, kind, now)
+    job_class = lines.join(cell, kind, now)
+    job_class.arrived += 1
+    job_class.arrived_work += estimate
+    if job_class.waiting == 1:
+        _mind_class(t, job_class, kind, now)
     return cell
 
 
@@ -96,7 +103,13 @@ def _join(t: Tables, cell: JobCell, kind: Kind, now: Instant) -> None:
     if not cell.life.line:  # what was on the shelf came long ago
         job_class.arrived += 1
         job_class.arrived_work += estimate
-    if job_class.waiting == 1 and job_class.bit & t.lines.fresh:  # once, not for each of a load
+    if job_class.waiting == 1:
+        _mind_class(t, job_class, kind, now)
+
+
+def _mind_class(t: Tables, job_class: JobClass, kind: Kind, now: Instant) -> None:
+    """The first job of a class stands in line: what holds for all of them is asked once."""
+    if job_class.bit & t.lines.fresh:  # once, not for each of a load
         t.fleet.mind_labels(job_class.needs)
         t.check_gates(kind.queue, now)
         for tenant in t.tenants.limited():

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rota.core.cells import JobCell, WorkerCell
+from rota.core.fitness import unable
 from rota.core.gates import closed
 from rota.core.glance import Cause, Explanation
 from rota.core.limits import EXPLAINED_MAX
 from rota.core.model import Instant, JobId, JobRecord, JobState, WorkerState
-from rota.core.placement import unable
 from rota.core.resources import Lack, amounts, lacks
 from rota.core.spans import length
 from rota.core.tables import Tables

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from rota.core.affinity import Affinity, Wanted, is_picky
 from rota.core.cells import NO_CLASS, JobCell
+from rota.core.fitness import unable
 from rota.core.glance import Cause
 from rota.core.model import Instant, Labels, WorkerId
-from rota.core.placement import unable
 from rota.core.spans import length
 from rota.core.tables import Tables
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import islice
 
 from rota.core.cells import JobCell
+from rota.core.fitness import unable
 from rota.core.glance import Position
 from rota.core.limits import POSITION_LOOK
 from rota.core.model import Instant, JobId, JobRecord, Needs, WorkerState
 from rota.core.order_fair import FairOrder
 from rota.core.ordering import is_mark
 from rota.core.party import Line
-from rota.core.placement import unable
 from rota.core.resources import amounts
 from rota.core.tables import Tables
 from rota.core.views import entitlement
