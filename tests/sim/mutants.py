@@ -22,8 +22,9 @@ from rota.engine.callers import Callers
 from rota.engine.loop import Engine
 from rota.engine.seat import Seat
 from rota.store.journal import encode_record
-from rota.store.memory import MemoryCatalog, MemoryLedger
+from rota.store.memory import MemoryLedger
 from rota.store.memory_inbox import MemoryInbox
+from rota.store.memory_keys import MemoryKeys
 from rota.store.protocol import KeyLook, UnknownFateError
 from rota.worker import session as worker_session
 from rota.worker.session import Session
@@ -85,16 +86,16 @@ def _stale_reports_count() -> list[Patch]:
 
 
 def _keys_forgotten() -> list[Patch]:
-    async def unknown(self: MemoryCatalog, key: str) -> None:
+    async def unknown(self: MemoryKeys, key: str) -> None:
         return None
 
-    async def none_at_once(self: MemoryCatalog, key: str) -> KeyLook:
+    async def none_at_once(self: MemoryKeys, key: str) -> KeyLook:
         return KeyLook(None, None)
 
     return [
         (Recent, "key", lambda self, key: None),
-        (MemoryCatalog, "key", unknown),
-        (MemoryCatalog, "key_at_once", none_at_once),
+        (MemoryKeys, "key", unknown),
+        (MemoryKeys, "key_at_once", none_at_once),
     ]
 
 
@@ -261,7 +262,7 @@ MUTANTS = {
         "a lease is counted from the sending of the call", _lease_from_receipt, 50, "leases"
     ),
     "trusts for ever": Mutant(
-        "a leader stops answering before another may lead", _trusts_for_ever, 50, "quiet"
+        "a leader stops answering before another may lead", _trusts_for_ever, 100, "quiet"
     ),
     "doubt ignored": Mutant(
         "an append of unknown fate is never taken for done", _doubt_ignored, 20

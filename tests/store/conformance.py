@@ -373,6 +373,14 @@ class ReadingConformance:
             look = await store.catalog.key_at_once("no such key")
             assert (look.record, look.behind_since) == (None, None)
 
+    async def test_all_keys_are_read_a_few_at_a_time(self, make_store: StoreMaker) -> None:
+        async with make_store() as store:
+            read, keys = store.catalog.keys_after, ("b", "A", "a · k", "c", "a")
+            await (await leading(store)).append(*(PutKey(KeyRecord(k, "f", b"r", 1)) for k in keys))
+            first = await read("", 3)
+            every = first + await read(first[-1], 3)
+            assert (len(first), sorted(every)) == (3, sorted(keys))
+
     async def test_a_key_that_waits_in_the_inbox_is_not_taken_for_unused(
         self, make_store: StoreMaker
     ) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 
 import pytest
 
+from rota.core.model import KeyRecord
+from rota.core.outcome import PutKey
+from rota.store import postgres_folder
+from rota.store.postgres_folder import PostgresFolder
 from rota.store.protocol import Store
 from tests.postgres.cell import EMPTY, Cell
 from tests.store.conformance import (
@@ -15,6 +20,7 @@ from tests.store.conformance import (
     JournalConformance,
     ReadingConformance,
     StoreMaker,
+    leading,
 )
 from tests.store.conformance_access import AccessConformance
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
@@ -123,3 +129,25 @@ async def test_keys_are_looked_up_though_their_connection_was_ended(
         assert ended
         for key in ("at once", "and again"):
             assert (await store.catalog.key_at_once(key)).record is None
+
+
+async def test_the_folding_thread_is_left_alone_until_a_fold_is_due_or_somebody_reads(
+    make_store: StoreMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roused: list[bool] = []
+    rouse = PostgresFolder._rouse
+
+    def noted(self: PostgresFolder) -> None:
+        roused.append(True)
+        rouse(self)
+
+    async with make_store() as store:
+        leader = await leading(store)
+        await store.catalog.key("x")  # all that came so far is in the tables
+        monkeypatch.setattr(PostgresFolder, "_rouse", noted)
+        monkeypatch.setattr(postgres_folder, "POSTGRES_FOLD_IDLE_S", 60)
+        await leader.append(PutKey(KeyRecord("k", "print", b"receipt", 1)))
+        await asyncio.sleep(0.2)
+        assert not roused
+        assert await store.catalog.key("k") is not None
+        assert roused

@@ -258,7 +258,7 @@ class QueryReader:
     def read(self, query: bytes) -> Any:
         """The struct; a parameter without a value counts as not given (a flag: as true)."""
         given: dict[str, Any] = {}
-        for name, text in _pairs(query):
+        for name, text in _pairs(query) if query else ():
             value = self._mend(name, text)
             if name in self._lists:
                 given.setdefault(name, []).append(value)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from rota.api.limits import READ_AT_ONCE, RECALL_JOBS_MAX, RECALL_PAUSE_S, RECALL_TRIES
 from rota.api.lookup import check_own, refuse_while_not_taken
+from rota.api.parts import Parts
 from rota.api.problems import ProblemError
 from rota.api.routes import Call
 from rota.core.errors import NotFound, StaleRecall
@@ -21,6 +22,8 @@ from rota.store.protocol import Catalog, Direction, KeyLook
 R = TypeVar("R")
 Build = Callable[[Recall | None], AnyInput]
 Read = Callable[[], Awaitable[Sequence[JobRecord]]]
+
+_UNUSED = KeyLook(None, None, may_wait=False)
 
 
 async def post(call: Call[Any, Any], build: Build) -> AnyReceipt:
@@ -50,7 +53,7 @@ async def post_about(call: Call[Any, Any], job_id: JobId, build: Build) -> AnyRe
 
 async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyReceipt:
     """An input with what `read` finds; read and asked again if that changed in between."""
-    brain, catalog = call.parts.brain, call.parts.catalog
+    brain = call.parts.brain
     for number in range(RECALL_TRIES):
         if number:
             await asyncio.sleep(RECALL_PAUSE_S * number)
@@ -59,7 +62,7 @@ async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyR
         jobs = tuple(await read())
         known = None
         if call.key is not None:
-            look = await look_up_key(catalog, call.key.key, waits=number > 0)
+            look = await look_up_key(call.parts, call.key.key, waits=number > 0)
             if look.may_wait and (promised := await promised_to(call, call.key)):
                 return promised
             known = look.record
@@ -71,13 +74,19 @@ async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyR
     raise StaleRecall("what was read kept changing")
 
 
-async def look_up_key(catalog: Catalog, key: str, *, waits: bool) -> KeyLook:
+async def look_up_key(parts: Parts, key: str, *, waits: bool) -> KeyLook:
     """What a key was answered, and since when the scheduler has to know it itself.
 
     The tables are a little behind, and what is not in them yet the scheduler remembers: nobody
-    waits for the fold, unless that is further behind than the memory reaches.
+    waits for the fold, unless that is further behind than the memory reaches. A new key is known to
+    be one; only where there are other servers one of them may have promised something under it.
     """
-    return KeyLook(await catalog.key(key), None) if waits else await catalog.key_at_once(key)
+    if waits:
+        return KeyLook(await parts.catalog.key(key), None)
+    is_alone = parts.presence is None or parts.presence.is_alone
+    if is_alone and parts.brain.is_new_key(key):
+        return _UNUSED
+    return await parts.catalog.key_at_once(key)
 
 
 async def promised_to(call: Call[Any, Any], key: Key) -> JobsAccepted | None:

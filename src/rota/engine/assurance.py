@@ -40,7 +40,7 @@ class Assurance:
     @property
     def refusal(self) -> str:
         """Why nothing is accepted for now; empty: it is."""
-        if self.level.rank >= self.required.rank:
+        if self.level is self.required or self.level.rank >= self.required.rank:
             return ""
         return (
             f"the database gives {self.level} where --require-durability asks for {self.required}:"

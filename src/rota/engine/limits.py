@@ -26,6 +26,18 @@ ABSENCE_MS = 1_000
 """An append that took longer than this kept workers waiting, and is made up to them."""
 PULSE_S = 1.0
 """How often the server notes that it is not standing still."""
+KEY_MARKS = 1 << 24
+"""Marks of used idempotency keys: 2 MiB for those of a day. With a million keys one new key in
+sixteen finds its mark taken, and is looked up."""
+USED_KEYS_READ_MAX = 200_000
+"""Keys that are read back when a server begins to lead; where more were used, all are looked up
+for a day."""
+USED_KEYS_PER_LOOK = 1_000
+"""The same at once: a millisecond or two of the loop."""
+USED_KEYS_LOOK_S = 0.01
+"""Between two of these reads: jobs come first."""
+USED_KEYS_RETRY_S = 1.0
+"""The same after one that failed."""
 FOLLOW_RECORDS = 500
 """Journal records that a follower reads at once."""
 DURABLE_INBOX_ENTRIES = 1_000

@@ -20,8 +20,10 @@ from rota.core.model import PollId
 from rota.core.outcome import Answer, AnyReceipt
 from rota.core.scheduler import Scheduler
 from rota.engine.callers import Callers, Pending
+from rota.engine.chore import Chore
 from rota.engine.feed import Feed
 from rota.engine.foretelling import Foretelling
+from rota.engine.fresh_keys import FreshKeys
 from rota.engine.keeper import Keeper
 from rota.engine.limits import CLOCK_LOOK_S
 from rota.engine.lookers import Lookers
@@ -58,6 +60,7 @@ class Engine(Outlooks):
         self._refills = Refills(store.ledger, self._take_refills)
         self._keeper = Keeper(self._seat, self._seat_changed)
         self._callers = Callers()
+        self._keys = FreshKeys(store.catalog, clock)
         self._times = Timekeeping(clock)
         self._lag = FoldLag(clock)
         self._wake: asyncio.Future[None] | None = None
@@ -67,7 +70,7 @@ class Engine(Outlooks):
         self._reasons = Reasons()
         self._scheduler: Scheduler | None = None
         self._read_spec: ReadSpec | None = None
-        self._pickup: asyncio.Task[None] | None = None
+        self._pickup = Chore("rota-pickup")
         self._is_open = self._stopping = False
         self._seq = Seq(0)
         self._task: asyncio.Task[None] | None = None
@@ -83,12 +86,10 @@ class Engine(Outlooks):
 
     async def stop(self) -> None:
         """Ends after the turn under way; gives the seat up, so that another leads at once."""
-        self._stopping = True
-        self._trouble = "stopping"
+        self._stopping, self._trouble = True, "stopping"
         self._rouse()
         if self._task is not None:
             await self._task
-            self._task = None
         await self._end_reign()
         await self._foretelling.close()
         self._callers.fail(UnavailableError("the server is stopping"))
@@ -148,6 +149,7 @@ class Engine(Outlooks):
             snapshot = await self._standby.open_reign(self._seat, self.clock.now())
         else:
             snapshot = await self._ledger.load(self.timing.window.line)
+        self._keys.begin()
         self._scheduler = await build_scheduler(snapshot, self.timing, self.clock.now())
         self._seq = snapshot.seq
         self._observer.loaded(snapshot.totals)
@@ -162,7 +164,7 @@ class Engine(Outlooks):
         else:
             pickup = Pickup(self._store, self.clock, self._read_spec, self._post_entry)
             # What came while nobody led goes before what comes now.
-            self._pickup = asyncio.create_task(pickup.run(self._open), name="rota-pickup")
+            self._pickup.start(pickup.run(self._open))
 
     def _open(self) -> None:
         self._is_open = True
@@ -173,16 +175,13 @@ class Engine(Outlooks):
         self._is_open = False
         await self._refills.close()
         await self._keeper.stop()
-        if self._pickup is not None:
-            self._pickup.cancel()
-            await asyncio.wait((self._pickup,))
-            self._pickup = None
+        await self._keys.end()
+        await self._pickup.stop()
 
     async def _stumble(self, error: Exception) -> None:
         """Memory may say more than the journal: forget it, tell everybody to ask again."""
         led = self._scheduler is not None
-        self._trouble = in_words(error)
-        self._scheduler = None
+        self._trouble, self._scheduler = in_words(error), None
         if led:
             self._observer.reloaded(type(error).__name__)
         if isinstance(error, FencedError):
@@ -261,6 +260,7 @@ class Engine(Outlooks):
 
     async def _step(self, event: AnyInput, entry: int | None = None) -> AnyReceipt:
         future: asyncio.Future[AnyReceipt] = asyncio.get_running_loop().create_future()
+        self._keys.note(event)
         self._callers.put(Pending(event, future, entry))
         self._rouse()
         return await future

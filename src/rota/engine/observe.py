@@ -73,7 +73,8 @@ class Counts:
         # Jobs that came together waited alike and ran alike.
         for wait_ms, times in Counter(outcome.waits).items():
             self._waits.note(wait_ms / 1000, times)
-        self._ended(outcome.ends)
+        if outcome.ends:
+            self._ended(outcome.ends)
         for one in outcome.occurrences:
             word = (one.decision.value, one.why.value)
             self._decided[word] = self._decided.get(word, 0) + 1

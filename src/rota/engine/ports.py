@@ -138,6 +138,10 @@ class Brain(Protocol):
         """
         ...
 
+    def is_new_key(self, key: str) -> bool:
+        """Whether it is certain that no leader has accepted anything under this key."""
+        ...
+
     def why(self, job_id: JobId, record: JobRecord | None = None) -> Explanation | None:
         """Why a job waits; None if it is not among the live ones.
 

@@ -55,8 +55,13 @@ class Presence:
         self._meter = LagMeter()
         self._telling: asyncio.Task[None] | None = None
         self._heeding: asyncio.Task[None] | None = None
-        self._has_company = False
+        self._has_company = True  # until somebody has looked
         self._away = False
+
+    @property
+    def is_alone(self) -> bool:
+        """This server leads, and there was no other at the last look."""
+        return not self._has_company
 
     async def start(self) -> None:
         """Tells at once, and from then on every second."""
@@ -108,6 +113,7 @@ class Presence:
         """While this server leads: lets another, if none of the others reaches it any more."""
         standing = self._brain.standing()
         if not standing.leads:
+            self._has_company = True
             return
         others = [
             one.told

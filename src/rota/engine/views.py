@@ -33,6 +33,7 @@ from rota.core.policy import Policy
 from rota.core.scheduler import Scheduler
 from rota.core.schedules import Calendar, Plan, Schedule
 from rota.core.usage import Account
+from rota.engine.fresh_keys import FreshKeys
 from rota.engine.ports import Clock
 
 
@@ -40,6 +41,11 @@ class Views(ABC):
     """The engine's side that answers questions and changes nothing."""
 
     clock: Clock
+    _keys: FreshKeys
+
+    def is_new_key(self, key: str) -> bool:
+        """Whether it is certain that no leader has accepted anything under this key."""
+        return self._keys.is_new(key)
 
     @abstractmethod
     def _brain(self) -> Scheduler:

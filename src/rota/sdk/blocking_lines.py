@@ -26,7 +26,8 @@ from rota.sdk.messages import (
 
 KEPT_MAX = 20
 """Lines that wait for the next call, to one server."""
-PIECE_BYTES = 256 * 1024
+PIECE_BYTES = 64 * 1024
+"""Larger ones would have the system map and unmap memory for every answer."""
 
 
 class _Line:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -21,6 +21,22 @@ class KeyLook(msgspec.Struct, frozen=True):
     may_wait: bool = True
     """Whether a submission with this key may be in the inbox. Where it costs nothing the store has
     looked there at the same moment."""
+
+
+class Keys(Protocol):
+    """The keys of the last day, and what was answered to them."""
+
+    async def key(self, key: str) -> KeyRecord | None:
+        """What was answered to an idempotency key."""
+        ...
+
+    async def key_at_once(self, key: str) -> KeyLook:
+        """The same without waiting for what is on its way into the tables."""
+        ...
+
+    async def keys_after(self, key: str, limit: int) -> list[str]:
+        """The next keys, in an order of the store's own; the empty one is before all others."""
+        ...
 
 
 class Found(NamedTuple):

@@ -107,10 +107,8 @@ FOLD_FEW_WRITES = 1_000
 and a follower that is read from sees the tables change sooner."""
 POSTGRES_FOLD_IDLE_S = 0.1
 """The same as FOLD_IDLE_S where a fold is half a dozen round trips: a short job's start and end
-are in one of them, and it does not begin while the job is on its way."""
-POSTGRES_FOLD_ROUSE_S = 0.02
-"""After an append, before the folding thread is told of it: it would take the interpreter's lock
-just when what was appended is to be answered."""
+are in one of them, and it does not begin while the job is on its way. Nor is the folding thread
+told of an append before: it would take the interpreter's lock for nothing."""
 POSTGRES_READERS = 4
 """Connections of one server for its readers; a cell's servers share the database's few hundred."""
 CONNECT_S = 5.0

@@ -34,6 +34,7 @@ from rota.store.memory_access import MemoryAccess
 from rota.store.memory_bulk import MemoryArtifacts, MemoryLogs
 from rota.store.memory_events import MemoryHistories, OccasionTables
 from rota.store.memory_inbox import MemoryInbox
+from rota.store.memory_keys import MemoryKeys
 from rota.store.memory_match import find, matches, ran
 from rota.store.memory_objects import MemoryObjects
 from rota.store.nodes import MemoryNodes
@@ -47,7 +48,6 @@ from rota.store.protocol import (
     FencedError,
     JobQuery,
     JournalRecord,
-    KeyLook,
     LeaderRow,
     Outline,
     Page,
@@ -316,7 +316,7 @@ class MemoryLedger(MemoryInbox):
         """Nothing to give back."""
 
 
-class MemoryCatalog(MemoryHistories):
+class MemoryCatalog(MemoryHistories, MemoryKeys):
     """The readers' side."""
 
     def __init__(self, tables: _Tables) -> None:
@@ -370,14 +370,6 @@ class MemoryCatalog(MemoryHistories):
             return [edge for edge in every if edge.child in wanted]
         return [edge for edge in every if edge.parent in wanted]
 
-    async def key(self, key: str) -> KeyRecord | None:
-        """What was answered to an idempotency key."""
-        return self._tables.keys.get(key)
-
-    async def key_at_once(self, key: str) -> KeyLook:
-        """The same: there is nothing to wait for."""
-        return KeyLook(self._tables.keys.get(key), None)
-
     async def changes_after(self, seq: Seq, limit: int) -> list[Change]:
         """All changes of the next at most `limit` journal records after `seq`."""
         return [
@@ -395,6 +387,9 @@ class MemoryCatalog(MemoryHistories):
     def _tables(self) -> _Tables:
         self._kept.catch_up()
         return self._kept
+
+    def _all_keys(self) -> dict[str, KeyRecord]:
+        return self._tables.keys
 
     def _occasions(self) -> OccasionTables:
         return self._tables.occasions

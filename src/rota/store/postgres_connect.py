@@ -10,8 +10,7 @@ its start. The time-outs must be set where the database finds them by itself, on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -175,13 +174,17 @@ class Line:
         self._timeline = 0
         self._warnings: list[str] = []
         self._turn = asyncio.Lock()
+        self._waiting = 0
+        """Those who wait for their turn."""
         self._closed = False
         self.when_lost: Callable[[], None] | None = None
         """Called when a connection has ended, from whichever side."""
 
     async def write(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Runs what commits. Raises UnknownFateError wherever it may have happened after all."""
-        async with self._my_turn() as connection:
+        await self._my_turn()
+        try:
+            connection = await self._connected()
             self._warnings.clear()
             try:
                 answer = await self._placed(connection, work)
@@ -191,14 +194,20 @@ class Line:
                 # A commit that is told off waiting for its standby succeeds with only a warning.
                 raise UnknownFateError(f"{self.address.shown} warned: {self._warnings[0]}")
             return answer
+        finally:
+            self._turn.release()
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Runs what changes nothing that matters."""
-        async with self._my_turn() as connection:
+        await self._my_turn()
+        try:
+            connection = await self._connected()
             try:
                 return await self._within_deadline(connection, work)
             except TROUBLE as error:
                 raise as_read(self._told(error, connection)) from error
+        finally:
+            self._turn.release()
 
     async def close(self) -> None:
         """Lets go of the connection; what is under way has a moment to end by itself."""
@@ -215,8 +224,7 @@ class Line:
         finally:
             self._turn.release()
 
-    @asynccontextmanager
-    async def _my_turn(self) -> AsyncIterator[Connection]:
+    async def _my_turn(self) -> None:
         try:
             await self._take_turn(self._deadline_s)
         except TimeoutError:
@@ -224,14 +232,17 @@ class Line:
                 f"{self.address.shown}: others waited for {self._deadline_s:g} s before this;"
                 " nothing was done"
             ) from None
-        try:
-            yield await self._connected()
-        finally:
-            self._turn.release()
 
     async def _take_turn(self, patience_s: float) -> None:
-        async with asyncio.timeout(patience_s):
-            await self._turn.acquire()
+        if not (self._waiting or self._turn.locked()):
+            await self._turn.acquire()  # at once, so nothing has to ring
+            return
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(patience_s):
+                await self._turn.acquire()
+        finally:
+            self._waiting -= 1
 
     async def _connected(self) -> Connection:
         if self._closed:
@@ -274,10 +285,21 @@ class Line:
 
         Closing the socket instead leaves the server to finish or not; nobody is told a lie.
         """
-        task = asyncio.ensure_future(work(connection))
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+
+        async def to_its_end() -> T:
+            try:
+                return await work(connection)
+            finally:
+                _ring(over)  # whoever waits goes on in the next round, when the task has ended
+
+        task = asyncio.ensure_future(to_its_end())
+        alarm = loop.call_later(self._deadline_s, _ring, over)
         try:
-            await asyncio.wait({task}, timeout=self._deadline_s)
+            await over
         finally:
+            alarm.cancel()
             answered = task.done()
             if not answered:
                 connection.terminate()
@@ -298,6 +320,11 @@ class Line:
     def _note(self, _connection: object, message: asyncpg.PostgresLogMessage) -> None:
         if message.severity_en == "WARNING":
             self._warnings.append(str(message.message))
+
+
+def _ring(bell: asyncio.Future[None]) -> None:
+    if not bell.done():
+        bell.set_result(None)
 
 
 def _looked_at(task: asyncio.Future[T]) -> None:

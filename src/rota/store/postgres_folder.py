@@ -34,7 +34,6 @@ from rota.store.limits import (
     FOLLOWER_PATIENCE_S,
     JOURNAL_PARTITION_RECORDS,
     POSTGRES_FOLD_IDLE_S,
-    POSTGRES_FOLD_ROUSE_S,
     POSTGRES_FOLD_WINDOW_WRITES,
     SWEEP_EXECUTIONS,
     UPKEEP_EVERY_MS,
@@ -116,7 +115,7 @@ class PostgresFolder:
             self._rouse()
         elif self._rousing is None:
             loop = asyncio.get_running_loop()
-            self._rousing = loop.call_later(POSTGRES_FOLD_ROUSE_S, self._rouse)
+            self._rousing = loop.call_later(POSTGRES_FOLD_IDLE_S, self._rouse)
 
     async def room(self) -> None:
         """Returns when the tables are near enough behind the journal for another append."""

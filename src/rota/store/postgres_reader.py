@@ -200,6 +200,11 @@ class PostgresCatalog:
         """The same without waiting for the fold."""
         return await self._keys.look(key)
 
+    async def keys_after(self, key: str, limit: int) -> list[str]:
+        """The next keys."""
+        sql = "SELECT key FROM rota.keys WHERE key > $1 ORDER BY key LIMIT $2"
+        return [row[0] for row in await self._read(lambda c: c.fetch(sql, key, limit))]
+
     async def _read_keys(self, keys: Sequence[str]) -> Found:
         def look(connection: Connection) -> Awaitable[Sequence[Any]]:
             return connection.fetch(self._keys_at_once, keys)

@@ -17,7 +17,6 @@ from rota.core.model import (
     JobId,
     JobRecord,
     JobState,
-    KeyRecord,
     Queue,
     When,
     Worker,
@@ -31,6 +30,7 @@ from rota.store.histories import Histories
 from rota.store.hooks import Hooks
 from rota.store.inbox import Inbox
 from rota.store.key_desk import KeyLook as KeyLook
+from rota.store.key_desk import Keys
 from rota.store.logs import LogPage as LogPage
 from rota.store.logs import Logs as Logs
 from rota.store.nodes import Nodes
@@ -230,7 +230,7 @@ class Outline(msgspec.Struct, frozen=True):
     name: str
 
 
-class Catalog(Histories, Protocol):
+class Catalog(Histories, Keys, Protocol):
     """The readers' side: every call sees all that was appended before it was made."""
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
@@ -263,14 +263,6 @@ class Catalog(Histories, Protocol):
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
         """All dependencies that lead into or out of these jobs."""
-        ...
-
-    async def key(self, key: str) -> KeyRecord | None:
-        """What was answered to an idempotency key."""
-        ...
-
-    async def key_at_once(self, key: str) -> KeyLook:
-        """The same without waiting for what is on its way into the tables."""
         ...
 
     async def changes_after(self, seq: Seq, limit: int) -> list[Change]:

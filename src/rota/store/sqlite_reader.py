@@ -199,6 +199,11 @@ class SqliteCatalog:
         """The same without waiting for the fold."""
         return await self._keys.look(key)
 
+    async def keys_after(self, key: str, limit: int) -> list[str]:
+        """The next keys."""
+        sql = "SELECT key FROM keys WHERE key > ? ORDER BY key LIMIT ?"
+        return [row[0] for row in await self._read(lambda c: fetch(c, sql, (key, limit)))]
+
     async def _read_keys(self, keys: Sequence[str]) -> Found:
         wanted = _json.encode(keys).decode()
         return rows.keys_found(await self._pool.run(lambda c: fetch(c, _KEYS_AT_ONCE, (wanted,))))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from rota.wire.workers import RegisterAnswer
+from rota.worker.ahead import Ahead
 
 GATHER_S = 0.04
 """While enough is in hand to go on with, calls are this far apart: each carries the ends of many
 short jobs. Whoever waits for such an end waits this much longer at most."""
+BEGIN_S = 0.002
+"""So long what was just begun has the machine to itself, before the next call: many a function has
+ended by then, and the call carries its end. What comes meanwhile waits so much longer at most."""
 
 
 class Pace:
@@ -21,6 +25,8 @@ class Pace:
         self._full_at = float("-inf")
         self._last = float("-inf")
         """When a call was last sent or answered."""
+        self._began = float("-inf")
+        """When an answer last had something begin."""
 
     def registered(self, answer: RegisterAnswer) -> None:
         """What the server says of leases and polls."""
@@ -34,23 +40,25 @@ class Pace:
         if full:
             self._full_at = now
 
-    def answered(self, now: float) -> None:
-        """One came back."""
+    def answered(self, now: float, *, begins: bool) -> None:
+        """One came back, and something begins because of it."""
         self._last = now
+        if begins:
+            self._began = now
 
     def may_overlap(self, now: float) -> bool:
         """Whether a second call may go beside an open one: a full one must never be far."""
         return now < self._full_at + self.lease_ttl / 3
 
-    def rests_until(self, in_hand: int, spare: int, *, is_open: bool) -> float | None:
+    def rests_until(self, ahead: Ahead, *, is_open: bool, owes: int) -> float | None:
         """No call is worth its while before then; None: one may go at once.
 
         Half of what may be given ahead lasts while a call brings more. While one is on its way for
         that, the last of it has to do.
         """
-        if in_hand <= (0 if is_open else spare // 2):
-            return None
-        return self._last + GATHER_S
+        if len(ahead) > (0 if is_open else ahead.most // 2):
+            return self._last + GATHER_S
+        return None if is_open or owes else self._began + BEGIN_S
 
     def wait_s(self, now: float, *, held: bool, unheard: bool, draining: bool) -> float:
         """Short while something is held: a frozen server must be noticed well within a lease.

@@ -110,8 +110,7 @@ class Session:
 
     def wants_call(self, now: float) -> bool:
         """Whether a `lease` call should be sent now, beside those that are open."""
-        rests_until = self.rests_until()
-        if rests_until is not None and now < rests_until:
+        if now < (self.rests_until() or now):
             return False
         if not self._open:
             return True
@@ -122,7 +121,7 @@ class Session:
         """Before then no call is wanted, for want of nothing; None: there is no such time."""
         if self._draining:
             return None
-        return self._pace.rests_until(len(self._ahead), self._ahead.most, is_open=bool(self._open))
+        return self._pace.rests_until(self._ahead, is_open=bool(self._open), owes=self._owed.unsent)
 
     def call(self, now: float) -> Call:
         """The next `lease` call; it counts as sent at `now`."""
@@ -197,7 +196,6 @@ class Session:
         """The server has heard a call; orders may come with the answer."""
         if self._open.pop(call.number, None) is None:
             return []
-        self._pace.answered(now)
         self._unheard = False
         self._owed.heard_again()
         for key in call.carried:
@@ -210,7 +208,9 @@ class Session:
         self._ahead.came(answer.executions)
         for order in answer.executions:
             self._take(order, granted_at, now)
-        return [*self._told(answer.cancel, answer.lost), *self._starts(now)]
+        told, starts = self._told(answer.cancel, answer.lost), self._starts(now)
+        self._pace.answered(now, begins=bool(starts))
+        return told + starts
 
     def beaten(self, beat: Beat, answer: HeartbeatAnswer) -> list[Instruction]:
         """The server has heard a heartbeat."""

@@ -1,0 +1,99 @@
+"""Which idempotency keys nobody can have used: most of them are new, and need not be looked up."""
+
+from __future__ import annotations
+
+import asyncio
+from zlib import crc32
+
+from rota.core.inputs import AnyInput
+from rota.core.keyed import Keyed
+from rota.engine.chore import Chore
+from rota.engine.limits import (
+    KEY_MARKS,
+    USED_KEYS_LOOK_S,
+    USED_KEYS_PER_LOOK,
+    USED_KEYS_READ_MAX,
+    USED_KEYS_RETRY_S,
+)
+from rota.engine.ports import Clock
+from rota.store.limits import KEY_AGE_MS
+from rota.store.protocol import Catalog, StoreError
+
+
+class FreshKeys:
+    """Every key that may have been used has a mark here. Others may share it: then the key is
+    looked up for nothing. One without a mark is new, and that is certain.
+
+    A key gets its mark before the scheduler sees it. Those of the time before this server led are
+    read from the tables, beside the loop. Where they are too many their age has to pass first.
+    """
+
+    def __init__(self, catalog: Catalog, clock: Clock) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._reading = Chore("rota-used-keys")
+        self._complete = False
+        self._forget()
+
+    def begin(self) -> None:
+        """This server leads from now on, and has decided nothing yet."""
+        self._forget()
+        self._reading.start(self._read())
+
+    async def end(self) -> None:
+        """Another may use keys now."""
+        self._complete = False
+        await self._reading.stop()
+
+    def note(self, event: AnyInput) -> None:
+        """It is about to be decided, and what key it has is used then."""
+        if isinstance(event, Keyed) and event.key is not None:
+            self._grow_old()
+            self._mark(event.key.key)
+
+    def is_new(self, key: str) -> bool:
+        """Whether it is certain that nobody has used this key; False: who knows."""
+        byte, bit = _place(key)
+        return self._complete and not (self._young[byte] | self._old[byte]) & bit
+
+    def _forget(self) -> None:
+        # Only what is written to takes memory.
+        self._young, self._old = bytearray(KEY_MARKS // 8), bytearray(KEY_MARKS // 8)
+        self._young_since = self._clock.steady()
+        self._complete = False
+
+    def _mark(self, key: str) -> None:
+        byte, bit = _place(key)
+        self._young[byte] |= bit
+
+    def _grow_old(self) -> None:
+        """What was used longer ago than a key is honoured need not be known any more."""
+        if self._clock.steady() - self._young_since < KEY_AGE_MS:
+            return
+        self._old, self._young = self._young, bytearray(KEY_MARKS // 8)
+        self._young_since = self._clock.steady()
+        self._complete = True  # all that could not be read is too old by now
+
+    async def _read(self) -> None:
+        last = ""
+        for _ in range(0, USED_KEYS_READ_MAX, USED_KEYS_PER_LOOK):
+            keys = await self._keys_after(last)
+            for key in keys:
+                self._mark(key)
+            if len(keys) < USED_KEYS_PER_LOOK:
+                self._complete = True
+                return
+            last = keys[-1]
+            await asyncio.sleep(USED_KEYS_LOOK_S)
+
+    async def _keys_after(self, last: str) -> list[str]:
+        while True:
+            try:
+                return await self._catalog.keys_after(last, USED_KEYS_PER_LOOK)
+            except StoreError:
+                await asyncio.sleep(USED_KEYS_RETRY_S)
+
+
+def _place(key: str) -> tuple[int, int]:
+    place = crc32(key.encode()) % KEY_MARKS
+    return place >> 3, 1 << (place & 7)

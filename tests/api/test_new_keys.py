@@ -1,0 +1,60 @@
+"""A submission under a new key asks the store nothing; one that may have been used is looked up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rota.engine.presence import Presence
+from rota.store.nodes import Node
+from rota.store.protocol import KeyLook
+from tests.api.house import NOOP, House
+from tests.engine.rig import until
+
+JOB = {"name": "once", "task": NOOP}
+
+
+@pytest.fixture
+def looked_for(house: House, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Keys that were looked up in the store."""
+    keys: list[str] = []
+    look = house.store.catalog.key_at_once
+
+    async def noted(key: str) -> KeyLook:
+        keys.append(key)
+        return await look(key)
+
+    monkeypatch.setattr(house.store.catalog, "key_at_once", noted)
+    return keys
+
+
+async def submit(house: House, key: str) -> Any:
+    return await house.ask("POST", "/jobs", JOB, expect=201, headers={"Idempotency-Key": key})
+
+
+async def test_a_new_key_is_not_looked_up_and_a_repeat_is(
+    house: House, looked_for: list[str]
+) -> None:
+    await until(lambda: house.engine.is_new_key("k"))
+    first = await submit(house, "k")
+    assert looked_for == []
+    house.engine._brain()._t.recent._keys.clear()  # as after a while
+    again = await submit(house, "k")
+    assert (again["job_id"], looked_for) == (first["job_id"], ["k"])
+
+
+async def test_where_there_are_other_servers_every_key_is_looked_up(
+    house: House, looked_for: list[str]
+) -> None:
+    """One of them may have promised something under it."""
+    await until(lambda: house.engine.is_new_key("k"))
+    presence = Presence(house.store, house.engine, Node(node="node-a"))
+    object.__setattr__(house.parts, "presence", presence)
+    await submit(house, "before anybody looked")
+    await presence.heed()
+    await submit(house, "alone")
+    await house.store.nodes.announce(Node(node="node-b"))
+    await presence.heed()
+    await submit(house, "in company")
+    assert looked_for == ["before anybody looked", "in company"]

@@ -1,0 +1,98 @@
+"""Whose turn it is on a connection that several use; no database is needed for that."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from rota.store.postgres_connect import Connection, Line, parse_address
+from rota.store.protocol import StoreError
+
+
+class Wire:
+    """A connection that knows nothing but how to be broken off."""
+
+    def __init__(self) -> None:
+        self.is_broken = False
+
+    def is_closed(self) -> bool:
+        return self.is_broken
+
+    def terminate(self) -> None:
+        self.is_broken = True
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Line:
+    made = Line(parse_address("postgresql://rota@nowhere/rota"), "test", 0.2, {})
+
+    async def connected() -> Connection:
+        return cast("Connection", Wire())
+
+    monkeypatch.setattr(made, "_connected", connected)
+    return made
+
+
+async def test_everybody_has_their_turn_in_the_order_in_which_they_came(line: Line) -> None:
+    seen: list[int] = []
+
+    async def use(number: int) -> int:
+        async def work(_: Any) -> int:
+            seen.append(number)
+            await asyncio.sleep(0)
+            return number
+
+        return await (line.write if number % 2 else line.read)(work)
+
+    async def come(number: int) -> int:
+        for _ in range(number):
+            await asyncio.sleep(0)  # also in the moment between one's leaving and the next one's
+        return await use(number)
+
+    answers = await asyncio.gather(*(come(number) for number in range(30)))
+    assert answers == seen == list(range(30))
+
+
+async def test_whoever_is_kept_waiting_by_others_hears_that_nothing_was_done(line: Line) -> None:
+    await line._turn.acquire()
+    done: list[bool] = []
+
+    async def work(_: Any) -> None:
+        done.append(True)
+
+    with pytest.raises(StoreError, match="nothing was done"):
+        await line.write(work)
+    line._turn.release()
+    await line.write(work)
+    assert done == [True]
+
+
+async def test_what_takes_too_long_is_broken_off_and_not_cancelled(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire, go_on, ends = Wire(), asyncio.Event(), []
+
+    async def connected() -> Connection:
+        return cast("Connection", wire)
+
+    async def work(_: Any) -> None:
+        try:
+            await go_on.wait()
+            ends.append("by itself")
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+
+    monkeypatch.setattr(line, "_connected", connected)
+    with pytest.raises(StoreError):
+        await line.write(work)
+    assert wire.is_broken
+    caller = asyncio.create_task(line.write(work))
+    await asyncio.sleep(0.01)
+    caller.cancel()
+    await asyncio.gather(caller, return_exceptions=True)
+    go_on.set()
+    await asyncio.sleep(0.01)
+    assert ends == ["by itself", "by itself"]
