@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from rota.core import shelving
 from rota.core.errors import Conflict, StaleRecall
 from rota.core.ids import line_number
 from rota.core.inputs import (
@@ -26,6 +27,7 @@ from tests.core.planned import MINUTE, Planner
 from tests.core.world import World, run
 
 TINY = Window(jobs=3, line=2, piece=2)
+WIDE = Window(jobs=40, line=40, piece=60)
 
 
 def world_with(waiting: int, window: Window = TINY, **asked: object) -> World:
@@ -66,6 +68,28 @@ def test_a_long_line_runs_in_order_of_arrival_with_few_of_it_in_memory() -> None
         assert len(in_memory(world)) <= 5
     assert in_memory(world) == []
     assert world.ledger.lines() == {}
+
+
+@pytest.mark.parametrize("stretch", [1, 17, 20, 60])
+def test_a_piece_that_stands_in_line_in_several_stretches_runs_in_order(
+    stretch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelving, "STRETCH_JOBS", stretch)
+    world = world_with(120, WIDE)
+    assert drain(world) == [f"j{number}" for number in range(1, 121)]
+
+
+def test_jobs_that_came_at_other_times_have_other_places_when_they_are_back() -> None:
+    world = World(timing=Timing(window=WIDE), policy=DEFAULT)
+    for number in range(1, 81):
+        world.advance(number % 3 // 2)
+        world.submit(f"j{number}", created_at=world.now)
+    world.register(cpu=1)
+    run(world, "j1")
+    order = world.scheduler._t.lines.order
+    cells = list(world.scheduler._t.jobs.values())
+    assert len(cells) == 80
+    assert [cell.place for cell in cells] == [order.place(cell.spec) for cell in cells]
 
 
 def test_who_comes_late_does_not_go_before_those_on_the_shelf() -> None:

@@ -6,6 +6,7 @@ from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob
 from rota.store.fold import Standing, fold
 from rota.store.known import KnownJobs
+from rota.store.known_shelf import ShelfRow
 from tests.store.conformance import put
 
 FIRST, SECOND, THIRD = (JobId(f"job-000{number}") for number in (1, 2, 3))
@@ -26,7 +27,7 @@ def test_a_job_is_known_as_the_last_window_left_it() -> None:
     learn(known, MoveJob(FIRST, Life(JobState.RUNNING, attempt=1)))
     running = Standing(JobState.RUNNING, 1, "default")
     assert known.standings((FIRST, SECOND, THIRD)) == {FIRST: running, SECOND: QUEUED}
-    assert list(known.specs((SECOND, THIRD))) == [SECOND]
+    assert [one[0] for one in known.rows((SECOND, THIRD))[0]] == [SECOND]
 
 
 def test_a_job_that_ended_went_or_is_on_the_shelf_is_not_known() -> None:
@@ -41,7 +42,7 @@ def test_a_job_that_went_and_came_again_in_one_window_is_known_as_it_came() -> N
     learn(known, waiting(1))
     learn(known, DropJob(FIRST), put(1, Life(JobState.PENDING), revision=3))
     assert known.standings((FIRST,)) == {FIRST: Standing(JobState.PENDING, 1, "default")}
-    assert known.specs((FIRST,))[FIRST].revision == 3
+    assert known.rows((FIRST,))[0][0][1].revision == 3
 
 
 def test_when_there_are_too_many_the_oldest_stay_known_and_may_still_move() -> None:
@@ -59,3 +60,17 @@ def test_a_memory_that_was_thrown_away_knows_nothing() -> None:
     learn(known, waiting(1))
     known.clear()
     assert known.standings((FIRST,)) == {}
+
+
+def test_a_job_that_was_read_from_the_shelf_and_started_is_known_as_it_is_stored() -> None:
+    known, stored = KnownJobs(10), b"as a newer program has written it"
+    learn(known, waiting(1, line=7))
+    shelved = Standing(JobState.QUEUED, 1, "default", line=7)
+    row = ShelfRow(FIRST, put(1).spec, stored, shelved)
+    known.shelf.end(known.shelf.begin(), "1", [row])
+    known.shelf.take_up()
+    learn(known, MoveJob(FIRST, Life(JobState.RUNNING, attempt=1)))
+    assert not known.shelf.known
+    assert known.standings((FIRST,)) == {FIRST: Standing(JobState.RUNNING, 1, "default")}
+    learn(known, MoveJob(FIRST, Life(JobState.QUEUED, attempt=1)))
+    assert known.rows((FIRST,)) == ([(FIRST, row.spec, stored)], [])

@@ -26,7 +26,7 @@ def moved(*job_ids: JobId) -> Folded:
 
 def known(shelf: KnownShelf) -> list[JobId]:
     shelf.take_up()
-    return [row.id for row in shelf.rows(IDS)]
+    return list(shelf.known)
 
 
 def shelf_after(stamp: str = "1", most_bytes: int = 10_000) -> KnownShelf:
@@ -40,7 +40,7 @@ def test_what_was_read_is_known_until_it_moves_or_goes() -> None:
     shelf = shelf_after("1")
     shelf.end(shelf.begin(), "1", rows())
     assert known(shelf) == IDS
-    assert shelf.rows([FIRST]) == rows([FIRST])
+    assert list(shelf.known.values()) == rows()
     shelf.learn(moved(FIRST), "2")
     shelf.learn(fold([[DropJob(THIRD)]], {THIRD: STANDING}), "3")
     assert known(shelf) == [SECOND]

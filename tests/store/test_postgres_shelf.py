@@ -7,6 +7,7 @@ import pytest
 
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import MoveJob, Refill
+from rota.store import postgres_load
 from rota.store.postgres import PostgresStore
 from rota.store.protocol import Seq
 from tests.postgres.cell import Cell, migrated_cell
@@ -60,10 +61,10 @@ async def test_jobs_that_were_read_are_known_to_the_fold_until_they_move() -> No
         await leader.append(put(7))
         await fold(store)
         shelf = store._folder.known.shelf
-        assert [row.id for row in shelf.rows(IDS)] == IDS
+        assert list(shelf.known) == IDS
         await leader.append(MoveJob(IDS[0], RUNNING), MoveJob(IDS[1], DONE))
         assert (await store.catalog.jobs([IDS[1]]))[0].life == DONE
-        assert [row.id for row in shelf.rows(IDS)] == IDS[2:]
+        assert list(shelf.known) == IDS[2:]
         lines = dict((await store.ledger.load()).lines)
     assert lines == {LINE: 4}
     assert await states(cell) == {
@@ -84,7 +85,9 @@ async def test_what_a_newer_program_stored_of_a_job_stays_when_it_ends() -> None
         await read(store)
         await leader.append(put(7))
         await fold(store)
-        assert store._folder.known.shelf.rows(IDS[:1])
+        assert IDS[0] in store._folder.known.shelf.known
+        await leader.append(MoveJob(IDS[0], RUNNING))
+        await fold(store)
         await leader.append(MoveJob(IDS[0], DONE))
         await fold(store)
     kept = await cell.ask("SELECT spec FROM rota.jobs_done WHERE id = $1", IDS[0])
@@ -108,3 +111,34 @@ async def test_what_another_server_has_folded_since_is_not_believed_to_be_on_the
     assert await states(cell) == {
         "jobs_shelved": ["3", "4", "5", "6"], "jobs_live": ["1"], "jobs_done": ["2"],
     }  # fmt: skip
+
+
+async def test_a_shelf_is_read_in_stretches_and_no_longer_than_was_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(postgres_load, "SHELF_ROWS_PER_FETCH", 2)
+    cell = await migrated_cell()
+    async with cell.opened() as store:
+        await six_on_the_shelf(store)
+        for limit in range(1, 8):
+            (found,) = await store.ledger.shelved([Refill(LINE, 1, limit, 1)], Seq(0))
+            assert ids(found) == [2, 3, 4, 5, 6][:limit]
+
+
+_MANY = """
+INSERT INTO rota.jobs_shelved (id, lives, queue, tenant, name, priority, created_at, life, spec,
+    line, ordinal)
+SELECT 'job-' || n, 1, 'default', 'default', 'many', 0, 0, '', convert_to(repeat('-', 150), 'UTF8'),
+    7, n FROM generate_series(1, 3000) n
+"""
+
+
+async def test_a_shelf_is_read_along_its_index_also_before_the_table_is_analysed() -> None:
+    cell = await migrated_cell()
+    asked = postgres_load._SHELF.replace("$1", "7").replace("$2", "10").replace("$3", "2000")
+    async with cell.connected() as admin, admin.transaction():
+        await admin.execute(_MANY)
+        await admin.execute(postgres_load._AS_INDEXED)
+        plan = "".join(row[0] for row in await admin.fetch(f"EXPLAIN {asked}"))
+    assert "jobs_shelved_by_line" in plan
+    assert "Sort" not in plan

@@ -8,25 +8,28 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rota.core.model import ExecutionState, JobId, JobState, Life
-from rota.core.outcome import MoveJob
+from rota.core.outcome import MoveJob, Refill
 from rota.store import postgres_folder
 from rota.store.limits import FOLD_FEW_WRITES
 from rota.store.postgres import PostgresStore
-from rota.store.protocol import JobQuery
+from rota.store.protocol import JobQuery, Seq
 from tests.postgres.cell import Cell
 from tests.store.conformance import Appender, leading, put, run_of
 from tests.store.conformance_bulk import eventually
+from tests.store.conformance_shelves import LINE, shelve
 
 pytestmark = pytest.mark.postgres
 
 JOBS = FOLD_FEW_WRITES // 4
 LIVE = 20
+ENDED = JOBS - 2 * LIVE
 RUNNING = Life(JobState.RUNNING, attempt=1)
 DONE = Life(JobState.SUCCEEDED, finished_at=9)
 _ROWS = """
 SELECT (SELECT count(*) FROM rota.jobs_done), (SELECT count(*) FROM rota.executions_done),
     (SELECT count(*) FROM rota.jobs_live), (SELECT folded_seq FROM rota.meta)
 """
+_SHELF = "SELECT (SELECT count(*) FROM rota.jobs_shelved), (SELECT sum(count) FROM rota.lines)"
 
 
 @pytest.fixture
@@ -131,3 +134,55 @@ async def test_a_server_that_folded_before_another_wrote_ahead_trusts_no_row_of_
         await eventually(ahead)
         assert await states(other) == {JobState.SUCCEEDED: LIVE + JOBS}
         assert await states(store) == {JobState.SUCCEEDED: LIVE + JOBS}
+
+
+@asynccontextmanager
+async def draining(cell: Cell) -> AsyncIterator[tuple[PostgresStore, Appender]]:
+    """The same for jobs that had rows before: one half in memory, the other read from the shelf."""
+    numbers, half = range(JOBS), JOBS // 2
+    async with cell.opened() as store, cell.connected() as admin:
+        leader = await leading(store)
+        await leader.append(*map(put, numbers[:half]), *map(shelve, numbers[half:]))
+        assert len(await store.catalog.find_jobs(JobQuery(limit=JOBS))) == JOBS
+        await store.ledger.shelved([Refill(LINE, -1, JOBS, 1)], Seq(0))
+        began = [MoveJob(JobId(f"job-{one:04}"), RUNNING) for one in numbers]
+        over = [*numbers[LIVE:half], *numbers[half + LIVE :]]
+        ended = [MoveJob(began[one].id, DONE) for one in over]
+        await leader.append(*began, *map(run_of, numbers))
+        await leader.append(*ended, *(run_of(one, ExecutionState.SUCCEEDED) for one in over))
+        await leader.append(*(put(JOBS + one, DONE) for one in range(4 * LIVE)))
+
+        async def ahead() -> bool:
+            rows = await admin.fetchrow(_ROWS)
+            on_shelf = await admin.fetchrow(_SHELF)
+            return (*rows, *on_shelf) == (ENDED + 4 * LIVE, ENDED, LIVE, 1, LIVE, LIVE)
+
+        await eventually(ahead)
+        yield store, leader
+
+
+async def test_jobs_of_a_backlog_are_written_once_and_those_that_run_wait(cell: Cell) -> None:
+    async with draining(cell) as (store, leader):
+        ended = ENDED + 4 * LIVE
+        assert await states(store) == {JobState.RUNNING: 2 * LIVE, JobState.SUCCEEDED: ended}
+        await leader.append(MoveJob(JobId("job-0000"), DONE))
+        assert (await states(store))[JobState.SUCCEEDED] == ended + 1
+        loaded = await store.ledger.load()
+    assert (loaded.totals.submitted, dict(loaded.lines)) == (JOBS + 4 * LIVE, {})
+    assert loaded.totals.finished == (("default", "succeeded", ended + 1),)
+
+
+async def test_another_server_that_folds_a_backlogs_tail_again_counts_nothing_twice(
+    cell: Cell,
+) -> None:
+    async with draining(cell) as (store, leader), cell.opened() as other:
+        store._folder.leads = False  # as if it stood still from here on
+        loaded = await other.ledger.load()
+        assert (len(loaded.jobs), len(loaded.executions), dict(loaded.lines)) == (
+            2 * LIVE, 2 * LIVE, {},
+        )  # fmt: skip
+        assert loaded.totals.submitted == JOBS + 4 * LIVE
+        assert loaded.totals.finished == (("default", "succeeded", ENDED + 4 * LIVE),)
+        store._folder.leads = True
+        await leader.append(MoveJob(JobId("job-0000"), DONE))
+        assert (await states(store))[JobState.RUNNING] == 2 * LIVE - 1

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rota.core.model import JobId, JobRecord, JobState, Life
-from rota.store.rows import JobsInBulk, Row
+from rota.core.model import JobId, JobRecord, JobState, Life, Spec
+from rota.store.jobs_in_bulk import JobsInBulk
+from rota.store.rows import Row
 from tests.core.asking import spec
+from tests.doubt import examples
 
 encode = msgspec.msgpack.encode
+QUEUED = encode(Life(JobState.QUEUED))
 
 
 def _row(job_id: str) -> Row:
@@ -43,3 +48,37 @@ def test_a_job_of_another_version_is_read_with_what_this_one_knows() -> None:
     newer, older = encode([*whole, "what is that?"]), encode(whole[:5])
     first, second = JobsInBulk().jobs([(JobId("a"), life, newer), (JobId("b"), life, older)])
     assert first.spec == second.spec == spec(priority=1)
+
+
+def test_jobs_of_one_batch_share_also_what_few_have() -> None:
+    asked = [replace(spec(labels=[("team", "billing")]), order=300 + one) for one in range(4)]
+    read = list(JobsInBulk().jobs([(JobId("a"), QUEUED, encode(one)) for one in asked]))
+    assert [job.spec for job in read] == asked
+    assert read[2].spec.labels is read[3].spec.labels
+
+
+def _stored(order: int, created_at: int, payload: bytes, trace: str, version: int) -> bytes:
+    """As this program, the one before or the next stores it."""
+    asked = replace(spec(created_at=created_at), order=order, payload=payload, trace=trace)
+    whole = msgspec.msgpack.decode(encode(asked))
+    return encode([*whole, "what is that?"] if version > 0 else whole[: len(whole) + 4 * version])
+
+
+SPECS = st.builds(
+    _stored,
+    # About where a number becomes longer.
+    st.sampled_from([0, 127, 128, 255, 256, 65_535, 65_536, 70_000, 2**32 - 1, 2**32, 2**40]),
+    st.sampled_from([7, 1_700_000_000_000]),
+    st.sampled_from([b"", b"\xce\x00\x00\x01\x00"]),
+    st.sampled_from(["", "00-abc"]),
+    st.sampled_from([-3, 0, 0, 1]),
+)
+
+
+@settings(max_examples=examples(100, 2000), deadline=None)
+@given(st.lists(SPECS, max_size=12))
+def test_a_job_is_read_after_any_others_as_it_would_be_alone(stored: list[bytes]) -> None:
+    read = JobsInBulk().jobs([(JobId("a"), QUEUED, data) for data in stored])
+    assert [job.spec for job in read] == [
+        msgspec.msgpack.decode(data, type=Spec) for data in stored
+    ]

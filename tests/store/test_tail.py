@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rota.core.model import ExecutionState, JobId, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutJob
@@ -82,6 +83,35 @@ def tail() -> Tail:
 def test_whoever_folds_again_after_some_left_comes_to_the_same_tables_and_figures(
     before: Records, first: Records, second: Records
 ) -> None:
+    _leaves_and_comes_to_the_same(before, first, second)
+
+
+_lives = st.builds(
+    Life,
+    state=st.sampled_from([JobState.QUEUED, JobState.QUEUED, JobState.RUNNING, JobState.SUCCEEDED]),
+    lives=st.sampled_from([1, 1, 1, 2]),
+    line=st.sampled_from([0, 7, 8]),
+)
+_numbers = st.sampled_from([1, 2, 3])
+_of_backlogs = st.lists(
+    st.lists(
+        st.builds(put, _numbers, _lives)
+        | st.builds(MoveJob, _numbers.map(lambda number: JobId(f"job-000{number}")), _lives),
+        max_size=4,
+    ),
+    max_size=5,
+)
+
+
+@settings(max_examples=examples(100, 1000), deadline=None)
+@given(before=_of_backlogs, first=_of_backlogs, second=_of_backlogs)
+def test_so_do_jobs_that_come_back_from_a_shelf(
+    before: Records, first: Records, second: Records
+) -> None:
+    _leaves_and_comes_to_the_same(before, first, second)
+
+
+def _leaves_and_comes_to_the_same(before: Records, first: Records, second: Records) -> None:
     start = after({}, fold(before, {}))
     taken: list[Sequence[AnyWrite]] = []
     table, kept, left = start, tail(), list[Folded]()
@@ -125,22 +155,24 @@ def test_an_end_is_counted_with_its_row_only_if_nothing_in_the_tail_comes_before
     assert kept.folded.finished == {("default", "succeeded"): 1}
 
 
-def test_a_job_that_has_a_row_waits_for_the_rest_since_others_may_know_that_row() -> None:
+def test_a_job_that_has_a_row_leaves_too_and_is_no_new_submission() -> None:
     kept = tail()
     running = Standing(JobState.RUNNING, 1, "bulk")
     take(kept, [[MoveJob(JOB, DONE), put(2), MoveJob(OTHER, DONE)]], {JOB: running})
-    assert list(kept.leave().lives) == [OTHER]
-    assert list(kept.folded.lives) == [JOB]
+    gone = kept.leave()
+    assert list(gone.lives) == [JOB, OTHER]
+    assert (gone.submitted, kept.folded.submitted) == (1, 0)
+    assert gone.finished == {("bulk", "succeeded"): 1}
 
 
-def test_where_most_of_what_ends_has_rows_nothing_is_saved_by_waiting() -> None:
+def test_a_job_is_taken_off_the_shelf_with_its_row_and_whoever_still_runs_is_not() -> None:
     kept = tail()
-    running = Standing(JobState.RUNNING, 1, "bulk")
-    take(kept, [[put(2), MoveJob(OTHER, DONE)]], {})
-    assert kept.saves_rows
-    third = JobId("job-0003")
-    take(kept, [[MoveJob(JOB, DONE), MoveJob(third, DONE)]], {JOB: running, third: running})
-    assert not kept.saves_rows
+    shelved = Standing(JobState.QUEUED, 1, "bulk", line=7)
+    started = [MoveJob(JOB, RUNNING), MoveJob(OTHER, RUNNING)]
+    take(kept, [started, [MoveJob(JOB, DONE)]], {JOB: shelved, OTHER: shelved})
+    assert kept.leave().lines == {7: -1}
+    assert kept.folded.lines == {7: -1}
+    assert list(kept.folded.lives) == [OTHER]
 
 
 def test_a_job_that_goes_on_after_it_left_or_is_deleted_ends_the_waiting() -> None:

@@ -35,6 +35,8 @@ dry before the store has answered."""
 REFILL_JOBS = 20_000
 """Jobs brought back from the store in one go: as many as a turn may step. Where the tables have to
 be waited for, a long line is drained only as fast as so many come with each fold."""
+STRETCH_JOBS = 2_000
+"""Of those, so many stand in line as one: what is gone through more than once is still at hand."""
 RINGS_PER_TURN = 5_000
 """Alarms of one turn; the rest ring in the next ones. Many jobs are due at midnight, and a turn
 with all of them would take longer than a leader may be silent."""

@@ -324,7 +324,7 @@ class Stand:
         count, estimate = len(cells), first.estimate
         if count < LONG_LANE or self.party.by_length is not None or line.short is not None:
             return False
-        line.row.add_run([cell.line_key() for cell in cells], lane)
+        line.row.add_run([(cell.place, cell.spec.order, cell.id) for cell in cells], lane)
         lane.kept += count
         job_class.waiting += count
         line.waiting += count

@@ -114,14 +114,16 @@ class Recent:
 
     def forget(self, now: Instant) -> None:
         """Drops what no record in flight can need any more: twice the window, to be safe."""
-        oldest, departed = now - 2 * RECALL_WINDOW_MS, self.departed
+        oldest, departed, ended = now - 2 * RECALL_WINDOW_MS, self.departed, self._ended
         while self._batches and self._batches[0].at < oldest:
             batch = self._batches.popleft()
             for execution_id in batch.ended:
-                self._ended.pop(execution_id, None)
+                ended.pop(execution_id, None)
+            for execution_id in batch.ended if self._reported else ():
                 self._reported.pop(execution_id, None)
             for job_id in batch.jobs:
-                if job_id in departed and departed[job_id][0] == batch.at:
+                left = departed.get(job_id)
+                if left is not None and left[0] == batch.at:
                     del departed[job_id]
             for key in batch.keys:
                 self._keys.pop(key, None)

@@ -13,6 +13,7 @@ from rota.core.cells import JobCell
 from rota.core.errors import StaleRecall
 from rota.core.inputs import Refilled
 from rota.core.lanes import Lane
+from rota.core.limits import STRETCH_JOBS
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life, Spec
 from rota.core.outcome import Counted, Refill
 from rota.core.tables import FRESH, Tables
@@ -97,8 +98,8 @@ def bring_back(t: Tables, record: JobRecord, now: Instant) -> JobCell:
     return cell
 
 
-def _return(t: Tables, lane: Lane, record: JobRecord) -> JobCell:
-    """Into memory, from where it was counted as queued already.
+def _return(t: Tables, lane: Lane, record: JobRecord, ahead: JobCell | None = None) -> JobCell:
+    """Into memory, from where it was counted as queued already; behind another, perhaps.
 
     The store has seen to it that it shares its terms with others.
     """
@@ -106,9 +107,21 @@ def _return(t: Tables, lane: Lane, record: JobRecord) -> JobCell:
     if spec.terms.tenant != lane.key[0]:  # a line of an earlier program has several
         t.count_shelved(lane, -1)
         return t.add_job(record.id, spec, record.life)
-    cell = JobCell(record.id, spec, record.life, place=t.lines.order.place(spec))
-    t.jobs[record.id] = cell
+    shares = ahead is not None and _came_together(spec, ahead.spec)
+    place = ahead.place if ahead is not None and shares else t.lines.order.place(spec)
+    cell = t.jobs[record.id] = JobCell(record.id, spec, record.life, place=place)
     return cell
+
+
+def _came_together(spec: Spec, other: Spec) -> bool:
+    """Whether all that their places are made of is the same."""
+    return (
+        spec.terms is other.terms
+        and spec.created_at == other.created_at
+        and spec.run_at is other.run_at is None
+        and spec.finish_by is other.finish_by is None
+        and spec.graph_ms is other.graph_ms is None
+    )
 
 
 def see_off(t: Tables) -> None:
@@ -136,7 +149,9 @@ def refill(t: Tables, event: Refilled, now: Instant) -> Counted:
     may_lack = lane.arrived or not event.refill.exact
     assert event.jobs or may_lack or not lane.shelved, f"line {lane.number} is not in the store"
     jobs, gone = t.jobs, lane.gone
-    back = [one for one in event.jobs if one.id not in jobs and one.id not in gone]
+    back: Sequence[JobRecord] = event.jobs
+    if gone or not jobs.keys().isdisjoint([one.id for one in back]):
+        back = [one for one in back if one.id not in jobs and one.id not in gone]
     _stand_again(t, lane, back, now)
     if back:
         t.lines.unshelve(lane, len(back))
@@ -157,9 +172,12 @@ def _stand_again(t: Tables, lane: Lane, back: Sequence[JobRecord], now: Instant)
     first = last = None
     behind: list[JobCell] = []
     for record in back:
-        cell = _return(t, lane, record)
+        cell = _return(t, lane, record, last)
         if first is not None and last is not None and _follows(cell, last):
             behind.append(cell)
+            if len(behind) == STRETCH_JOBS:
+                t.lines.join_behind(first, behind, now)
+                first, behind = cell, []
         else:
             if first is not None and behind:
                 t.lines.join_behind(first, behind, now)

@@ -263,8 +263,8 @@ class Folding:
             spec = folded.specs.get(job_id)
             queue = self.standings[job_id].queue if spec is None else spec.terms.queue
             self._end(job_id, before, life, queue)
-        if before.line:
-            self._count_shelves(before, life)
+        if before.line and (line := shelf_of(before)):
+            self._count_shelf(line, -1)
         folded.lives[job_id] = life
 
     def _drop(self, write: DropJob) -> None:

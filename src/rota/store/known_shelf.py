@@ -9,6 +9,7 @@ database that was the primary before. Those are looked up, as if nobody had read
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
@@ -54,8 +55,12 @@ class Reading:
         if not self.seen or self.seen not in self.stamps:
             return ()
         left = self.rows or ()
+        ids = [one.id for one in left]
         for fold in self.folds[self.stamps.index(self.seen) :]:
-            left = [one for one in left if one.id not in fold.lives and one.id not in fold.dropped]
+            # Mostly none of them: what is read is moved later.
+            if not (fold.lives.keys().isdisjoint(ids) and fold.dropped.keys().isdisjoint(ids)):
+                moved = fold.lives.keys() | fold.dropped.keys()
+                left = [one for one in left if one.id not in moved]
         return left
 
 
@@ -68,7 +73,7 @@ class KnownShelf:
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._rows: dict[JobId, ShelfRow] = {}
+        self.known: dict[JobId, ShelfRow] = {}
         self._stamp = ""
         """Of the last fold; empty: it is not known."""
         self._readings: list[Reading] = []
@@ -86,10 +91,10 @@ class KnownShelf:
         with self._changing:
             # Where nothing is written no fold takes them up, and a whole window may be read.
             room = self._most_bytes - sum(one.size for one in self._readings)
-            sizes = accumulate(ROW_BYTES + len(row.encoded) for row in rows)
-            kept = [(row, size) for row, size in zip(rows, sizes, strict=True) if size <= room]
-            reading.seen, reading.rows = seen, [row for row, _ in kept]
-            reading.size = kept[-1][1] if kept else 0
+            sizes = list(accumulate(ROW_BYTES + len(row.encoded) for row in rows))
+            kept = bisect_right(sizes, room)
+            reading.seen, reading.rows = seen, rows[:kept]
+            reading.size = sizes[kept - 1] if kept else 0
 
     def give_up(self, reading: Reading) -> None:
         """Nothing was found, or nobody knows what."""
@@ -106,14 +111,9 @@ class KnownShelf:
             self._readings = [one for one in self._readings if one.rows is None]
         for reading in ended:
             for row in reading.unmoved():
-                if row.id not in self._rows and self._bytes < self._most_bytes:
-                    self._rows[row.id] = row
+                if row.id not in self.known and self._bytes < self._most_bytes:
+                    self.known[row.id] = row
                     self._bytes += ROW_BYTES + len(row.encoded)
-
-    def rows(self, job_ids: Iterable[JobId]) -> list[ShelfRow]:
-        """Of those that are known."""
-        rows = self._rows
-        return [rows[job_id] for job_id in job_ids if job_id in rows] if rows else []
 
     def learn(self, folded: Folded, stamp: str) -> None:
         """This was written, for good: whatever it was, on the shelf it is not as it was."""
@@ -124,12 +124,12 @@ class KnownShelf:
             for reading in self._readings:
                 reading.stamps.append(stamp)
                 reading.folds.append(folded)
-        if self._rows:
+        if self.known:
             self._forget(folded.dropped)
             self._forget(folded.lives)
 
     def _forget(self, job_ids: Iterable[JobId]) -> None:
-        rows, freed = self._rows, 0
+        rows, freed = self.known, 0
         for job_id in job_ids:
             row = rows.pop(job_id, None)
             if row is not None:
@@ -140,4 +140,4 @@ class KnownShelf:
         """The tables may say something else by now."""
         with self._changing:
             self._stamp, self._readings = "", []
-        self._rows, self._bytes = {}, 0
+        self.known, self._bytes = {}, 0

@@ -165,6 +165,8 @@ JOURNAL_PARTITIONS_AHEAD = 2
 an append found no place."""
 LOAD_ROWS_PER_FETCH = 20_000
 """Rows taken at once while all that is live is read: bounds what is held twice."""
+SHELF_ROWS_PER_FETCH = 2_000
+"""The same for the next jobs of a shelf, while everybody goes on: some milliseconds of the loop."""
 REST_ROWS_PER_DROP = 10_000
 """Rows without a partition of their own that one call of `drop_before` deletes at most."""
 OLD_JOBS_COUNTED = 100_000

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
-from rota.core.model import Execution, ExecutionId, JobId, Life, Spec
+from rota.core.model import Execution, ExecutionId, JobId, Life
 from rota.store import rows
 from rota.store.fold import Folded, jobs_touched, shelf_of
-from rota.store.known_shelf import ShelfRow
+from rota.store.known import Stored
 from rota.store.postgres_connect import Connection
 from rota.store.postgres_events import write_events
 from rota.store.postgres_migrate import Schema
@@ -113,7 +113,7 @@ class WindowFold:
         tail, window = self._tail, self._window
         await self._find(tail.strangers(jobs_touched(window.records)))
         tail.take_window(window.records, window.writes)
-        whole = whole or tail.tangled or not tail.saves_rows
+        whole = whole or tail.tangled
         folded = tail.folded if whole else tail.leave()
         leaves_behind = await self._write(folded)
         if whole:
@@ -200,15 +200,12 @@ class WindowFold:
         shelved: list[Row] = []
         moved, unshelved = self._known_moves(folded)
         # Written anew, not updated: that would write all indexes, too, and find each row by itself.
-        await self._delete_ids("jobs_live", list(moved))
-        await self._delete_ids("jobs_shelved", [one.id for one in unshelved])
-        for one in unshelved:
-            life = folded.lives[one.id]
-            kept = done if life.state in JOB_FINAL else live
-            kept.append((*rows.job_row(one.id, one.spec, life, one.encoded), life.finished_at))
-        for job_id, spec in chain(folded.specs.items(), moved.items()):
+        await self._delete_ids("jobs_live", [one[0] for one in moved])
+        await self._delete_ids("jobs_shelved", [one[0] for one in unshelved])
+        put = ((*job, None) for job in folded.specs.items())
+        for job_id, spec, encoded in chain(put, moved, unshelved):
             life = folded.lives[job_id]
-            row = rows.job_row(job_id, spec, life)
+            row = rows.job_row(job_id, spec, life, encoded)
             if life.line and (line := shelf_of(life)):
                 shelved.append((row[0], *row[2:], line, spec.order))
                 continue
@@ -227,11 +224,11 @@ class WindowFold:
         await self._insert("labels", _LABEL_COLUMNS, list(dict.fromkeys(labels)))
         await self._insert("edges", _EDGE_COLUMNS, list(dict.fromkeys(edges)))
 
-    def _known_moves(self, folded: Folded) -> tuple[dict[JobId, Spec], list[ShelfRow]]:
+    def _known_moves(self, folded: Folded) -> tuple[list[Stored], list[Stored]]:
         """Those of the live ones, and those of the shelf."""
         known, looked_up = self._tail.known, self._tail.tables
         moves = [id_ for id_, _ in folded.moves if id_ not in looked_up]
-        live, shelved = known.specs(moves), known.shelf.rows(moves)
+        live, shelved = known.rows(moves)
         assert len(live) + len(shelved) == len(moves), "where a job is, is known or was looked up"
         return live, shelved
 

@@ -10,6 +10,7 @@ from rota.core.limits import LINE_KEPT
 from rota.core.model import Instant, JobRecord
 from rota.core.outcome import AnyWrite, Refill
 from rota.store.durability import Durability
+from rota.store.jobs_in_bulk import JobsInBulk
 from rota.store.journal import decode_record, encode_record
 from rota.store.limits import APPEND_DEADLINE_S, FOLLOW_DEADLINE_S
 from rota.store.migrate import left_behind
@@ -31,7 +32,6 @@ from rota.store.protocol import (
     Snapshot,
     StoreError,
 )
-from rota.store.rows import JobsInBulk
 
 _APPEND = """
 INSERT INTO rota.journal (seq, epoch, at, body)

@@ -14,8 +14,9 @@ from rota.core.model import JobRecord
 from rota.core.outcome import Refill
 from rota.store import rows
 from rota.store.fold import Standing
+from rota.store.jobs_in_bulk import JobsInBulk
 from rota.store.known_shelf import ShelfRow
-from rota.store.limits import LOAD_ROWS_PER_FETCH
+from rota.store.limits import LOAD_ROWS_PER_FETCH, SHELF_ROWS_PER_FETCH
 from rota.store.postgres_connect import Connection
 from rota.store.postgres_events import read_held, read_triggers
 from rota.store.postgres_migrate import Schema
@@ -26,7 +27,13 @@ from rota.store.settings import read_settings
 _by_arrival = attrgetter("spec.order")
 _by_number = itemgetter(3)
 
-
+_SHELF = """
+SELECT id, life, spec FROM rota.jobs_shelved
+WHERE line = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
+"""
+_AS_INDEXED = "SET LOCAL enable_sort = off"
+"""Before the table is analysed, its planner takes a shelf for short, and would read and sort all of
+it for each stretch."""
 _SHELVES = """
 SELECT j.id, j.life, j.spec, v.number
 FROM unnest($1::int8[], $2::int8[], $3::int8[])
@@ -51,14 +58,38 @@ class Shelves(msgspec.Struct):
 
 
 async def read_shelves(
-    connection: Connection, wanted: Sequence[Refill], bulk: rows.JobsInBulk
+    connection: Connection, wanted: Sequence[Refill], bulk: JobsInBulk
 ) -> Shelves:
     """The next jobs of each line."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         stamp = await stamp_of(connection)
-        found = await _fetch_shelves(connection, wanted)
-    shelves = _jobs_on(found, wanted, bulk)
-    return Shelves(shelves, stamp, list(_rows_of(chain.from_iterable(shelves), found)))
+        if len(wanted) == 1:
+            jobs, found = await _read_shelf(connection, wanted[0], bulk)
+            return Shelves([tuple(jobs)], stamp, found)
+        stored = await _fetch_shelves(connection, wanted)
+    shelves = _jobs_on(stored, wanted, bulk)
+    return Shelves(shelves, stamp, list(_rows_of(chain.from_iterable(shelves), stored)))
+
+
+async def _read_shelf(
+    connection: Connection, wanted: Refill, bulk: JobsInBulk
+) -> tuple[list[JobRecord], list[ShelfRow]]:
+    """In stretches that the processor's caches hold while records are made of them."""
+    await connection.execute(_AS_INDEXED)
+    jobs: list[JobRecord] = []
+    rows_: list[ShelfRow] = []
+    after, left = wanted.after, wanted.limit
+    while left > 0:
+        size = min(left, SHELF_ROWS_PER_FETCH)
+        stored = await connection.fetch(_SHELF, wanted.line, after, size)
+        stretch = list(bulk.jobs(stored))
+        jobs += stretch
+        rows_ += _rows_of(stretch, stored)
+        left -= size
+        if len(stretch) < size:
+            break
+        after = stretch[-1].spec.order
+    return jobs, rows_
 
 
 def _rows_of(jobs: Iterable[JobRecord], found: Iterable[Any]) -> Iterator[ShelfRow]:
@@ -80,10 +111,8 @@ async def _fetch_shelves(connection: Connection, wanted: Sequence[Refill]) -> Se
 
 
 def _jobs_on(
-    found: Sequence[Any], wanted: Sequence[Refill], bulk: rows.JobsInBulk
+    found: Sequence[Any], wanted: Sequence[Refill], bulk: JobsInBulk
 ) -> list[tuple[JobRecord, ...]]:
-    if len(wanted) == 1:
-        return [tuple(bulk.jobs(found))]
     shelves: list[tuple[JobRecord, ...]] = [()] * len(wanted)
     for number, shelf in groupby(found, _by_number):
         shelves[number - 1] = tuple(bulk.jobs(shelf))
@@ -102,7 +131,7 @@ async def read_snapshot(connection: Connection, schema: Schema, kept: int) -> Sn
             lines = [(row[0], row[1]) for row in found]
             wanted = [Refill(line, -1, kept, 0) for line, _ in lines]
             shelved = await _fetch_shelves(connection, wanted)
-            jobs += chain.from_iterable(_jobs_on(shelved, wanted, rows.JobsInBulk()))
+            jobs += chain.from_iterable(_jobs_on(shelved, wanted, JobsInBulk()))
         # Nearly in order already, which Python's sort makes use of.
         jobs.sort(key=_by_arrival)
         executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")
@@ -150,7 +179,7 @@ async def _with_occasions(connection: Connection, plain: Snapshot) -> Snapshot:
 
 async def _live_jobs(connection: Connection) -> list[JobRecord]:
     """In pages by id, not by a cursor: that is a named thing, which PgBouncer would lose."""
-    bulk = rows.JobsInBulk()
+    bulk = JobsInBulk()
     jobs: list[JobRecord] = []
     after = ""
     while True:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -12,7 +11,6 @@ from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import (
     Execution,
     ExecutionState,
-    Instant,
     JobId,
     JobRecord,
     JobState,
@@ -20,11 +18,9 @@ from rota.core.model import (
     Life,
     Queue,
     Spec,
-    Terms,
     When,
     Worker,
 )
-from rota.core.pool import Pool
 from rota.core.schedules import Calendar, Course, Occurrence, Schedule
 from rota.store.fold import Standing
 from rota.store.key_desk import Found
@@ -40,29 +36,10 @@ JOB_LIVE: tuple[str, ...] = tuple(state.value for state in JobState if state not
 EXECUTION_LIVE: tuple[str, ...] = tuple(
     state.value for state in ExecutionState if state not in EXECUTION_FINAL
 )
-_SHARED_MAX = 10_000
-"""Of a kind, and at a time: where nothing is alike, a load must not keep everything twice."""
-_SHARED_TERMS_MAX = 20_000
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_spec = msgspec.msgpack.Decoder(Spec).decode
 _decode_life = msgspec.msgpack.Decoder(Life).decode
-_decode_terms = msgspec.msgpack.Decoder(Terms).decode
-_SPEC_FIELDS = msgspec.structs.fields(Spec)
-_Parts = msgspec.defstruct(
-    "_Parts",
-    [
-        ("terms", msgspec.Raw),
-        ("task", bytes),
-        ("created_at", int),
-        *((field.name, field.type, field.default) for field in _SPEC_FIELDS[3:]),
-    ],
-    array_like=True,
-    gc=False,
-)
-"""A spec whose terms are left as they are encoded: most are those of the job before."""
-_decode_parts: Callable[[bytes], Any] = msgspec.msgpack.Decoder(_Parts).decode
-_rest_of = attrgetter(*(field.name for field in _SPEC_FIELDS[5:]))
 _decode_execution = msgspec.msgpack.Decoder(Execution).decode
 _decode_worker = msgspec.msgpack.Decoder(Worker).decode
 _decode_queue = msgspec.msgpack.Decoder(Queue).decode
@@ -109,47 +86,6 @@ def outline_of(record: JobRecord) -> Outline:
     """The same of one that was read whole."""
     terms = record.spec.terms
     return Outline(record.id, record.life.state, terms.queue, terms.tenant, terms.name)
-
-
-class JobsInBulk:
-    """Jobs that are alike share their terms and lives, what they run, and when they came.
-
-    A million waiting jobs are mostly alike: shared, they take a fraction of the memory, and most
-    lives need no decoding.
-    """
-
-    def __init__(self) -> None:
-        self._terms: Pool[Terms] = Pool(_SHARED_TERMS_MAX)
-        self._lives: dict[bytes, Life] = {}
-        self._texts: Pool[bytes] = Pool(_SHARED_MAX)
-        self._instants: Pool[Instant] = Pool(_SHARED_MAX)
-
-    def jobs(self, rows: Iterable[Any]) -> Iterator[JobRecord]:
-        """From id, life, spec, and whatever follows."""
-        shared_lives, same_text, same_instant = self._lives, self._texts.same, self._instants.same
-        encoded: msgspec.Raw | None = None
-        terms: Terms | None = None
-        task, payload, created_at = b"", b"", 0
-        for row in rows:
-            parts = _decode_parts(row[2])
-            # Mostly all this is as with the job before, and not looked up.
-            if terms is None or parts.terms != encoded:
-                encoded = parts.terms
-                terms = self._terms.same(_decode_terms(encoded))
-            if parts.task != task:
-                task = same_text(parts.task)
-            if parts.payload != payload:
-                payload = same_text(parts.payload)
-            if parts.created_at != created_at:
-                created_at = same_instant(parts.created_at)
-            spec = Spec(terms, task, created_at, parts.order, payload, *_rest_of(parts))
-            life = shared_lives.get(row[1])
-            if life is None:
-                life = _decode_life(row[1])
-                if len(shared_lives) >= _SHARED_MAX:
-                    shared_lives.clear()
-                shared_lives[row[1]] = life
-            yield JobRecord(row[0], spec, life)
 
 
 def standing(state: str, lives: int, queue: str, line: int = 0) -> Standing:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from rota.core.model import JobRecord
 from rota.core.outcome import Refill
 from rota.store import rows
+from rota.store.jobs_in_bulk import JobsInBulk
 from rota.store.protocol import Seq, Snapshot, Totals
 from rota.store.rows import Row
 from rota.store.settings import read_settings
@@ -30,7 +31,7 @@ def read_shelf(connection: apsw.Connection, line: int, after: int, limit: int) -
 
 
 def read_shelves(
-    connection: apsw.Connection, wanted: Sequence[Refill], bulk: rows.JobsInBulk
+    connection: apsw.Connection, wanted: Sequence[Refill], bulk: JobsInBulk
 ) -> list[tuple[JobRecord, ...]]:
     """The next jobs of each line."""
     return [
@@ -49,7 +50,7 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
             f"SELECT id, life, spec FROM jobs WHERE state IN ({_places(rows.JOB_LIVE)})",
             rows.JOB_LIVE,
         )
-        bulk = rows.JobsInBulk()
+        bulk = JobsInBulk()
         jobs = list(bulk.jobs(live_jobs))
         lines = fetch(connection, "SELECT line, count FROM lines")
         for line, _ in lines:

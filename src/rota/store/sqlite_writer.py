@@ -17,6 +17,7 @@ from rota.core.model import ExecutionId, Instant, JobId, JobRecord
 from rota.core.outcome import AnyWrite, Refill
 from rota.store import sqlite_leadership as leadership
 from rota.store.inbox import InboxEntry
+from rota.store.jobs_in_bulk import JobsInBulk
 from rota.store.journal import encode_record
 from rota.store.limits import (
     CHECKPOINT_PAGES,
@@ -36,7 +37,7 @@ from rota.store.protocol import (
     StoreError,
     StoreFullError,
 )
-from rota.store.rows import JobsInBulk, Row
+from rota.store.rows import Row
 from rota.store.sqlite_connect import fetch, open_writer, run_in_bulk, told
 from rota.store.sqlite_fold import fold_window, read_window, window_of
 from rota.store.sqlite_load import read_shelves, read_snapshot

@@ -3,13 +3,13 @@
 Under load most jobs live for a second or two. Each of them would be written among the live ones,
 with all the indexes of that table, to be deleted again a moment later. So the tables may be some
 seconds behind, and only what has ended is written meanwhile, ahead of `folded_seq`, which stays
-where it was until the rest follows. A job that has a row already waits for the rest: another server
-may remember that row, and must find it there.
+where it was until the rest follows.
 
 Whoever folds the same records again, after a crash or in another server's place, finds those rows
 and comes to the same tables, figures included, even if it knows nothing of this:
 
 - A job that has a row is not counted as a new submission: so it is counted when its row is written.
+- A job that has a row elsewhere is not on the shelf: so it is taken off it when its row is written.
 - The end of a job that has a row in its final state is counted again only if something else was
   written of the job before it: so the end is counted with its row if it is the first of the job's
   writes in the tail, and otherwise with the tail as a whole.
@@ -17,12 +17,13 @@ and comes to the same tables, figures included, even if it knows nothing of this
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import JobId, Life
 from rota.core.outcome import AnyWrite, DropJob
-from rota.store.fold import Folded, Folding, Standing
+from rota.store.fold import Folded, Folding, Standing, shelf_of
 from rota.store.known import KnownJobs
 from rota.store.protocol import Seq
 
@@ -70,22 +71,16 @@ class Tail(Folding):
         self.writes += writes
         self.take_all(records)
 
-    @property
-    def saves_rows(self) -> bool:
-        """Whether most of those that are over have no row: then it pays to write the rest later."""
-        have_rows = sum(job_id in self.standings for job_id in self._ended)
-        return 2 * have_rows <= len(self._ended)
-
     def leave(self) -> Folded:
         """What can be written now, and will not be told again: jobs that are over, and their runs.
 
         The figures that are counted with them are taken out of those of the rest.
         """
         gone, folded = Folded(), self.folded
-        lives, specs, standings = folded.lives, folded.specs, self.standings
+        lives, specs = folded.lives, folded.specs
         for job_id in self._ended:
             life = lives.get(job_id)
-            if life is None or life.state not in JOB_FINAL or job_id in standings:
+            if life is None or life.state not in JOB_FINAL:
                 continue
             del lives[job_id]
             gone.lives[job_id] = life
@@ -105,9 +100,14 @@ class Tail(Folding):
         return gone
 
     def _count(self, gone: Folded) -> None:
-        folded, at_first = self.folded, self._ended_at_first
-        gone.submitted = len(gone.lives)
+        folded, at_first, standings = self.folded, self._ended_at_first, self.standings
+        had_rows = [standings[job_id] for job_id in gone.lives if job_id in standings]
+        gone.submitted = len(gone.lives) - len(had_rows)
         folded.submitted -= gone.submitted
+        for line, count in Counter(map(shelf_of, had_rows)).items():
+            if line:
+                gone.lines[line] = -count
+                folded.lines[line] += count
         for job_id in gone.lives if at_first else ():
             if ended := at_first.pop(job_id, None):
                 gone.finished[ended] = gone.finished.get(ended, 0) + 1
