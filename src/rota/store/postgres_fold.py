@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
-from rota.core.model import Execution, ExecutionId, JobId, Life
+from rota.core.model import Execution, ExecutionId, JobId, Life, Spec
 from rota.store import rows
 from rota.store.fold import Folded, jobs_touched, shelf_of
 from rota.store.known import Stored
@@ -23,19 +23,11 @@ from rota.store.rows import Row
 from rota.store.settings import setting_rows
 from rota.store.tail import Tail
 
-_JOB_COLUMNS = {
-    "id": "text",
-    "state": "text",
-    "lives": "int8",
-    "queue": "text",
-    "tenant": "text",
-    "name": "text",
-    "priority": "int8",
-    "created_at": "int8",
-    "life": "bytea",
-    "spec": "bytea",
-    "finished_at": "int8",
-}
+_Job: TypeAlias = tuple[JobId, Spec, Life, bytes | None]
+"""To be written; with its spec as somebody has encoded it before."""
+_JOB_COLUMNS = {"id": "text", "state": "text", "lives": "int8", "queue": "text", "tenant": "text",
+                "name": "text", "priority": "int8", "created_at": "int8", "life": "bytea",
+                "spec": "bytea", "finished_at": "int8"}  # fmt: skip
 _SHELF_COLUMNS = {
     **{name: _JOB_COLUMNS[name] for name in _JOB_COLUMNS if name not in ("state", "finished_at")},
     "line": "int8",
@@ -195,8 +187,8 @@ class WindowFold:
         return bool(gone)
 
     async def _write_jobs(self, folded: Folded) -> None:
-        live: list[Row] = []
-        done: list[Row] = []
+        live: list[_Job] = []
+        done: list[_Job] = []
         shelved: list[Row] = []
         moved, unshelved = self._known_moves(folded)
         # Written anew, not updated: that would write all indexes, too, and find each row by itself.
@@ -205,14 +197,14 @@ class WindowFold:
         put = ((*job, None) for job in folded.specs.items())
         for job_id, spec, encoded in chain(put, moved, unshelved):
             life = folded.lives[job_id]
-            row = rows.job_row(job_id, spec, life, encoded)
             if life.line and (line := shelf_of(life)):
+                row = rows.job_row(job_id, spec, life, encoded)
                 shelved.append((row[0], *row[2:], line, spec.order))
                 continue
             kept = done if life.state in JOB_FINAL else live
-            kept.append((*row, life.finished_at))
-        await self._insert("jobs_live", _JOB_COLUMNS, live)
-        await self._insert("jobs_done", _JOB_COLUMNS, done)
+            kept.append((job_id, spec, life, encoded))
+        await self._insert("jobs_live", _JOB_COLUMNS, live, _job_row)
+        await self._insert("jobs_done", _JOB_COLUMNS, done, _job_row)
         if shelved:
             await self._insert("jobs_shelved", _SHELF_COLUMNS, shelved)
             if "jobs_shelved" not in self._tables:
@@ -249,23 +241,23 @@ class WindowFold:
         ids = list(executions)
         in_live = await self._ids_in("executions_live", ids)
         in_done = await self._ids_in("executions_done", [x for x in ids if x not in in_live])
-        fresh: tuple[list[Row], list[Row]] = ([], [])
+        fresh: tuple[list[Execution], list[Execution]] = ([], [])
         changed: list[Row] = []
         leaving: list[ExecutionId] = []
         for execution_id, execution in executions.items():
             final = execution.state in EXECUTION_FINAL
-            row = rows.execution_row(execution)
             if execution_id in in_live and not final:
-                changed.append(row)
+                changed.append(rows.execution_row(execution))
                 continue
-            fresh[final].append(row)
+            fresh[final].append(execution)
             if execution_id in in_live:
                 leaving.append(execution_id)
         await self._delete_ids("executions_live", leaving)
         await self._delete_ids("executions_done", list(in_done))
         await self._update_executions(changed)
-        await self._insert("executions_live", _EXECUTION_COLUMNS, fresh[False])
-        await self._insert("executions_done", _EXECUTION_COLUMNS, fresh[True])
+        row_of = rows.execution_row
+        await self._insert("executions_live", _EXECUTION_COLUMNS, fresh[False], row_of)
+        await self._insert("executions_done", _EXECUTION_COLUMNS, fresh[True], row_of)
 
     async def _update_executions(self, changed: Sequence[Row]) -> None:
         if changed:
@@ -358,19 +350,31 @@ class WindowFold:
                 *_columns(pending, columns),
             )
 
-    async def _insert(self, table: str, columns: Mapping[str, str], fresh: Sequence[Row]) -> None:
+    async def _insert(
+        self,
+        table: str,
+        columns: Mapping[str, str],
+        fresh: Sequence[Any],
+        row_of: Callable[[Any], Row] = tuple,
+    ) -> None:
+        """Each row is made when it is its turn: the database is at the first ones by then."""
         if not fresh:
             return
+        made = map(row_of, fresh)
         if self._copies:
             await self._connection.copy_records_to_table(
-                table, schema_name="rota", columns=list(columns), records=fresh
+                table, schema_name="rota", columns=list(columns), records=made
             )
         else:
             await self._connection.execute(
                 f"INSERT INTO rota.{table} ({', '.join(columns)})"
                 f" SELECT v.* FROM {_unnest(columns)}",
-                *_columns(fresh, columns),
+                *_columns(list(made), columns),
             )
+
+
+def _job_row(job: _Job) -> Row:
+    return (*rows.job_row(*job), job[2].finished_at)
 
 
 def _move_row(job_id: JobId, life: Life) -> Row:
