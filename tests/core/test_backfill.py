@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from rota.core import ordering
 from rota.core.invariants import check_capacity
 from rota.core.limits import RESERVE_AFTER_MS, RESERVE_LOOK
 from rota.core.model import JobState
@@ -54,6 +55,24 @@ def test_who_ends_in_time_passes_and_who_does_not_waits(policy: Policy) -> None:
     world.submit("long", cpu=1, runs_ms=20 * MINUTE)
     assert world.take() == ["short"]
     assert world.state("long") is JobState.QUEUED
+
+
+def test_a_place_is_none_for_the_same_job_when_it_asks_for_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ordering, "CLASSES_KEPT", 2)  # so the number of its class is used again
+    world = World(policy=EASY)
+    world.register(cpu=4)
+    world.submit_all([job("running", cpu=3, runs_ms=10 * MINUTE), job("same", cpu=3)])
+    assert world.take(max_orders=1) == ["running"]
+    world.cancel("same")
+    world.submit("grows", cpu=2, runs_ms=MINUTE)
+    world.submit("same again", cpu=3, runs_ms=MINUTE)
+    world.poll(wait_ms=60 * MINUTE)
+    world.update("grows", cpu=4, runs_ms=MINUTE)
+    assert len(world.scheduler._t.lines.classes) == 2
+    world.submit("long", cpu=1, runs_ms=20 * MINUTE)
+    assert world.state("long") is JobState.QUEUED, "beside four cpus there is none to spare"
 
 
 def test_nobody_passes_where_nobody_may() -> None:

@@ -61,6 +61,7 @@ def test_words_stand_for_expressions(word: str) -> None:
     [
         ("", "0 fields"),
         ("* * * *", "4 fields: write five"),
+        ("soon", "1 field: write five"),
         ("* * * * * * *", "7 fields"),
         ("60 * * * *", "minute: 60 is not from 0 to 59"),
         ("* 24 * * *", "hour: 24 is not from 0 to 23"),

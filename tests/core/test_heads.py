@@ -39,9 +39,10 @@ def test_heads_in_blocks_find_whom_a_sorted_list_finds(
         if number in seated:
             heads.remove(seated.pop(number))
         if comes:
-            seated[number] = (0, (place, number, JobId("")), number, lines[number])
+            seated[number] = (place % 3, (place, number, JobId("")), number, lines[number])
             heads.add(seated[number])
         in_order = sorted(seated.values(), key=lambda seat: seat[:3])
         assert list(heads) == in_order
         assert len(heads) == len(in_order)
+        assert heads.least() == (in_order[0][0] if in_order else -1)
         assert heads.first(mask) == next((one for one in in_order if one[3].bit & mask), None)

@@ -104,6 +104,19 @@ def test_an_id_cannot_be_used_twice_not_even_right_after_the_job_ended() -> None
         world.submit("a")
 
 
+def test_ids_of_a_batch_are_looked_for_one_and_all_whatever_their_order() -> None:
+    world = World()
+    world.submit_all([job("b"), job("d")])
+    world.cancel("d")
+    world.cancel("b")
+    for batch in ([job("a"), job("d")], [job("e"), job("b")], [job("c"), job("b"), job("z")]):
+        with pytest.raises(Conflict, match=r"there is a job [bd] already"):
+            world.submit_all(batch)
+    world.submit_all([job("a"), job("c"), job("e")])
+    with pytest.raises(Conflict, match="there is a job e already"):
+        world.submit_all([job("f"), job("e")])
+
+
 def test_a_loop_that_invents_queue_names_is_stopped() -> None:
     world = World(checked=False)
     world.submit_all([job(f"j{n}", queue=f"q{n}") for n in range(QUEUES_MAX)])

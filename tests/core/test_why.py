@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from rota.core.inputs import Drain, Leave
 from rota.core.model import JobId, RateLimit, WorkerId
 from rota.core.policy import DEFAULT
@@ -148,6 +151,57 @@ def test_the_gates_of_a_queue_say_what_closed_them() -> None:
     assert [cause.code for cause in causes] == ["queue_paused", "queue_full", "rate_limit"]
     assert causes[1].message == "queue default runs 1 of at most 1 executions"
     assert causes[2].figures["at"] == world.execution("a").claimed_at + 60 * SECOND
+
+
+class Unwalked(dict[Any, Any]):
+    """May be asked for one, and not gone through."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("all of them were looked at")
+
+    values = items = keys = __iter__  # type: ignore[assignment]
+
+
+def test_a_full_queue_names_who_runs_without_a_look_at_what_others_run() -> None:
+    world = World()
+    world.register(cpu=64)
+    world.queue("small", max_workers=2)
+    world.submit_all([job(f"other{number}") for number in range(30)])
+    world.submit_all([job(name, queue="small") for name in ("a", "b", "c")])
+    assert len(world.take()) == 32
+    t, causes = world.scheduler._t, world.why("c").causes
+    t.executions = Unwalked(t.executions)
+    (more,) = world.scheduler.reliefs(JobId("c"), causes, world.now)
+    assert more.figures == {"max_workers": 3, "jobs": ["a", "b"]}
+    assert more.message.startswith("if one of the 2 running jobs of queue small ended")
+
+
+def test_a_queue_that_gets_its_limit_late_names_who_ran_before_and_runs_still() -> None:
+    world = World()
+    world.register(cpu=64)
+    world.submit_all([job(name, queue="small") for name in ("a", "b", "c")])
+    world.take(max_orders=3)
+    world.queue("small", max_workers=2)
+    world.complete("b")
+    world.submit("d", queue="small")
+    (more,) = world.scheduler.reliefs(JobId("d"), world.why("d").causes[:1], world.now)
+    assert more.figures["jobs"] == ["a", "c"]
+    world.queue("small", cleared=("max_workers",))
+    assert not world.scheduler._t.queues["small"].runs
+    assert world.take() == ["d"]
+
+
+def test_who_holds_a_key_and_waits_to_run_again_can_be_named() -> None:
+    world = World()
+    world.register()
+    world.submit("a", key="k", retry=retries(3))
+    world.submit("b", key="k")
+    run(world, "a")
+    world.complete("a", "failed", exit_code=75)  # at once
+    (end,) = world.scheduler.reliefs(JobId("b"), world.why("b").causes[:1], world.now)
+    assert end.figures == {"jobs": ["a"]}
+    world.step(*end.change)
+    assert world.take() == ["b"]
 
 
 def test_a_key_says_who_holds_it_and_how_many_are_before() -> None:

@@ -119,14 +119,16 @@ def poll(t: Tables, event: Poll, now: Instant) -> PollOpened:
         )
         close_poll(t, cell)
     lost = take_reports(t, cell, event.completed, now)
-    lost.extend(_renew(t, cell, event.executions, now))
+    if cell.named or event.executions is not None:
+        lost.extend(_renew(t, cell, event.executions, now))
     cell.poll = OpenPoll(event.poll_id, event.until, event.max_orders, [], lost, spare=event.spare)
     if event.spare > 0:
         t.fleet.spare[event.worker_id] = None
     t.opened_now[event.worker_id] = None
-    _deliver_owed(t, cell, event.executions, now)
+    if cell.undelivered or event.executions is not None:
+        _deliver_owed(t, cell, event.executions, now)
     reports = event.completed and not (event.patient and event.max_orders)
-    if lost or reports or event.until <= now or _has_news(t, cell):
+    if lost or reports or event.until <= now or (cell.stops and _has_news(t, cell)):
         t.answer_now[event.worker_id] = None
     t.fleet.offer(cell)
     return PollOpened(event.poll_id)
@@ -344,7 +346,7 @@ def follow_clock(t: Tables, by: Millis, now: Instant) -> None:
         held.progress_at += by
     for cell in t.fleet.workers.values():
         cell.last_seen += by
-        cell.ends = [(ends_at + by, execution_id) for ends_at, execution_id in cell.ends]
+        cell.set_ends([(ends_at + by, execution_id) for ends_at, execution_id in cell.ends])
         if cell.poll is not None:
             cell.poll.until += by
             t.timers.set(cell.poll.until, Alarm.POLL, cell.worker.id)

@@ -76,7 +76,11 @@ class Limits:
         bit = job_class.bit
         if self.free & bit or (self._known is not None and self._fits_elsewhere(job_class)):
             return NEVER
-        return max((time for fitting, time in self._kept if fitting & bit), default=-1)
+        longest: Millis = -1
+        for fitting, time in self._kept:
+            if fitting & bit and time > longest:
+                longest = time
+        return longest
 
     def _fits_elsewhere(self, job_class: JobClass) -> bool:
         """Whether it fits on any of the many open workers that nobody has a place on."""
@@ -102,6 +106,10 @@ class Pass:
         self.behind = 0
         """Classes that could use a kind of worker on which somebody waits for a place."""
         self._left_out = 0
+        backfill = t.policy.backfill
+        self._is_greedy = backfill is BackfillKind.GREEDY
+        self._may_wait = backfill is BackfillKind.EASY and len(t.fleet.workers) > RESERVE_LOOK
+        """Whether those who go first wait for a while before a place is kept for them."""
 
     def next(self) -> Candidate | None:
         """The next job to start; None: nothing more can start now."""
@@ -169,11 +177,11 @@ class Pass:
 
     def _may_be_passed(self, line: Line) -> bool:
         """Whether nothing is kept for the head yet: in a large fleet room for it comes soon."""
-        t, head = self._t, self._t.lines.head(line)
-        if t.policy.backfill is not BackfillKind.EASY:
-            return t.policy.backfill is BackfillKind.GREEDY
-        if len(t.fleet.workers) <= RESERVE_LOOK or line.job_class.needs.copies > 1:
+        if not self._may_wait:
+            return self._is_greedy
+        if line.job_class.needs.copies > 1:
             return False
+        head = self._t.lines.head(line)
         if line.stuck != head:
             line.stuck, line.stuck_since = head, self._now
         return self._now < line.stuck_since + RESERVE_AFTER_MS

@@ -145,6 +145,7 @@ class WorkerCell:
     """A known worker and what it holds; its `room` is derived from `held`, and only here."""
 
     __slots__ = (
+        "_prospects",
         "check_at",
         "counted",
         "ends",
@@ -188,6 +189,8 @@ class WorkerCell:
         """When its leases are looked at next; timers set for another time are void."""
         self.stamp = 0
         """Changes with whatever matters for placing; older offers of this worker are void."""
+        self._prospects: list[tuple[Instant, Resources]] | None = None
+        """None: to be worked out."""
 
     @property
     def free(self) -> Resources:
@@ -198,6 +201,25 @@ class WorkerCell:
         """So much is left of it, being the machine that it is."""
         self.room = self.machine.rooms.of(self.machine.index, amount)
         self.stamp += 1
+        self._prospects = None
+
+    def prospects(self) -> list[tuple[Instant, Resources]]:
+        """When it will probably have more room, and how much then; the soonest first."""
+        found = self._prospects
+        if found is None:
+            found, free = [], self.room.free
+            for at, execution_id in self.ends:
+                free = plus(free, self.held[execution_id])
+                if found and found[-1][0] == at:
+                    found.pop()
+                found.append((at, free))
+            self._prospects = found
+        return found
+
+    def set_ends(self, ends: list[tuple[Instant, ExecutionId]]) -> None:
+        """What it holds will probably end then, the soonest first."""
+        self.ends = ends
+        self._prospects = None
 
     def hold(self, execution_id: ExecutionId, amount: Resources, ends_at: Instant) -> None:
         """The execution takes its share, probably until `ends_at`."""
@@ -212,6 +234,7 @@ class WorkerCell:
         if amount is not NOTHING:  # an heir's, which has nothing yet
             self.room = self.room.without(amount)
         self.stamp += 1
+        self._prospects = None
 
     def hold_together(
         self, execution_ids: Sequence[ExecutionId], each: Resources, ends_at: Instant
@@ -233,6 +256,7 @@ class WorkerCell:
         """The execution will probably end at another time."""
         del self.ends[bisect_left(self.ends, (before, execution_id))]
         insort(self.ends, (after, execution_id))
+        self._prospects = None
 
     def let_go(self, execution_id: ExecutionId, ends_at: Instant) -> None:
         """The share comes back: once, because what is not held cannot be given back."""
@@ -246,6 +270,7 @@ class WorkerCell:
             del ends[bisect_left(ends, (ends_at, execution_id))]
             self.room = self.room.with_back(amount)
             self.stamp += 1
+            self._prospects = None
 
     def let_go_together(
         self, ended: Mapping[ExecutionId, Instant], inherited: Sequence[Resources]
@@ -267,18 +292,33 @@ class WorkerCell:
         self.held[heir_id] = amount
         self.room = self.room.without(amount)
         self.stamp += 1
+        self._prospects = None
 
 
 class QueueCell:
     """A queue, how much runs of it, and the state of its rate limit."""
 
-    __slots__ = ("class_mask", "next_start", "queue", "running")
+    __slots__ = ("class_mask", "next_start", "queue", "running", "runs")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.running = 0
         """Executions of it that live."""
+        self.runs: dict[ExecutionId, None] = {}
+        """Which they are, the oldest first; only of a queue that may run so many at once, where
+        somebody may ask why it is full."""
         self.class_mask = 0
         """Bits of the job classes in this queue."""
         self.next_start = 0
         """The rate limit's theoretical arrival time, times the limit's count (so it is exact)."""
+
+    def begin(self, execution_id: ExecutionId) -> None:
+        """An execution of it lives."""
+        self.running += 1
+        if self.queue.max_workers is not None:
+            self.runs[execution_id] = None
+
+    def end(self, execution_id: ExecutionId) -> None:
+        """It has ended."""
+        self.running -= 1
+        self.runs.pop(execution_id, None)

@@ -27,7 +27,17 @@ from rota.core.inputs import (
 )
 from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
 from rota.core.limits import TENANTS_MAX
-from rota.core.model import Instant, JobId, JobRecord, JobState, Limits, Queue, Stop, WorkerState
+from rota.core.model import (
+    ExecutionId,
+    Instant,
+    JobId,
+    JobRecord,
+    JobState,
+    Limits,
+    Queue,
+    Stop,
+    WorkerState,
+)
 from rota.core.outcome import (
     Counted,
     ExecutionAnswer,
@@ -244,8 +254,16 @@ def set_queue(t: Tables, event: PutQueueSettings, now: Instant) -> QueueAnswer:
     queue = replace(before, **changes)
     if queue.rate_limit != cell.queue.rate_limit:
         _restart_rate(cell)
+    if (queue.max_workers is None) != (cell.queue.max_workers is None):
+        cell.runs = {} if queue.max_workers is None else _runs_of(t, queue.name)
     t.put_queue(cell, queue, now)
     return QueueAnswer(queue)
+
+
+def _runs_of(t: Tables, queue: str) -> dict[ExecutionId, None]:
+    """Executions of the queue, looked for among all: once, when it gets a limit."""
+    jobs = ((one, t.jobs[cell.execution.job_id]) for one, cell in t.executions.items())
+    return {one: None for one, job in jobs if job.spec.terms.queue == queue}
 
 
 def set_policy(t: Tables, event: SetPolicy, now: Instant) -> PolicyAnswer:

@@ -170,8 +170,9 @@ def _places(text: str) -> list[str]:
         return ["0", *places]
     if len(places) == 6:
         return places
+    fields = "field" if len(places) == 1 else "fields"
     raise CronError(
-        f"{len(places)} fields: write five (minute, hour, day of month, month, day of week),"
+        f"{len(places)} {fields}: write five (minute, hour, day of month, month, day of week),"
         " or six with the seconds first"
     )
 

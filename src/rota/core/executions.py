@@ -39,7 +39,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.resources import NOTHING
-from rota.core.retry import TRY_AT_ONCE, delay_ms, may_try_again
+from rota.core.retry import TRY_AT_ONCE, delay_ms, final_reason, may_try_again
 from rota.core.runtimes import stepped_up
 from rota.core.sharing import share_of
 from rota.core.succession import began_at, end
@@ -155,7 +155,7 @@ def occupy(t: Tables, cell: ExecutionCell, terms: Terms, share: float, now: Inst
     worker = t.fleet.workers[execution.worker_id]
     worker.hold(execution.id, NOTHING if worker.is_heir(execution) else resources, cell.ends_at)
     queue = t.queues.get(terms.queue) or t.queue(terms.queue, now)
-    queue.running += 1
+    queue.begin(execution.id)
     if terms.preemptible and terms.semantics is Semantics.AT_LEAST_ONCE:
         t.evictable[execution.id] = None
     if terms.needs.affinity is not None:
@@ -263,7 +263,7 @@ def _decide(
         ask_for_more(t, job, done)
         _try_again(t, job, ended, _delay_ms(job, execution, done), now)
     else:
-        life = replace(ended, reason=_reason(execution, done))
+        life = replace(ended, reason=final_reason(execution, done))
         conclude(t, job, JobVerb.FAIL, life, now)
 
 
@@ -295,7 +295,7 @@ def _decide_in_gang(
         delay = _delay_ms(gang, execution, done)
         end_member(t, job, execution, (RETRY, delay, "retry"), now)
     else:
-        reason = _reason(execution, done)
+        reason = final_reason(execution, done)
         end_member(t, job, execution, (FAILED, -1, reason), now)
 
 
@@ -306,16 +306,6 @@ def _has_another_try(job: JobCell, execution: Execution, *, retryable: bool) -> 
         return False
     code = execution.exit_code
     return may_try_again(terms.retry, execution.attempt, retryable=retryable, exit_code=code)
-
-
-def _reason(execution: Execution, done: Completion | None) -> str:
-    if execution.state is ExecutionState.TIMED_OUT:
-        return "timeout"
-    if done is not None and not done.retryable:
-        return "not_retryable"
-    if done is not None and done.used is not None and done.used.out_of_memory:
-        return "memory"
-    return "error" if execution.exit_code is None else "exit_code"
 
 
 def _delay_ms(job: JobCell, execution: Execution, done: Completion | None) -> Millis:

@@ -46,9 +46,10 @@ class _Block(Generic[L]):
 class Heads(Generic[L]):
     """Seats in order; each line has one."""
 
-    __slots__ = ("_blocks", "_firsts")
+    __slots__ = ("_block_max", "_blocks", "_firsts")
 
-    def __init__(self) -> None:
+    def __init__(self, block_max: int | None = None) -> None:
+        self._block_max = block_max or BLOCK_MAX
         self._blocks: list[_Block[L]] = []
         self._firsts: list[Seat[L]] = []
         """The first seat of each block."""
@@ -59,6 +60,10 @@ class Heads(Generic[L]):
 
     def __len__(self) -> int:
         return sum(len(block.seats) for block in self._blocks)
+
+    def least(self) -> int:
+        """The rank or length that comes before all; below zero: there is nobody."""
+        return self._firsts[0][0] if self._firsts else -1
 
     def first(self, mask: int) -> Seat[L] | None:
         """The first whose line is of these classes."""
@@ -82,9 +87,9 @@ class Heads(Generic[L]):
         insort(seats, seat)
         self._firsts[at] = seats[0]
         block.mask |= seat[3].bit
-        if len(seats) > 2 * BLOCK_MAX:
-            rear = seats[BLOCK_MAX:]
-            del seats[BLOCK_MAX:]
+        if len(seats) > 2 * self._block_max:
+            rear = seats[self._block_max :]
+            del seats[self._block_max :]
             block.repair()
             self._blocks.insert(at + 1, _Block(rear))
             self._firsts.insert(at + 1, rear[0])

@@ -9,7 +9,7 @@ from rota.core.cells import NO_CLASS
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import ExecutionState, JobState
 from rota.core.party import JobClass, Party
-from rota.core.resources import NOTHING, fits, minus, total
+from rota.core.resources import NOTHING, fits, minus, plus, total
 from rota.core.tables import Tables
 
 LIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING)
@@ -67,6 +67,10 @@ def _check_workers(t: Tables) -> None:
         used = total(cell.held.values())
         ends = sorted((t.executions[i].ends_at, i) for i in cell.held)
         assert cell.ends == ends, f"the ends of {worker_id} drifted"
+        free, later = cell.free, {}
+        for at, execution_id in ends:
+            free = later[at] = plus(free, cell.held[execution_id])
+        assert cell.prospects() == list(later.items()), f"what {worker_id} will have drifted"
         assert cell.free == minus(cell.worker.capacity, used), f"free room of {worker_id} drifted"
         wanted = {i: t.jobs[t.executions[i].execution.job_id] for i in cell.held}
         for execution_id, job in wanted.items():
@@ -118,12 +122,15 @@ def check_capacity(t: Tables) -> None:
 
 
 def _check_queues(t: Tables) -> None:
-    running: dict[str, int] = {}
-    for cell in t.executions.values():
-        queue = t.jobs[cell.execution.job_id].spec.terms.queue
-        running[queue] = running.get(queue, 0) + 1
-    for name, queue_cell in t.queues.items():
-        assert queue_cell.running == running.get(name, 0), f"running of queue {name} drifted"
+    running: dict[str, list[str]] = {name: [] for name in t.queues}
+    for execution_id, cell in t.executions.items():
+        running[t.jobs[cell.execution.job_id].spec.terms.queue].append(execution_id)
+    for name, queue in t.queues.items():
+        runs = running[name]
+        assert queue.running == len(runs), f"running of queue {name} drifted"
+        if queue.queue.max_workers is None:
+            runs = []
+        assert list(queue.runs) == runs, f"what runs of queue {name} drifted"
 
 
 def _check_keys(t: Tables) -> None:

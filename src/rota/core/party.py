@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from heapq import heappush
 from typing import Protocol, TypeAlias
@@ -17,6 +16,9 @@ from rota.core.row import LONG_LANE, Row
 
 EVERY_CLASS = -1
 """All bits: nothing is ruled out."""
+LENGTHS_MAX = 8
+"""A block of lines by length is split when it is twice as long. Who is asked for here fits beside
+others, so it is of few classes; and those wait less than the rest, and are the last of a length."""
 
 
 class Machines:
@@ -186,7 +188,7 @@ class Party:
         self.lines: dict[int, Line] = {}
         """By number of class."""
         self.heads: Heads[Line] = Heads()
-        self.by_length: list[Seat] | None = None
+        self.by_length: Heads[Line] | None = None
         """By the shortest job of each; None: nobody has asked yet."""
         self.waiting = 0
         """Bits of the classes with jobs in line or on the shelf."""
@@ -212,9 +214,7 @@ class Party:
             self.heads.remove(line.seat)
             line.seat = None
         if line.length_seat is not None:
-            assert self.by_length is not None
-            del self.by_length[bisect_left(self.by_length, line.length_seat)]
-            line.length_seat = None
+            self._unseat_by_length(line)
 
     def first(self, mask: int, head: Head) -> Line | None:
         """The line among these classes whose head comes first."""
@@ -238,46 +238,50 @@ class Party:
 
     def _seat_by_length(self, line: Line, length: Millis, key: LineKey) -> None:
         assert self.by_length is not None
-        if line.length_seat is not None:
-            del self.by_length[bisect_left(self.by_length, line.length_seat)]
-        line.length_seat = (length, key, line.number, line)
-        insort(self.by_length, line.length_seat)
+        before, after = line.length_seat, (length, key, line.number, line)
+        line.length_seat = after
+        if before is None:
+            self.by_length.add(after)
+        else:
+            self.by_length.move(before, after)
+
+    def _unseat_by_length(self, line: Line) -> None:
+        assert self.by_length is not None
+        assert line.length_seat is not None
+        self.by_length.remove(line.length_seat)
+        line.length_seat = None
 
     def shortest(self, mask: int, room: Room, shortest: Shortest) -> Seat | None:
         """The shortest job of these classes for which there is time."""
         mask &= self.ready
         if self.by_length is None:
             self._sort_by_length(shortest)
-        assert self.by_length is not None
-        for seat in [seat for seat in self.by_length if seat[3].bit & mask]:
+        seats = self.by_length
+        assert seats is not None
+        if seats.least() > room.longest:
+            mask &= room.free  # nobody is short enough: most often that is so, and asked first
+        while mask and (seat := seats.first(mask)) is not None:
             length, key, _, line = seat
-            if length > room.longest:
+            if length > room.longest and mask & ~room.free:
                 mask &= room.free  # all that follow are as long
-                if not mask:
-                    return None
+                continue
             time = room.time_for(line.job_class)
-            if not line.bit & mask or length > time:
+            if length > time:
+                mask &= ~line.bit
                 continue
             found = shortest(line)
-            if found is None or found[1] is not key or found[0] != length:
-                self._move_by_length(line, found)
-                return self.shortest(mask, room, shortest)
-            if found[2] <= time:
+            if found is None:
+                self._unseat_by_length(line)
+            elif found[1] is not key or found[0] != length:
+                self._seat_by_length(line, *found[:2])
+            elif found[2] <= time:
                 return seat
+            else:
+                mask &= ~line.bit
         return None
 
-    def _move_by_length(self, line: Line, found: Short | None) -> None:
-        """The job that the line was sorted by has left it."""
-        if found is not None:
-            self._seat_by_length(line, *found[:2])
-        else:
-            assert self.by_length is not None
-            assert line.length_seat is not None
-            del self.by_length[bisect_left(self.by_length, line.length_seat)]
-            line.length_seat = None
-
     def _sort_by_length(self, shortest: Shortest) -> None:
-        self.by_length = []
+        self.by_length = Heads(LENGTHS_MAX)
         for line in self.lines.values():
             found = shortest(line)
             if found is not None:

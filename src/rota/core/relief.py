@@ -132,9 +132,8 @@ def _resume(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Re
 def _more_at_once(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
     queue = t.queues[cell.spec.terms.queue]
     name, most = queue.queue.name, cause.figures["max_workers"] + 1
-    running = (t.jobs[one.execution.job_id] for one in t.executions.values())
-    its_own = (job.id for job in running if job.spec.terms.queue == name)
-    holders = list(islice(its_own, EXPLAINED_MAX))
+    first = islice(queue.runs, EXPLAINED_MAX)
+    holders = [t.executions[execution_id].execution.job_id for execution_id in first]
     text = f"if one of the {queue.running} running jobs of queue {name} ended,"
     change = (PutQueueSettings(name=name, max_workers=most),)
     figures = {"max_workers": most, "jobs": holders}
@@ -153,7 +152,7 @@ def _holder(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Re
     one = "the holder" if len(holders) == 1 else f"one of these {len(holders)} holders"
     execution = t.jobs[holders[0]].life.execution_id
     change: tuple[AnyInput, ...] = (Cancel(job_id=holders[0]),)
-    if execution is not None:
+    if execution in t.executions:  # it may wait to run again
         change = _ended(t, [execution])
     yield Relief(cause.code, f"if {one} of key {key!r} ended", {"jobs": holders}, change)
 

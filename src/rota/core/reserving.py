@@ -6,7 +6,7 @@ if it will have ended by then, or fits beside what is reserved. All other worker
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from itertools import chain, islice
 
 from rota.core.cells import NO_CLASS, WorkerCell
@@ -16,10 +16,11 @@ from rota.core.limits import GANG_LOOK, RESERVE_LOOK, RESERVED_MAX
 from rota.core.model import Instant, JobId, Resources, WorkerId, WorkerState
 from rota.core.party import JobClass
 from rota.core.places import Place, Reservation
-from rota.core.resources import fits, plus
+from rota.core.resources import fits
 from rota.core.tables import Tables
 
 NEVER: Instant = 1 << 62
+_ONLINE = WorkerState.ONLINE
 
 
 class Reservations:
@@ -59,21 +60,42 @@ class Reservations:
             return None
         if job_class.needs.copies > 1:
             return self._reserve_for_gang(job_class, job_id)
-        kept = self._kept_place(job_class, job_id)
-        best = None if kept is None else (kept.worker_id, kept.at, kept.room)
-        for worker in self._candidates(job_class, kept is not None):
-            place = self._place_on(worker, job_class, NEVER if best is None else best[1])
-            if place is not None:
-                best = place
-                if place[1] <= self._now:
-                    break
-        if best is None:
+        place = self._earliest_place(job_class, self._kept_place(job_class, job_id), job_id)
+        if place is None:
             return None
-        reservation = Reservation(best, job_class, job_id)
-        self._keep(reservation)
-        reservation.stamp = self._t.fleet.workers[best[0]].stamp
-        self._t.places[job_class.index] = reservation
-        return reservation
+        self._keep(place)
+        place.stamp = self._t.fleet.workers[place.worker_id].stamp
+        self._t.places[job_class.index] = place
+        return place
+
+    def _earliest_place(
+        self, job_class: JobClass, kept: Reservation | None, job_id: JobId
+    ) -> Reservation | None:
+        """The earliest of the places that the job could have, that which it has among them."""
+        now, needs, bit, taken = self._now, job_class.needs.resources, job_class.bit, self.by_worker
+        best: Place | None = None
+        before = NEVER if kept is None else kept.at
+        for worker in self._candidates(job_class, kept is not None):
+            record = worker.worker
+            # As `_may_use` says; in a small fleet this is asked of most of it in most turns.
+            if record.state is not _ONLINE or record.id in taken:
+                continue
+            if not worker.machine.can_mask & bit:
+                continue
+            ends = worker.ends
+            if ends and ends[0][0] <= now:
+                self.mind_outlived(worker)
+            at, room = now, worker.room.free
+            if not fits(needs, room):
+                for at, room in worker.prospects():
+                    if at >= before or fits(needs, room):
+                        break
+                if at >= before:
+                    continue
+            best, before = (record.id, at, room), at
+            if at <= now:
+                break
+        return kept if best is None else Reservation(best, job_class, job_id)
 
     def _reserve_for_gang(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
         """A place on each of several workers, all for one time; the last of them."""
@@ -97,38 +119,32 @@ class Reservations:
         worker = self._t.fleet.workers.get(place.worker_id)
         if worker is None or not self._may_use(worker, job_class):
             return None
-        has_outlived = worker.ends and worker.ends[0][0] <= self._now
-        if has_outlived or worker.stamp != place.stamp:
-            found = self._place_on(worker, job_class, NEVER)
-            assert found is not None
-            return Reservation(found, job_class, job_id)
-        return place
+        ends = worker.ends
+        has_outlived = ends and ends[0][0] <= self._now
+        # A class of that number may be another since.
+        is_same = worker.stamp == place.stamp and place.job_class is job_class
+        if is_same and not has_outlived:
+            place.begin_anew()
+            return place
+        self.mind_outlived(worker)
+        at, room = earliest(worker, job_class.needs.resources, self._now)
+        return Reservation((place.worker_id, at, room), job_class, job_id)
 
-    def _place_on(self, worker: WorkerCell, job_class: JobClass, before: Instant) -> Place | None:
-        if worker.ends and worker.ends[0][0] <= self._now:
-            self.mind_outlived(worker)
-        found = earlier(worker, job_class.needs.resources, self._now, before)
-        return None if found is None else (worker.worker.id, *found)
-
-    def _candidates(self, job_class: JobClass, has_place: bool) -> Iterator[WorkerCell]:
+    def _candidates(self, job_class: JobClass, has_place: bool) -> Iterable[WorkerCell]:
         """Those that wait for work; in a small fleet all, unless the job has a place already."""
         fleet = self._t.fleet
-        for worker in islice(fleet.open.values(), RESERVE_LOOK):
-            if self._may_use(worker, job_class):
-                yield worker
+        waiting = islice(fleet.open.values(), RESERVE_LOOK)
         if has_place or len(fleet.workers) > RESERVE_LOOK:
-            return
+            return waiting
         kinds = fleet.machines_for(job_class).kinds
-        others = chain.from_iterable(machine.workers for machine in kinds)
-        for worker_id in others:
-            if self._may_use(fleet.workers[worker_id], job_class):
-                yield fleet.workers[worker_id]
+        able = chain.from_iterable(machine.workers for machine in kinds)
+        return chain(waiting, map(fleet.workers.__getitem__, able))
 
     def _may_use(self, worker: WorkerCell, job_class: JobClass) -> bool:
         """Whether it could run such a job, takes work, and keeps no place for anybody else."""
         return bool(
             worker.machine.can_mask & job_class.bit
-            and worker.worker.state is WorkerState.ONLINE
+            and worker.worker.state is _ONLINE
             and worker.worker.id not in self.by_worker
         )
 
@@ -152,35 +168,7 @@ def earliest(worker: WorkerCell, needs: Resources, now: Instant) -> tuple[Instan
 
     The worker could run it when empty, so the time comes by the last of the ends at the latest.
     """
-    found = earlier(worker, needs, now, NEVER)
-    assert found is not None
-    return found
-
-
-def earlier(
-    worker: WorkerCell, needs: Resources, now: Instant, before: Instant
-) -> tuple[Instant, Resources] | None:
-    """The same, if it is before then."""
-    free = worker.free
-    if fits(needs, free):
-        return now, free
-    ends, held = worker.ends, worker.held
-    cpu, memory, storage, gpu = free.cpu_milli, free.memory, free.storage, free.gpu_milli
-    at, index = now, 0
-    while index < len(ends):
-        at = ends[index][0]
-        if at >= before:
-            return None
-        while index < len(ends) and ends[index][0] == at:
-            amount = held[ends[index][1]]
-            cpu += amount.cpu_milli
-            memory += amount.memory
-            storage += amount.storage
-            gpu += amount.gpu_milli
-            if amount.custom:
-                free = plus(free, Resources(custom=amount.custom))
-            index += 1
-        room = Resources(cpu, memory, storage, gpu, free.custom)
+    for at, room in (found := [(now, worker.room.free), *worker.prospects()]):
         if fits(needs, room):
             return at, room
-    return at, Resources(cpu, memory, storage, gpu, free.custom)
+    return found[-1]

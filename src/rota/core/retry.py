@@ -1,9 +1,10 @@
-"""Backoff arithmetic: how long to wait before the next try."""
+"""Whether there is a next try, how long to wait for it, and how it is said that there is none."""
 
 from __future__ import annotations
 
 from rota.core.ids import fraction
-from rota.core.model import Backoff, JobId, Millis, RetryPolicy
+from rota.core.inputs import Completion
+from rota.core.model import Backoff, Execution, ExecutionState, JobId, Millis, RetryPolicy
 
 TRY_AT_ONCE = 75
 """EX_TEMPFAIL: the job asks to be tried again without delay."""
@@ -34,3 +35,14 @@ def may_try_again(
 ) -> bool:
     """Whether there is another try after number `attempt` failed."""
     return retryable and exit_code != TRY_NEVER and attempt < policy.max_attempts
+
+
+def final_reason(execution: Execution, done: Completion | None) -> str:
+    """In a word, why a job has failed that is not tried again."""
+    if execution.state is ExecutionState.TIMED_OUT:
+        return "timeout"
+    if done is not None and not done.retryable:
+        return "not_retryable"
+    if done is not None and done.used is not None and done.used.out_of_memory:
+        return "memory"
+    return "error" if execution.exit_code is None else "exit_code"

@@ -86,6 +86,9 @@ from rota.core.tables import Tables
 from rota.core.timers import Alarm, Entry
 from rota.core.zones import Atlas, only_utc
 
+SWEPT_FROM = 4_096
+"""Timers that are kept whatever they mean: fewer are not worth the sweeping."""
+
 
 class Scheduler(Looking):
     """One cell's brain. Pure: the same inputs at the same times give the same outcomes."""
@@ -118,7 +121,8 @@ class Scheduler(Looking):
             else:
                 break
         self._ring(now)
-        firing.fire_due(t, now)
+        if t.agenda.due:
+            firing.fire_due(t, now)
         replies = [self._take(event, now) for event in events]
         self._follow_ends(now)
         if t.lines.order.is_worn(now):
@@ -149,9 +153,13 @@ class Scheduler(Looking):
 
     def _follow_ends(self, now: Instant) -> None:
         """What has ended is told to those who go on because of it: bands, triggers, schedules."""
-        members.follow_ends(self._t, now)
-        reacting.follow_ends(self._t, now)
-        firing.follow_ends(self._t, now)
+        t = self._t
+        if t.bands.due:
+            members.follow_ends(t, now)
+        if t.bus.ended or t.bus.warned:
+            reacting.follow_ends(t, now)
+        if t.agenda.ended:
+            firing.follow_ends(t, now)
 
     def next_due(self) -> Instant | None:
         """When a Tick is needed next."""
@@ -258,9 +266,10 @@ class Scheduler(Looking):
         if due is not None and due <= now:
             for when, _, alarm, key in timers.due(now, RINGS_PER_TURN):
                 self._ring_one(alarm, key, when, now)
-        alive = len(t.jobs) + len(t.fleet.workers) + len(t.agenda.cells) + t.bus.windows
-        if len(timers) > 4096 + 4 * alive:
-            timers.sweep(self._means_something)
+        if len(timers) > SWEPT_FROM:
+            alive = len(t.jobs) + len(t.fleet.workers) + len(t.agenda.cells) + t.bus.windows
+            if len(timers) > SWEPT_FROM + 4 * alive:
+                timers.sweep(self._means_something)
 
     def _ring_one(  # noqa: C901  (one line a case)
         self, alarm: Alarm, key: str, when: Instant, now: Instant

@@ -297,7 +297,7 @@ class Tables:
         if cell.rate:
             payer = self.lines.order.party(terms.tenant, queue)
             self.lines.order.end(payer, cell.rate, (now, cell.ends_at))
-        queue.running -= 1
+        queue.end(execution_id)
         if is_limited(queue):
             self.check_gates(queue, now)
         self.evictable.pop(execution_id, None)
