@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from rota import wire
 from rota.api.bodies import read_json
+from rota.api.entries import named
 from rota.api.limits import NAMED_BODY_BYTES, NAMED_ENTRIES
 from rota.api.paging import read_cursor
 from rota.api.problems import ProblemError
@@ -129,6 +130,37 @@ async def test_the_entry_at_fault_is_named_wherever_it_is_if_the_body_is_not_lar
     padded = {"name": "a", "task": task, "payload": "x" * NAMED_BODY_BYTES}
     problem = await house.ask("POST", "/jobs", padded, expect=422)
     assert problem["errors"][0]["field"] == "task.env[...]"
+
+
+@pytest.mark.parametrize("second", [b"[]", b"5", b"[5]", b"[{}]", b'[{"labels":[]}]'])
+async def test_a_name_that_stands_twice_in_a_body_is_the_senders_fault_too(
+    house: House, second: bytes
+) -> None:
+    """What the decoder refused is not where the name leads the second time."""
+    first = b'[{"name":"a","task":{"kind":"noop"},"labels":{"x":1}}]'
+    body = b'{"jobs":' + first + b',"jobs":' + second + b"}"
+    answer = await house.http.post("/jobs/batch", content=body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "jobs[0].labels[...]"
+
+
+async def test_to_find_the_entry_at_fault_takes_a_few_reads_however_many_there_are() -> None:
+    reads = 0
+
+    def decode(body: bytes) -> Any:
+        nonlocal reads
+        reads += 1
+        return msgspec.json.decode(body, type=dict[str, dict[str, str]])
+
+    for fault in range(NAMED_ENTRIES):
+        labels = {f"k{n}": n if n >= fault else "v" for n in range(NAMED_ENTRIES)}
+        body = msgspec.json.encode({"labels": labels})
+        with pytest.raises(msgspec.ValidationError) as refused:
+            decode(body)
+        said, reads = str(refused.value), 0
+        # A path as that of a struct: its own decoder names the field.
+        assert named(".labels[...]", said, body, decode) == f".labels.k{fault}"
+        assert reads <= 7
 
 
 async def test_a_misspelt_field_gets_the_nearest_name(house: House) -> None:

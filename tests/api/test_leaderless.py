@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from rota.api.ids import mint_key
+from rota.api.recall import look_up_key
 from rota.core.model import KeyRecord
+from rota.engine import pickup, presence
 from rota.store.durability import DurabilityLevel
 from tests.api.company import Cell, Server, a_cell
 from tests.api.house import NOOP
 from tests.engine.rig import until
 
 JOB = {"name": "j", "task": NOOP}
+
+
+@pytest.fixture(autouse=True)
+def seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits until a leader that was alone has looked around."""
+    monkeypatch.setattr(presence, "SEEN_AFTER_MS", 0)
 
 
 async def nobody_leads(cell: Cell, *nodes: str) -> list[Server]:
@@ -250,3 +260,134 @@ async def test_below_the_durability_that_was_asked_for_nothing_is_accepted() -> 
         assert "the database gives single" in answer.json()["detail"]
         assert "gives single" in (await one.ask("GET", "/readyz", expect=503))["detail"]
         assert any("gives single" in one for one in (await one.ask("GET", "/cluster"))["warnings"])
+
+
+async def reign_again(server: Server, meanwhile: Callable[[], Awaitable[Any]]) -> None:
+    """Its memory is thrown away; something happens before it leads once more."""
+    ledger = server.store.ledger
+    ledger.is_away, ledger.may_claim = True, False
+    assert (await server.http.post("/jobs", json=JOB)).status_code != 201
+    ledger.is_away = False
+    await until(lambda: not server.engine.ready)
+    await meanwhile()
+    await somebody_leads(server)
+
+
+async def alone(server: Server) -> None:
+    """It leads, has seen that nobody else is there, and would know a new key for one."""
+    await until(lambda: server.engine.ready)
+    assert server.company.presence is not None
+    await server.company.presence.heed()
+    assert server.company.presence.is_alone
+    await until(lambda: server.engine.is_new_key("never used"))
+
+
+async def test_what_a_server_promised_under_a_key_it_keeps_when_it_leads_again_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The promise was still on its way into the store when the inbox was gone through."""
+    monkeypatch.setattr(pickup, "DURABLE_INBOX_LOOK_S_MIN", 60)
+    async with a_cell() as cell:
+        server = await cell.start("a")
+        await alone(server)
+        arrived, may_go, put = asyncio.Event(), asyncio.Event(), cell.store.ledger.put_inbox
+
+        async def slowly(*args: Any) -> Any:
+            arrived.set()
+            await may_go.wait()
+            return await put(*args)
+
+        monkeypatch.setattr(cell.store.ledger, "put_inbox", slowly)
+        promise: list[asyncio.Task[Any]] = []
+
+        async def promised() -> None:
+            promise.append(asyncio.create_task(key_used(server, "k")))
+            await arrived.wait()
+
+        await reign_again(server, promised)
+        await alone(server)
+        may_go.set()
+        first = (await promise[0]).json()
+        assert first["reason"] == "leaderless"
+        assert (await key_used(server, "k")).json()["job_id"] == first["job_id"]
+
+
+async def test_a_promise_of_a_server_that_is_gone_is_kept_while_others_are_taken_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pickup, "DURABLE_INBOX_ENTRIES", 1)
+    async with a_cell() as cell:
+        (gone,) = await nobody_leads(cell, "a")
+        await key_used(gone, "before")
+        first = (await key_used(gone, "k")).json()["job_id"]
+        await gone.crash()
+        await cell.store.nodes.leave("a")
+        server = await cell.start("b", leads=False)
+        take, may_go, takes = cell.store.ledger.take_inbox, asyncio.Event(), 0
+
+        async def slowly(limit: int) -> Any:
+            nonlocal takes
+            takes += 1
+            if takes > 1:
+                await may_go.wait()
+            return await take(limit)
+
+        monkeypatch.setattr(cell.store.ledger, "take_inbox", slowly)
+        await somebody_leads(server)
+        await until(lambda: takes > 1)
+        assert server.company.presence is not None
+        await server.company.presence.heed()
+        await asyncio.sleep(0.05)  # in which the keys in the tables are read
+        assert (await key_used(server, "k")).json()["job_id"] == first
+        may_go.set()
+        await until(lambda: server.engine.is_new_key("never used"))
+
+
+async def test_who_was_alone_in_one_reign_has_to_look_again_in_the_next() -> None:
+    async with a_cell() as cell:
+        server = await cell.start("a")
+        await alone(server)
+        assert server.company.presence is not None
+        await reign_again(server, lambda: asyncio.sleep(0))
+        assert not server.company.presence.is_alone
+        await alone(server)
+
+
+async def test_who_has_just_come_promises_nothing_under_a_key_before_a_lone_leader_saw_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It cannot reach that leader, whose clients may have the same key."""
+    monkeypatch.setattr(presence, "SEEN_AFTER_MS", 700)
+    monkeypatch.setattr(presence, "PLEAS_ALONE_LOOK_S", 0.1)
+    async with a_cell() as cell:
+        leader = await cell.start("a", address="http://127.0.0.1:9")
+        await alone(leader)
+        other = await cell.start("b")
+        assert (await key_used(other, mint_key())).json()["reason"] == "leaderless", "at once"
+        first = asyncio.create_task(key_used(other, "k"))
+        assert leader.company.presence is not None
+        await until(lambda: not leader.company.presence.is_alone)
+        assert not first.done()
+        leader.store.ledger.shut()
+        promised = (await first).json()
+        assert promised["reason"] == "leaderless"
+        assert (await key_used(leader, "k")).json()["job_id"] == promised["job_id"]
+        leader.store.ledger.let_go()
+
+
+async def test_a_server_with_a_mailbox_that_looks_for_no_others_is_not_taken_for_alone() -> None:
+    async with a_cell() as cell:
+        server = await cell.start("a")
+        await alone(server)
+        looked_for: list[str] = []
+        look = cell.store.catalog.key_at_once
+
+        async def noted(key: str) -> Any:
+            looked_for.append(key)
+            return await look(key)
+
+        cell.store.catalog.key_at_once = noted  # type: ignore[method-assign]
+        await look_up_key(server.parts, "k", waits=False)
+        assert looked_for == []
+        await look_up_key(replace(server.parts, presence=None), "k", waits=False)
+        assert looked_for == ["k"]

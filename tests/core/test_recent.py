@@ -116,6 +116,22 @@ def test_what_is_remembered_in_slices_is_what_was_remembered_in_one_piece() -> N
     run_state_machine_as_test(Remembering)  # type: ignore[no-untyped-call]
 
 
+@pytest.mark.parametrize("back_ms", [1, 3 * RECALL_WINDOW_MS])
+def test_a_clock_that_is_behind_the_time_of_the_start_harms_nobody(back_ms: int) -> None:
+    """As when it is set while a server comes up: what happens then seems to be before its time."""
+    start = 10 * RECALL_WINDOW_MS
+    recent = Recent(start)
+    now = start - back_ms
+    recent.depart(JOBS[0], now, JobState.SUCCEEDED)
+    recent.end(ended(RUNS[0], now), SUCCEEDED, now)
+    for later in (now, now + 1, now + 2 * RECALL_WINDOW_MS):
+        assert recent.departed_at(JOBS[0]) == now
+        assert recent.ended(RUNS[0]) is not None
+        recent.forget(later)
+    recent.forget(now + 2 * RECALL_WINDOW_MS + 1)
+    assert recent.departed_at(JOBS[0]) is recent.ended(RUNS[0]) is None
+
+
 def busy(recent: Recent, seconds: int) -> Iterator[int]:
     """A hundred ends every five milliseconds; after each turn, when it was."""
     number = 0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rota.core import rooms
 from rota.core.model import Resources
-from rota.core.resources import minus, plus
+from rota.core.resources import NOTHING, left_of, minus, plus, total
 from rota.core.rooms import Room, Rooms
 
 FULL = Resources(cpu_milli=8_000, memory=64, custom=(("seat", 2_000),))
@@ -56,6 +56,27 @@ def test_workers_that_are_alike_share_a_room_as_long_as_it_is_remembered() -> No
     assert less.with_back(AMOUNTS[0]) is full
     assert full.without(Resources(cpu_milli=1_000)) is less
     assert known.of(2, FULL) is not full
+
+
+_some = st.builds(
+    lambda seats, disks: Resources(custom=(("disk", disks), ("seat", seats))),
+    st.integers(0, 2),
+    st.integers(0, 2),
+)
+
+
+@given(capacity=_some, taken=st.lists(_some, max_size=6), kept=st.integers(0, 6))
+def test_an_amount_is_written_the_same_whatever_came_and_went(
+    capacity: Resources, taken: list[Resources], kept: int
+) -> None:
+    """Also where there is nothing of a kind, or was less than what was held."""
+    free, used = left_of(capacity, ()), NOTHING
+    for amount in taken:
+        free, used = minus(free, amount), plus(used, amount)
+    for amount in taken[kept:]:
+        free, used = plus(free, amount), minus(used, amount)
+    assert free == left_of(capacity, taken[:kept])
+    assert used == total(taken[:kept])
 
 
 def test_rooms_that_nobody_uses_are_not_kept(monkeypatch: Any) -> None:

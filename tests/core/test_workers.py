@@ -4,9 +4,17 @@ import pytest
 from msgspec.structs import replace
 
 from rota.core.errors import Conflict, NotFound, Superseded
-from rota.core.inputs import ClosePoll, Drain, Heartbeat, Leave, Register, Resume
+from rota.core.inputs import (
+    ClosePoll,
+    Drain,
+    Heartbeat,
+    Leave,
+    PutTenantSettings,
+    Register,
+    Resume,
+)
 from rota.core.limits import OFFLINE_KEPT_MS
-from rota.core.model import JobState, WorkerId, WorkerState
+from rota.core.model import JobState, Quota, Resources, WorkerId, WorkerState
 from tests.core.asking import AT_MOST_ONCE, SECOND, job, resources
 from tests.core.world import World, run
 
@@ -279,3 +287,31 @@ def test_a_patient_worker_is_told_at_once_of_a_report_that_is_not_taken() -> Non
     said = replace(world.report("a"), fence=99)
     poll = world.poll(completed=[said], patient=True)
     assert world.answers[poll].lost == (said.execution_id,)
+
+
+def test_what_was_asked_for_by_name_and_came_to_nothing_leaves_no_trace_in_a_worker() -> None:
+    """Or else each new name would be kept for as long as the worker is there."""
+    world = World()
+    world.register("w1", cpu=4, custom={"seat": 0})
+    fresh = world.scheduler._t.fleet.workers[W1].room
+    for number in range(5):
+        job_id = world.submit(custom={f"licence-{number}": 0, "seat": 0})
+        assert world.take() == [job_id]
+        world.complete(job_id)
+    cell = world.scheduler._t.fleet.workers[W1]
+    assert cell.room is fresh
+    assert cell.free.custom == ()
+
+
+def test_a_worker_that_comes_back_without_a_resource_has_none_when_its_last_job_ends() -> None:
+    world = World()
+    world.may_shrink = True
+    world.register("w1", custom={"licence": 1})
+    world.step(PutTenantSettings(name="default", quota=Quota(running=3)))
+    job_id = world.submit(custom={"licence": 1})
+    assert world.take() == [job_id]
+    world.register("w1")
+    world.complete(job_id)
+    world.check()
+    assert world.scheduler._t.fleet.workers[W1].free.custom == ()
+    assert world.scheduler._t.tenants.cells["default"].used == Resources()

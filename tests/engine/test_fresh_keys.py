@@ -38,7 +38,7 @@ async def store_with(keys: list[str]) -> MemoryStore:
 
 async def begun(store: MemoryStore, clock: FakeClock | None = None) -> FreshKeys:
     keys = FreshKeys(store.catalog, clock or FakeClock())
-    keys.begin()
+    keys.begin(has_inbox=False)
     await settle()
     return keys
 
@@ -96,7 +96,7 @@ async def test_no_key_is_new_before_all_used_ones_could_be_read(
     catalog = Shut((await store_with(["used"])).catalog)
     keys = FreshKeys(catalog, FakeClock())  # type: ignore[arg-type]  # all that it asks for
     assert not keys.is_new("x"), "this server does not lead"
-    keys.begin()
+    keys.begin(has_inbox=False)
     await until(lambda: catalog.asked > 1)
     assert not keys.is_new("x")
     catalog.fails = False
@@ -125,6 +125,29 @@ async def test_where_too_many_were_used_to_be_read_their_age_has_to_pass(
     keys.note(keyed("much later"))
     assert keys.is_new("late"), "no key is honoured for so long"
     assert not keys.is_new("later"), "which was used not longer ago than a day"
+
+
+async def test_no_key_is_new_before_the_inbox_was_empty_once() -> None:
+    keys = FreshKeys((await store_with([])).catalog, FakeClock())
+    keys.begin(has_inbox=True)
+    await until(lambda: keys._complete)
+    assert not keys.is_new("x")
+    keys.took_inbox()
+    assert keys.is_new("x")
+    await keys.end()
+    keys.begin(has_inbox=True)
+    await until(lambda: keys._complete)
+    assert not keys.is_new("x"), "others may have left more since"
+    await keys.end()
+
+
+async def test_what_was_promised_without_a_leader_is_not_new_to_the_next_reign() -> None:
+    keys = FreshKeys((await store_with([])).catalog, FakeClock())
+    keys.promise("promised")
+    keys.begin(has_inbox=False)
+    await until(lambda: keys.is_new("x"))
+    assert not keys.is_new("promised")
+    await keys.end()
 
 
 async def test_an_engine_knows_a_key_that_it_accepted_however_it_came() -> None:

@@ -151,3 +151,16 @@ async def test_the_folding_thread_is_left_alone_until_a_fold_is_due_or_somebody_
         assert not roused
         assert await store.catalog.key("k") is not None
         assert roused
+
+
+async def test_to_read_on_among_the_keys_does_not_hurry_the_fold(
+    make_store: StoreMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_folder, "POSTGRES_FOLD_IDLE_S", 60)
+    async with make_store() as store:
+        leader = await leading(store)
+        await leader.append(PutKey(KeyRecord("a", "print", b"receipt", 1)))
+        assert await store.catalog.keys_after("", 1) == ["a"]
+        await leader.append(PutKey(KeyRecord("b", "print", b"receipt", 1)))
+        assert await store.catalog.keys_after("a", 1) == []
+        assert await store.catalog.keys_after("", 2) == ["a", "b"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from rota.core.model import ExecutionState, JobId, JobState, Life
 from rota.core.outcome import MoveJob, Refill
 from rota.store import postgres_folder
 from rota.store.limits import FOLD_FEW_WRITES
+from rota.store.mirror import Mirror
 from rota.store.postgres import PostgresStore
 from rota.store.protocol import JobQuery, Seq
 from tests.postgres.cell import Cell
@@ -134,6 +137,39 @@ async def test_a_server_that_folded_before_another_wrote_ahead_trusts_no_row_of_
         await eventually(ahead)
         assert await states(other) == {JobState.SUCCEEDED: LIVE + JOBS}
         assert await states(store) == {JobState.SUCCEEDED: LIVE + JOBS}
+
+
+async def test_a_follower_that_begins_just_as_the_leader_writes_ahead_counts_nothing_twice(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers, loop, read = range(JOBS), asyncio.get_running_loop(), postgres_folder.read_snapshot
+    async with cell.opened() as store, cell.opened() as other, cell.connected() as admin:
+        leader = await leading(store)
+        lives = [MoveJob(JobId(f"job-{one:04}"), RUNNING) for one in numbers]
+        ends = [MoveJob(one.id, DONE) for one in lives]
+
+        async def write_ahead() -> None:
+            await leader.append(*map(put, numbers), *lives, *map(run_of, numbers), *ends)
+
+            async def ahead() -> bool:
+                return (await admin.fetchrow(_ROWS))[0] == JOBS
+
+            await eventually(ahead)
+
+        async def read_late(*args: Any, **asked: Any) -> Any:
+            monkeypatch.setattr(postgres_folder, "read_snapshot", read)
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(write_ahead(), loop))
+            return await read(*args, **asked)
+
+        monkeypatch.setattr(postgres_folder, "read_snapshot", read_late)
+        mirror = Mirror(await other.ledger.load())
+        records = await other.ledger.records_after(mirror.seq, 100)
+        mirror.apply(records, await other.catalog.jobs(mirror.unknown(records)))
+        copied = mirror.snapshot()
+        loaded = await other.ledger.load()
+    assert copied.totals.submitted == loaded.totals.submitted == JOBS
+    assert copied.totals.finished == loaded.totals.finished == (("default", "succeeded", JOBS),)
+    assert not copied.jobs
 
 
 @asynccontextmanager

@@ -250,6 +250,25 @@ async def test_old_journal_and_keys_leave_and_what_is_needed_stays(
         assert (await store.ledger.load()).seq == 41
 
 
+async def test_to_read_on_among_the_keys_does_not_hurry_the_fold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as store:
+        waits: list[bool] = []
+        caught_up = store.catalog._folding.caught_up
+
+        async def noted() -> None:
+            waits.append(True)
+            await caught_up()
+
+        monkeypatch.setattr(store.catalog._folding, "caught_up", noted)
+        await (await leading(store)).append(PutKey(KeyRecord("a", "f", b"r", 1)))
+        assert await store.catalog.keys_after("", 1) == ["a"]
+        assert waits == [True]
+        assert await store.catalog.keys_after("a", 1) == []
+        assert waits == [True]
+
+
 async def test_old_lines_of_a_ledger_leave_as_new_ones_come(tmp_path: Path) -> None:
     later = 2 + limits.OCCURRENCE_AGE_MS
     async with opened(tmp_path) as store:

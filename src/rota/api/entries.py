@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 
 def named(path: str, said: str, body: bytes, decode: Callable[[bytes], Any]) -> str:
-    """The path `.labels[...]` as `.labels.team`, if reading the entries one by one shows which.
+    """The path `.labels[...]` as `.labels.team`, if reading fewer and fewer of them shows which.
 
     Large bodies and objects keep the path as it is: whoever sends nonsense pays for little.
     """
@@ -26,15 +27,23 @@ def named(path: str, said: str, body: bytes, decode: Callable[[bytes], Any]) -> 
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return path  # what comes after the fault is no JSON
-    entries = _at(document, before)
+    try:
+        entries = _at(document, before)
+    except (LookupError, TypeError):
+        return path  # a name stands there twice, and the second time for something else
     if not isinstance(entries, dict) or len(entries) > NAMED_ENTRIES:
         return path
-    for name, value in list(entries.items()):
+    given = list(entries.items())
+
+    def is_refused(count: int) -> bool:
+        """Whether the first so many of them are refused in the same words."""
         entries.clear()
-        entries[name] = value
-        if _refusal(decode, document) == said:
-            return f"{before}.{name}{after}"
-    return path
+        entries.update(given[:count])
+        return _refusal(decode, document) == said
+
+    # The decoder stops at the first one at fault: with it in, it says the same, without it not.
+    first = bisect_left(range(len(given)), 1, key=lambda at: is_refused(at + 1))
+    return path if first == len(given) else f"{before}.{given[first][0]}{after}"
 
 
 def _at(document: Any, path: str) -> Any:

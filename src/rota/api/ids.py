@@ -34,6 +34,7 @@ _DIGITS = string.digits + string.ascii_letters
 
 Dice: TypeAlias = Callable[[int], bytes]
 """So many bytes that nobody can guess."""
+_OWN_KEY = "rota-"
 
 
 class IdMint:
@@ -126,7 +127,12 @@ def told_at(key: str, now: Instant) -> Instant | None:
 
 def mint_key() -> str:
     """An idempotency key for a request that came without one."""
-    return f"rota-{secrets.token_hex(16)}"
+    return f"{_OWN_KEY}{secrets.token_hex(16)}"
+
+
+def settles_ids(key: str, now: Instant) -> bool:
+    """Whether all servers to which a client sends this key make the same ids of it."""
+    return key.startswith(_OWN_KEY) or told_at(key, now) is not None  # the former none sends
 
 
 def mint_token() -> str:

@@ -15,7 +15,7 @@ from rota.api.bodies import header
 from rota.api.bundles import check_bundles
 from rota.api.deadlines import add_deadline, deadline_view
 from rota.api.forwarded import minted_at
-from rota.api.ids import IdMint, KeyedMint, told_at
+from rota.api.ids import IdMint, KeyedMint, settles_ids, told_at
 from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS, PAGE_LOOK, READ_AT_ONCE
 from rota.api.lookup import adopt, check_upstream, find_job
 from rota.api.members import failed_members, with_members, within
@@ -24,6 +24,7 @@ from rota.api.paging import Cursor, Limit, any_of, cut_found, read_id_cursor
 from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.recall import (
     expect,
+    make_known,
     post,
     post_about,
     post_recalling,
@@ -144,6 +145,9 @@ async def _submit(
         if batch.outside:
             await check_upstream(call, batch.outside)
         if mailbox is not None and not call.parts.brain.ready:
+            if call.key:
+                settled = settles_ids(_key_as_given(call), call.parts.brain.clock.now())
+                await make_known(call.parts, call.key, settles_ids=settled)
             await mailbox.check(jobs, await read())
             return await mailbox.leave(build(None))
         if batch.outside:
@@ -163,9 +167,12 @@ def _mint_for(call: Call[Any, Any]) -> IdMint:
     if call.key is None:
         return call.desk.ids
     scope, now = call.request.scope, call.parts.brain.clock.now()
-    given = (header(scope, b"idempotency-key") or b"").decode("latin-1")
-    at = minted_at(scope, call.parts.access.roster.secret) or told_at(given, now)
+    at = minted_at(scope, call.parts.access.roster.secret) or told_at(_key_as_given(call), now)
     return call.desk.ids if at is None else KeyedMint(call.parts.cell, call.key, at)
+
+
+def _key_as_given(call: Call[Any, Any]) -> str:
+    return (header(call.request.scope, b"idempotency-key") or b"").decode("latin-1")
 
 
 def trace_in(call: Call[Any, Any]) -> str:

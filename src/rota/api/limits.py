@@ -103,7 +103,7 @@ JSON_DEPTH_MAX = 64
 NAMED_BODY_BYTES = 64 * 1024
 """A refused body up to this size is read again to find which entry of an object was at fault …"""
 NAMED_ENTRIES = 64
-"""… once for each entry: as many as a job has labels."""
+"""… half a dozen times: as many entries as a job has labels."""
 LINK_S = 900
 """How long a signed link to a file works: enough to begin with it, too short to hand around."""
 BUNDLE_USE_MS = 3600 * 1000

@@ -83,10 +83,26 @@ async def look_up_key(parts: Parts, key: str, *, waits: bool) -> KeyLook:
     """
     if waits:
         return KeyLook(await parts.catalog.key(key), None)
-    is_alone = parts.presence is None or parts.presence.is_alone
+    others = parts.presence
+    # A server that could promise something itself but sees nobody does not know that it is alone.
+    is_alone = parts.mailbox is None if others is None else others.is_alone
     if is_alone and parts.brain.is_new_key(key):
         return _UNUSED
     return await parts.catalog.key_at_once(key)
+
+
+async def make_known(parts: Parts, key: Key, *, settles_ids: bool) -> None:
+    """Something is about to be promised under this key: nobody may take it for a new one then.
+
+    Neither this server, should it lead soon, nor a leader that is out of its reach and thinks that
+    it is alone; but where the key settles the ids that one answers the same. Whoever takes the seat
+    from now on looks around first.
+    """
+    parts.brain.promise_key(key.key)
+    if settles_ids or parts.presence is None:
+        return
+    if parts.brain.standing().leader is not None:
+        await parts.presence.be_seen()
 
 
 async def promised_to(call: Call[Any, Any], key: Key) -> JobsAccepted | None:

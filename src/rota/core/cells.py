@@ -29,7 +29,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import Order
-from rota.core.resources import NOTHING, minus, multiplied, plus, total
+from rota.core.resources import NOTHING, left_of, minus, multiplied, plus, total
 from rota.core.rooms import Rooms
 
 NO_CLASS = -1
@@ -176,7 +176,7 @@ class WorkerCell:
         """When what it holds will probably end, the soonest first."""
         self.counted = Resources()
         """What of it is in the capacity of the fleet."""
-        self.room = machine.rooms.of(machine.index, worker.capacity)
+        self.room = machine.rooms.of(machine.index, left_of(worker.capacity, ()))
         """What is left of it."""
         self.poll: OpenPoll | None = None
         self.stops: dict[ExecutionId, None] = {}

@@ -287,10 +287,9 @@ def _decide_in_gang(
 ) -> None:
     """What the end of a member's execution means for its gang, which is tried again as a whole."""
     gang = t.jobs[parent_of(job)]
-    retryable = done is None or done.retryable
     if execution.state is ExecutionState.PREEMPTED:
         end_member(t, job, execution, (PREEMPTED, -1, "preempted"), now)
-    elif _has_another_try(job, execution, retryable=retryable):
+    elif _has_another_try(job, execution, retryable=done is None or done.retryable):
         ask_for_more(t, gang, done)
         delay = _delay_ms(gang, execution, done)
         end_member(t, job, execution, (RETRY, delay, "retry"), now)

@@ -26,7 +26,8 @@ def score(needs: Resources, machine: MachineClass, free: Resources) -> tuple[int
     capacity = machine.capacity
     wasted = machine.special
     if wasted:
-        wasted -= (1 if needs.gpu_milli else 0) + len(needs.custom)
+        wasted -= 1 if needs.gpu_milli else 0
+        wasted -= sum(1 for _, amount in needs.custom if amount)
     left = 0
     for kind_free, kind_need, kind_all in (
         (free.cpu_milli, needs.cpu_milli, capacity.cpu_milli),

@@ -9,7 +9,7 @@ from rota.core.cells import NO_CLASS
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import ExecutionState, JobState
 from rota.core.party import JobClass, Party
-from rota.core.resources import NOTHING, fits, minus, plus, total
+from rota.core.resources import NOTHING, fits, left_of, plus, total
 from rota.core.tables import Tables
 
 LIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING)
@@ -64,14 +64,14 @@ def _check_executions(t: Tables) -> None:
 
 def _check_workers(t: Tables) -> None:
     for worker_id, cell in t.fleet.workers.items():
-        used = total(cell.held.values())
         ends = sorted((t.executions[i].ends_at, i) for i in cell.held)
         assert cell.ends == ends, f"the ends of {worker_id} drifted"
         free, later = cell.free, {}
         for at, execution_id in ends:
             free = later[at] = plus(free, cell.held[execution_id])
         assert cell.prospects() == list(later.items()), f"what {worker_id} will have drifted"
-        assert cell.free == minus(cell.worker.capacity, used), f"free room of {worker_id} drifted"
+        left = left_of(cell.worker.capacity, cell.held.values())
+        assert cell.free == left, f"free room of {worker_id} drifted"
         wanted = {i: t.jobs[t.executions[i].execution.job_id] for i in cell.held}
         for execution_id, job in wanted.items():
             is_heir = cell.is_heir(t.executions[execution_id].execution)

@@ -17,7 +17,7 @@ from rota.core.limits import FEW_ROOMY, FRESH_MAX
 from rota.core.model import Labels, Needs, Resources, Worker, WorkerId, WorkerState
 from rota.core.ordering import Lines
 from rota.core.party import JobClass, Machines
-from rota.core.resources import NOTHING, fits, minus, plus, total
+from rota.core.resources import NOTHING, fits, left_of, minus, plus
 from rota.core.rooms import Room, Rooms
 from rota.core.roomy import May as May
 from rota.core.roomy import Roomy, first_that
@@ -142,7 +142,7 @@ class Fleet:
         self.labels.add(worker)
         cell.worker = worker
         self._class_anew(cell)
-        cell.set_free(minus(worker.capacity, total(cell.held.values())))
+        cell.set_free(left_of(worker.capacity, cell.held.values()))
 
     def _class_anew(self, cell: WorkerCell) -> None:
         self._changes += 1

@@ -68,8 +68,9 @@ class Recent:
     def __init__(self, since: Instant) -> None:
         self.since = since
         """Before this nothing is known: a record read earlier is stale."""
-        self._oldest = since
-        """What left before this is forgotten, whether its slice is over or not."""
+        self._oldest: Instant = 0
+        """What left before this is forgotten, whether its slice is over or not. Never in the time
+        to come: the clock may be behind what it was when we began."""
         self._slice = _Slice(since, JobId(""))
         """The last of those that follow: what leaves now."""
         self._slices = deque([self._slice])
@@ -174,7 +175,7 @@ class Recent:
 
     def forget(self, now: Instant) -> None:
         """Drops what no record in flight can need any more: twice the window, to be safe."""
-        oldest = self._oldest = max(self._oldest, now - 2 * RECALL_WINDOW_MS)
+        oldest = self._oldest = min(max(self._oldest, now - 2 * RECALL_WINDOW_MS), now)
         while self._slices[0].last_at < oldest:
             self._drop(self._slices.popleft())
             if not self._slices:

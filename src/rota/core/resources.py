@@ -45,10 +45,11 @@ def minus(a: Resources, b: Resources) -> Resources:
 def _merge(
     a: tuple[tuple[str, int], ...], b: tuple[tuple[str, int], ...], sign: int
 ) -> tuple[tuple[str, int], ...]:
+    """Without the names of which there is nothing: the same amount is always written the same."""
     amounts = dict(a)
     for name, amount in b:
         amounts[name] = amounts.get(name, 0) + sign * amount
-    return tuple(sorted(amounts.items()))
+    return tuple(sorted(item for item in amounts.items() if item[1]))
 
 
 def total(amounts: Iterable[Resources]) -> Resources:
@@ -58,6 +59,11 @@ def total(amounts: Iterable[Resources]) -> Resources:
         alike = list(same)
         result = plus(result, multiplied(alike[0], len(alike)))
     return result
+
+
+def left_of(capacity: Resources, held: Iterable[Resources]) -> Resources:
+    """What these leave of a machine."""
+    return minus(plus(NOTHING, capacity), total(held))
 
 
 def fits(need: Resources, room: Resources) -> bool:

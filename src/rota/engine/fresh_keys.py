@@ -26,18 +26,25 @@ class FreshKeys:
 
     A key gets its mark before the scheduler sees it. Those of the time before this server led are
     read from the tables, beside the loop. Where they are too many their age has to pass first.
+    What others promised and left in the inbox has come to the scheduler when that is empty.
     """
 
     def __init__(self, catalog: Catalog, clock: Clock) -> None:
         self._catalog = catalog
         self._clock = clock
         self._reading = Chore("rota-used-keys")
-        self._complete = False
-        self._forget()
+        self._complete = self._took_inbox = False
+        # Only what is written to takes memory.
+        self._young, self._old = bytearray(KEY_MARKS // 8), bytearray(KEY_MARKS // 8)
+        self._young_since = clock.steady()
 
-    def begin(self) -> None:
-        """This server leads from now on, and has decided nothing yet."""
-        self._forget()
+    def begin(self, *, has_inbox: bool) -> None:
+        """This server leads from now on, and has decided nothing yet.
+
+        Marks stay: what it promised before may still be on its way into the inbox.
+        """
+        self._complete, self._took_inbox = False, not has_inbox
+        self._young_since = self._clock.steady()
         self._reading.start(self._read())
 
     async def end(self) -> None:
@@ -51,16 +58,19 @@ class FreshKeys:
             self._grow_old()
             self._mark(event.key.key)
 
+    def promise(self, key: str) -> None:
+        """It is about to be used by this server though it does not lead."""
+        self._mark(key)
+
+    def took_inbox(self) -> None:
+        """All that was there when this server began to lead has been decided."""
+        self._took_inbox = True
+
     def is_new(self, key: str) -> bool:
         """Whether it is certain that nobody has used this key; False: who knows."""
         byte, bit = _place(key)
-        return self._complete and not (self._young[byte] | self._old[byte]) & bit
-
-    def _forget(self) -> None:
-        # Only what is written to takes memory.
-        self._young, self._old = bytearray(KEY_MARKS // 8), bytearray(KEY_MARKS // 8)
-        self._young_since = self._clock.steady()
-        self._complete = False
+        is_marked = (self._young[byte] | self._old[byte]) & bit
+        return self._complete and self._took_inbox and not is_marked
 
     def _mark(self, key: str) -> None:
         byte, bit = _place(key)

@@ -65,6 +65,8 @@ PLEAS_ALONE_LOOK_S = 5.0
 """The same for one that has seen no others: an idle database is left alone."""
 PLEAS_FROM_MS = 3_000
 """Whoever has said nothing for so long is not asked for its opinion."""
+SEEN_AFTER_MS = 6_000
+"""Whoever began to tell of itself so long ago has been seen by a leader that was alone before."""
 LAG_SAMPLES = 3_600
 """Ends of the journal that a follower remembers to say for how long it is behind: an hour's."""
 RETENTION_EVERY_S = 600.0

@@ -149,7 +149,7 @@ class Engine(Outlooks):
             snapshot = await self._standby.open_reign(self._seat, self.clock.now())
         else:
             snapshot = await self._ledger.load(self.timing.window.line)
-        self._keys.begin()
+        self._keys.begin(has_inbox=self._read_spec is not None)
         self._scheduler = await build_scheduler(snapshot, self.timing, self.clock.now())
         self._seq = snapshot.seq
         self._observer.loaded(snapshot.totals)
@@ -164,7 +164,7 @@ class Engine(Outlooks):
         else:
             pickup = Pickup(self._store, self.clock, self._read_spec, self._post_entry)
             # What came while nobody led goes before what comes now.
-            self._pickup.start(pickup.run(self._open))
+            self._pickup.start(pickup.run(self._open, self._keys.took_inbox))
 
     def _open(self) -> None:
         self._is_open = True

@@ -43,8 +43,11 @@ class Pickup:
         self._read_spec = read_spec
         self._post = post
 
-    async def run(self, caught_up: Callable[[], None]) -> None:
-        """Until it is cancelled; says whenever all that was there before is accepted."""
+    async def run(self, caught_up: Callable[[], None], emptied: Callable[[], None]) -> None:
+        """Until it is cancelled; says when the oldest entries are accepted, and when none is left.
+
+        Those who ask need not wait for the last of many thousands.
+        """
         pause = DURABLE_INBOX_LOOK_S_MIN
         while True:
             try:
@@ -56,6 +59,7 @@ class Pickup:
                 if taken:
                     pause = DURABLE_INBOX_LOOK_S_MIN
                     continue
+                emptied()
             await asyncio.sleep(pause)
             pause = min(2 * pause, DURABLE_INBOX_LOOK_S_MAX)
 

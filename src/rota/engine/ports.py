@@ -142,6 +142,10 @@ class Brain(Protocol):
         """Whether it is certain that no leader has accepted anything under this key."""
         ...
 
+    def promise_key(self, key: str) -> None:
+        """This server is about to promise something under it, without a leader."""
+        ...
+
     def why(self, job_id: JobId, record: JobRecord | None = None) -> Explanation | None:
         """Why a job waits; None if it is not among the live ones.
 

@@ -20,6 +20,7 @@ from rota.engine.limits import (
     PLEAS_ALONE_LOOK_S,
     PLEAS_FROM_MS,
     PLEAS_LOOK_S,
+    SEEN_AFTER_MS,
 )
 from rota.engine.ports import Brain
 from rota.store.nodes import Node, SeenNode
@@ -55,13 +56,15 @@ class Presence:
         self._meter = LagMeter()
         self._telling: asyncio.Task[None] | None = None
         self._heeding: asyncio.Task[None] | None = None
-        self._has_company = True  # until somebody has looked
+        self._told_at = self._seen_from = -SEEN_AFTER_MS
+        self._alone_in: int | None = None
+        """The reign in which this server looked and saw no other; None: there may be some."""
         self._away = False
 
     @property
     def is_alone(self) -> bool:
-        """This server leads, and there was no other at the last look."""
-        return not self._has_company
+        """This server leads, and there was no other at the last look since it began to."""
+        return self._alone_in is not None and self._alone_in == self._brain.epoch
 
     async def start(self) -> None:
         """Tells at once, and from then on every second."""
@@ -94,6 +97,14 @@ class Presence:
             behind_ms=0 if standing.leads else behind_ms,
         )
         await self._store.nodes.announce(self.me)
+        now = self._brain.clock.steady()
+        if now - self._told_at >= PLEAS_FROM_MS:
+            self._seen_from = now + SEEN_AFTER_MS
+        self._told_at = now
+
+    async def be_seen(self) -> None:
+        """Returns when even a leader that believed itself alone knows of this server."""
+        await asyncio.sleep(max(0, self._seen_from - self._brain.clock.steady()) / 1000)
 
     async def cannot_reach(self, epoch: int) -> None:
         """The leader of that epoch does not answer here; 0: it does, or nobody leads."""
@@ -113,22 +124,24 @@ class Presence:
         """While this server leads: lets another, if none of the others reaches it any more."""
         standing = self._brain.standing()
         if not standing.leads:
-            self._has_company = True
+            self._alone_in = None
             return
         others = [
             one.told
             for one in await self._store.nodes.everyone()
             if one.told.node != self.me.node and one.silent_ms < PLEAS_FROM_MS
         ]
-        self._has_company = bool(others)
+        self._alone_in = None if others else standing.epoch
         if others and all(one.unreached == standing.epoch for one in others):
             self._brain.step_aside(standing.epoch)
 
     async def _go_on_heeding(self) -> None:
         while True:
-            await asyncio.sleep(PLEAS_LOOK_S if self._has_company else PLEAS_ALONE_LOOK_S)
-            with suppress(StoreError):  # then nobody can be heard, and nobody could lead
+            await asyncio.sleep(PLEAS_ALONE_LOOK_S if self.is_alone else PLEAS_LOOK_S)
+            try:
                 await self.heed()
+            except StoreError:  # then nobody can be heard, and nobody could lead
+                self._alone_in = None
 
     async def _go_on(self) -> None:
         while True:

@@ -47,6 +47,10 @@ class Views(ABC):
         """Whether it is certain that no leader has accepted anything under this key."""
         return self._keys.is_new(key)
 
+    def promise_key(self, key: str) -> None:
+        """This server is about to promise something under it, without a leader."""
+        self._keys.promise(key)
+
     @abstractmethod
     def _brain(self) -> Scheduler:
         """The scheduler; raises UnavailableError where none may be asked."""

@@ -146,12 +146,13 @@ class ServerSite:
         door.newer, door.older = self.newer, self.older
         http = cast(aiohttp.ClientSession, PeerSession(self._network, self.machine, door))
         forwarder = Forwarder(engine, roster, member.node, self._closing, http)
+        presence = None
         if not self.older:
             presence = Presence(store, engine, Node(node=member.node, address=self.address))
             await presence.start()
             Reach(engine, presence, http)  # its task ends with the machine
         mailbox = Mailbox(store, clock)
-        app = create_app(replace(parts, forwarder=forwarder, mailbox=mailbox))
+        app = create_app(replace(parts, forwarder=forwarder, mailbox=mailbox, presence=presence))
         door.app = app
         while True:
             await asyncio.sleep(PULSE_S)

@@ -35,7 +35,11 @@ class Keys(Protocol):
         ...
 
     async def keys_after(self, key: str, limit: int) -> list[str]:
-        """The next keys, in an order of the store's own; the empty one is before all others."""
+        """The next keys, in an order of the store's own; the empty one is before all others.
+
+        From there it sees all that was appended before. From any other it does not wait for what
+        came since: page after page would hurry the fold, and that takes turns with whoever appends.
+        """
         ...
 
 

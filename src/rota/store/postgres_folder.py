@@ -12,6 +12,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from rota.core.model import Instant
@@ -42,7 +43,7 @@ from rota.store.postgres_connect import Address, Connection, Line
 from rota.store.postgres_fold import Done, Way, WindowFold
 from rota.store.postgres_load import read_snapshot
 from rota.store.postgres_migrate import Schema
-from rota.store.postgres_objects import doom_outputs
+from rota.store.postgres_objects import remove_outputs
 from rota.store.postgres_partitions import drop_old, drop_old_journal, make_partitions
 from rota.store.postgres_plans import Plans
 from rota.store.postgres_stalled import Turn
@@ -371,9 +372,14 @@ class PostgresFolder:
             self._unfolded.clear()
             self._forget()
             await self._prepare()
-        while await self._fold_next():
-            pass
-        return await self._line.read(lambda c: read_snapshot(c, self._schema, kept))
+        snapshot: Snapshot | None = None
+        while snapshot is None:
+            stamp = await self._line.read(stamp_of)
+            # Where nothing is left to fold, nothing was written ahead of it either.
+            if not await self._fold_next():
+                read = partial(read_snapshot, schema=self._schema, kept=kept, stamp=stamp)
+                snapshot = await self._line.read(read)
+        return snapshot
 
     async def _sweep(self) -> None:
         """Removes what deleted jobs left behind; what fails is found again by the next sweep."""
@@ -386,14 +392,4 @@ class PostgresFolder:
         if found:
             ids = [row[0] for row in found]
             has_objects = self._schema.has("bundles")
-            await self._line.write(lambda c: _forget(c, ids, has_objects=has_objects))
-
-
-async def _forget(connection: Connection, execution_ids: list[str], *, has_objects: bool) -> None:
-    async with connection.transaction():
-        if has_objects:
-            await doom_outputs(connection, "execution_id = ANY ($1)", execution_ids)
-        for table in ("log_pieces", "logs", "artifact_pieces", "artifacts", "leftovers"):
-            await connection.execute(
-                f"DELETE FROM rota.{table} WHERE execution_id = ANY ($1)", execution_ids
-            )
+            await self._line.write(lambda c: remove_outputs(c, ids, has_objects=has_objects))

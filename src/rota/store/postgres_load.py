@@ -119,9 +119,17 @@ def _jobs_on(
     return shelves
 
 
-async def read_snapshot(connection: Connection, schema: Schema, kept: int) -> Snapshot:
-    """As of the newest record folded, with the first `kept` jobs of each shelf."""
+async def read_snapshot(
+    connection: Connection, schema: Schema, kept: int, stamp: str
+) -> Snapshot | None:
+    """As of the newest record folded, with the first `kept` jobs of each shelf.
+
+    None: somebody has folded since the stamp was read. It may be ahead of that record, and whoever
+    reads on from there would count twice.
+    """
     async with connection.transaction(isolation="repeatable_read", readonly=True):
+        if await stamp_of(connection) != stamp:
+            return None
         meta = await connection.fetchrow("SELECT folded_seq, order_next, submitted FROM rota.meta")
         assert meta is not None
         jobs = await _live_jobs(connection)

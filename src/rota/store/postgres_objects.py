@@ -115,6 +115,19 @@ async def doom_outputs(connection: Connection, where: str, *args: Any) -> None:
     )
 
 
+async def remove_outputs(
+    connection: Connection, execution_ids: list[str], *, has_objects: bool
+) -> None:
+    """All that executions of deleted jobs have left behind."""
+    async with connection.transaction():
+        if has_objects:
+            await doom_outputs(connection, "execution_id = ANY ($1)", execution_ids)
+        for table in ("log_pieces", "logs", "artifact_pieces", "artifacts", "leftovers"):
+            await connection.execute(
+                f"DELETE FROM rota.{table} WHERE execution_id = ANY ($1)", execution_ids
+            )
+
+
 async def _keep(connection: Connection, kept: Kept) -> None:
     async with connection.transaction():
         await _forget(connection, kept.execution_id, kept.name)

@@ -203,7 +203,8 @@ class PostgresCatalog:
     async def keys_after(self, key: str, limit: int) -> list[str]:
         """The next keys."""
         sql = "SELECT key FROM rota.keys WHERE key > $1 ORDER BY key LIMIT $2"
-        return [row[0] for row in await self._read(lambda c: c.fetch(sql, key, limit))]
+        read = self._readers.run if key else self._read
+        return [row[0] for row in await read(lambda c: c.fetch(sql, key, limit))]
 
     async def _read_keys(self, keys: Sequence[str]) -> Found:
         def look(connection: Connection) -> Awaitable[Sequence[Any]]:

@@ -73,7 +73,7 @@ async def take_turn(connection: Connection, window: Window, schema: Schema, plan
 
 
 async def stamp_of(connection: Connection) -> str:
-    """Of this transaction, which has folded: it has written the row that is asked for."""
+    """Of the last transaction that has folded, this one perhaps: it wrote the row asked for."""
     stamp: str = await connection.fetchval("SELECT xmin::text FROM rota.meta WHERE id = 1")
     return stamp
 

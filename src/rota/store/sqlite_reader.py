@@ -202,7 +202,8 @@ class SqliteCatalog:
     async def keys_after(self, key: str, limit: int) -> list[str]:
         """The next keys."""
         sql = "SELECT key FROM keys WHERE key > ? ORDER BY key LIMIT ?"
-        return [row[0] for row in await self._read(lambda c: fetch(c, sql, (key, limit)))]
+        read = self._pool.run if key else self._read
+        return [row[0] for row in await read(lambda c: fetch(c, sql, (key, limit)))]
 
     async def _read_keys(self, keys: Sequence[str]) -> Found:
         wanted = _json.encode(keys).decode()
