@@ -271,9 +271,7 @@ MUTANTS = {
         "memory is thrown away after an append of unknown fate", _memory_kept, 20
     ),
     "no handover": Mutant("a new leader waits for leases it knows nothing of", _no_handover, 20),
-    "starts repeats": Mutant(
-        "an order that comes twice starts once", _starts_repeats, 20, "network"
-    ),
+    "starts repeats": Mutant("an order that comes twice starts once", _starts_repeats, 20),
     "once runs again": Mutant("a lost at_most_once job is not queued again", _once_runs_again, 20),
     "watermark unwritten": Mutant(
         "how far a schedule has come is written with what it made", _watermark_unwritten, 20
