@@ -75,3 +75,29 @@ async def test_plans_of_an_empty_table_are_not_kept_when_it_fills(cell: Cell) ->
         for start in range(1, len(ids), 100):
             await run(ids[start : start + 100])
     assert await cell.ask(_READ) < len(ids)
+
+
+async def test_a_table_that_was_cleaned_while_empty_is_looked_at_again_when_it_fills(
+    cell: Cell,
+) -> None:
+    """Its size stays and its rows count as none: a single statement could take minutes."""
+    count = 3 * FOLD_PLANS_FIRST_WRITES
+    ids = [JobId(f"job-{number:04}") for number in range(1, count + 1)]
+    async with cell.opened() as store:
+        leader = await leading(store)
+        await leader.append(*[put(number) for number in range(1, count + 1)])
+        await store.catalog.jobs([])
+        await leader.append(*[DropJob(job_id) for job_id in ids])
+        await store.catalog.jobs([])
+    async with cell.connected() as connection:
+        await connection.execute("VACUUM (TRUNCATE false, ANALYZE) rota.jobs_live")
+        await connection.execute("SELECT pg_stat_reset()")
+    async with cell.opened() as store:
+        leader = await leading(store)
+        await leader.append(*[put(number) for number in range(1, count + 1)])
+        await store.catalog.jobs([])
+        for start in range(0, count, 100):
+            few = ids[start : start + 100]
+            await leader.append(*[MoveJob(job_id, Life(JobState.RUNNING)) for job_id in few])
+            await store.catalog.jobs([])
+    assert await cell.ask(_READ) < 2 * count

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from rota.store.limits import FOLD_PLANS_FIRST_WRITES, FOLD_PLANS_TIMES, FOLD_PLANS_WRITES_MAX
+from collections.abc import Sequence
+
+from rota.store.limits import (
+    FOLD_PLANS_FIRST_WRITES,
+    FOLD_PLANS_TIMES,
+    FOLD_PLANS_WRITES_MAX,
+    FOLD_SMALL_BYTES,
+)
 from rota.store.postgres_connect import Connection
 
 PLANNED = """
@@ -19,6 +26,13 @@ BY_KEY = "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off
 """A table thought empty would still be read as a whole, along its index, and all that came be gone
 through for each of its rows. A bitmap scan, which is left, cannot be made without a key."""
 _FORGET = "DISCARD PLANS"
+_BELIEVED = """
+SELECT relname::text FROM pg_class WHERE oid = ANY ($1::text[]::regclass[])
+    AND reltuples BETWEEN 0 AND 1 AND pg_relation_size(oid) > $2
+"""
+"""Tables that are taken for empty though they have some size."""
+_LOOK = "SET LOCAL default_statistics_target = 1; ANALYZE (SKIP_LOCKED) rota."
+"""A few hundred rows; if somebody else is at it, that one will tell."""
 
 
 class Plans:
@@ -44,3 +58,13 @@ class Plans:
             self._due = min(self._due * FOLD_PLANS_TIMES, FOLD_PLANS_WRITES_MAX)
             self._writes = 0
         self._writes += writes
+
+    async def look_again(self, connection: Connection, tables: Sequence[str]) -> None:
+        """What was cleaned up while nothing lived counts as empty until somebody looks again.
+
+        Plans for such a table are made at any time, and one statement may then take minutes: an
+        index that has the key in its second column is read as a whole for each of thousands.
+        """
+        names = [f"rota.{table}" for table in tables]
+        for row in await connection.fetch(_BELIEVED, names, FOLD_SMALL_BYTES):
+            await connection.execute(_LOOK + row[0])
