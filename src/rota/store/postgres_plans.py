@@ -31,8 +31,12 @@ SELECT relname::text FROM pg_class WHERE oid = ANY ($1::text[]::regclass[])
     AND reltuples BETWEEN 0 AND 1 AND pg_relation_size(oid) > $2
 """
 """Tables that are taken for empty though they have some size."""
-_LOOK = "SET LOCAL default_statistics_target = 1; ANALYZE (SKIP_LOCKED) rota."
-"""A few hundred rows; if somebody else is at it, that one will tell."""
+_LOOK = """
+SET LOCAL client_min_messages = error; SET LOCAL default_statistics_target = 1;
+ANALYZE (SKIP_LOCKED) rota.{}; SET LOCAL client_min_messages = notice
+"""
+"""A few hundred rows. If somebody else is at it, that one will tell; the database would warn of it,
+and a warning counts as a failure here."""
 
 
 class Plans:
@@ -67,4 +71,4 @@ class Plans:
         """
         names = [f"rota.{table}" for table in tables]
         for row in await connection.fetch(_BELIEVED, names, FOLD_SMALL_BYTES):
-            await connection.execute(_LOOK + row[0])
+            await connection.execute(_LOOK.format(row[0]))
