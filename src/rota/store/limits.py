@@ -102,8 +102,6 @@ FOLD_PLANS_TIMES = 4
 """So many times as many until the next time, up to FOLD_PLANS_WRITES_MAX."""
 FOLD_PLANS_WRITES_MAX = 200_000
 """And then always after so many: a table may have been emptied, cleaned and planned for since."""
-FOLD_SMALL_BYTES = 256 * 1024
-"""Of a table that the database takes for empty: beyond it the fold has it looked at again."""
 FOLD_FEW_WRITES = 1_000
 """Fewer than these are folded after POSTGRES_FOLD_IDLE_S without another: there is little to gain,
 and a follower that is read from sees the tables change sooner."""

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rota.store.limits import (
-    FOLD_PLANS_FIRST_WRITES,
-    FOLD_PLANS_TIMES,
-    FOLD_PLANS_WRITES_MAX,
-    FOLD_SMALL_BYTES,
-)
+from rota.store.limits import FOLD_PLANS_FIRST_WRITES, FOLD_PLANS_TIMES, FOLD_PLANS_WRITES_MAX
 from rota.store.postgres_connect import Connection
 
 PLANNED = """
@@ -26,25 +19,15 @@ BY_KEY = "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off
 """A table thought empty would still be read as a whole, along its index, and all that came be gone
 through for each of its rows. A bitmap scan, which is left, cannot be made without a key."""
 _FORGET = "DISCARD PLANS"
-_BELIEVED = """
-SELECT relname::text FROM pg_class WHERE oid = ANY ($1::text[]::regclass[])
-    AND reltuples BETWEEN 0 AND 1 AND pg_relation_size(oid) > $2
-"""
-"""Tables that are taken for empty though they have some size."""
-_LOOK = """
-SET LOCAL client_min_messages = error; SET LOCAL default_statistics_target = 1;
-ANALYZE (SKIP_LOCKED) rota.{}; SET LOCAL client_min_messages = notice
-"""
-"""A few hundred rows. If somebody else is at it, that one will tell; the database would warn of it,
-and a warning counts as a failure here."""
 
 
 class Plans:
     """The plans of one connection, which the database makes at a statement's first use and keeps.
 
     In a table thought empty every index is as good as any other, one that has the key in its second
-    column, too: that is read as a whole for each fold, and the table is empty no more. So plans
-    are made again soon after the first writes, and then ever more seldom.
+    column, too: that is read as a whole for each fold, and the table is empty no more. Indexes of
+    live jobs cannot be used like that (`0011_found_by_key.sql`), those of finished ones can. So
+    plans are made again soon after the first writes, and then ever more seldom.
     """
 
     def __init__(self) -> None:
@@ -62,13 +45,3 @@ class Plans:
             self._due = min(self._due * FOLD_PLANS_TIMES, FOLD_PLANS_WRITES_MAX)
             self._writes = 0
         self._writes += writes
-
-    async def look_again(self, connection: Connection, tables: Sequence[str]) -> None:
-        """What was cleaned up while nothing lived counts as empty until somebody looks again.
-
-        Plans for such a table are made at any time, and one statement may then take minutes: an
-        index that has the key in its second column is read as a whole for each of thousands.
-        """
-        names = [f"rota.{table}" for table in tables]
-        for row in await connection.fetch(_BELIEVED, names, FOLD_SMALL_BYTES):
-            await connection.execute(_LOOK.format(row[0]))

@@ -67,7 +67,6 @@ async def take_turn(connection: Connection, window: Window, schema: Schema, plan
         window.last_seq,
     )
     assert found is not None, "the first migration makes the row"
-    await plans.look_again(connection, [one for one in tables if not one.endswith("_done")])
     await connection.execute(BY_KEY)
     folded, stamp, epoch, *newest = found
     return Before(folded, epoch, stamp, dict(zip(tables, newest, strict=True)))
