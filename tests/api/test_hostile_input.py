@@ -250,6 +250,23 @@ async def test_a_refusal_says_what_would_be_taken(
     assert "regex" not in problem["detail"]
 
 
+NAMED = {
+    "/queues": {},
+    "/tenants": {"weight": 2},
+    "/calendars": {"dates": []},
+    "/hooks": {"scheme": "github", "secrets": ["0123456789abcdef"]},
+    "/alerts": {"condition": "wait"},
+    "/alert-channels": {"url": "https://a.example"},
+}
+
+
+@pytest.mark.parametrize("path", NAMED)
+async def test_a_name_that_cannot_be_is_told_what_a_name_may_be(house: House, path: str) -> None:
+    problem = await house.ask("PUT", f"{path}/-a%20b", NAMED[path], expect=422)
+    said = "takes letters, digits and _ . : @ - only, and begins with a letter, digit or _"
+    assert problem["errors"] == [{"field": "name", "message": said}]
+
+
 async def test_every_pattern_of_the_contract_has_words_for_people() -> None:
     said = set(patterns.SAID)
     for module in pkgutil.iter_modules(wire.__path__):

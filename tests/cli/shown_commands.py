@@ -18,13 +18,18 @@ def taken(line: str) -> str | None:
         _parse(tree, "rota", words, None)
     except click.ClickException as error:
         return f"{line}: {error.format_message()}"
+    except click.exceptions.Exit:
+        return None  # it was asked for its help, and gave it
     return None
 
 
 def _parse(
     command: click.Command, name: str, words: Sequence[str], parent: click.Context | None
 ) -> None:
-    context = command.make_context(name, list(words), parent=parent)
+    # What it would ask a person for is given, so that it does not.
+    asked = [one.opts[0] for one in command.params if getattr(one, "prompt", None)]
+    given = [part for option in asked if option not in words for part in (option, "given")]
+    context = command.make_context(name, [*given, *words], parent=parent)
     if not isinstance(command, click.Group):
         return
     rest = [*context._protected_args, *context.args]

@@ -38,6 +38,18 @@ def test_a_server_that_is_down_is_said_with_how_to_start_one(nobody: str, rota: 
     assert ran.err == expected
 
 
+@pytest.mark.parametrize("words", [("worker",), ("up", "--port", "0")])
+def test_where_no_worker_can_run_that_is_said_before_anything_is_started(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.platform", "darwin")
+    ran = rota(*words)
+    assert ran.status == 1
+    assert ran.err.startswith("rota: workers run on Linux only, and this is darwin: start them in")
+    assert not (tmp_path / ".rota").exists()
+
+
 @pytest.fixture
 def quiet_port(nobody: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """The default address, of which the tests know that nothing listens there."""

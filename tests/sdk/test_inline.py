@@ -177,6 +177,7 @@ def test_what_waits_for_a_job_runs_after_it_or_is_skipped(app: App) -> None:
     assert [run.status for run in runs] == [
         *("failed", "succeeded", "succeeded", "skipped", "skipped", "succeeded", "succeeded"),
     ]
+    assert runs[3].view.reason == "upstream", "as a server says it"
 
 
 def test_jobs_that_jobs_submit_run_too(app: App) -> None:

@@ -18,9 +18,17 @@ from tests.tidy.tree import ROOT, SOURCE, all_files, python_files, shown
 
 MAKE_WORD = re.compile(r"(?:^|[`\s|])make ([a-z][a-z-]*)")
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+INTO = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)#([^)\s]+)\)")
 PATH = re.compile(r"`([\w./-]+/[\w./-]*|[\w-]+\.(?:md|toml|py))`")
 KINDS = ("added", "changed", "deprecated", "removed", "fixed", "security")
-PROSE_OF_PATHS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "STYLE.md", "docs/decisions", "changes")
+PROSE_OF_PATHS = (
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "STYLE.md",
+    "docs/decisions",
+    "docs/words.md",
+    "changes",
+)
 
 
 def documents(*names: str) -> list[Path]:
@@ -47,6 +55,13 @@ def stale_paths(text: str) -> Iterator[str]:
         places = (ROOT / name, ROOT / "src" / name, SOURCE / name, ROOT / "docs" / name)
         if not any(place.exists() for place in places):
             yield name
+
+
+def headings(page: Path) -> list[str]:
+    """The headings of a page, as links name them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    found = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in found]
 
 
 def test_the_lifecycle_page_is_drawn_from_the_tables() -> None:
@@ -97,6 +112,17 @@ def test_every_door_is_described() -> None:
 def test_every_link_leads_somewhere(path: Path) -> None:
     links = LINK.findall(path.read_text(encoding="utf-8"))
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", documents(), ids=shown)
+def test_every_link_into_a_page_leads_to_a_heading(path: Path) -> None:
+    links = INTO.findall(path.read_text(encoding="utf-8"))
+    lost = [
+        f"{page}#{place}"
+        for page, place in links
+        if place not in headings(path.parent / page if page else path)
+    ]
+    assert lost == []
 
 
 @pytest.mark.parametrize("path", documents(*PROSE_OF_PATHS), ids=shown)

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import re
 import runpy
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.tidy.tree import ROOT, SOURCE, all_files, shown
+from rota.sdk import AsyncClient, Client
+from tests.cli.shown_commands import taken
+from tests.tidy.tree import ROOT, SOURCE, all_files, python_files, shown
 
 DOCS = ROOT / "docs"
+BLOCK = re.compile(r"```(?:sh|console|bash)?\n(.*?)```", re.DOTALL)
+ENDS_A_COMMAND = ("|", "&&", ">", ";")
+MISTAKES = ("No such option", "No such command", "there is no command", "unexpected extra arg")
 RUN = re.compile(r"(?<!from )\brota ([a-z][a-z-]*)(?= |`|$|\n)")
 
 
@@ -30,6 +37,17 @@ def code(name: str) -> str:
 def ticked(text: str) -> list[str]:
     """What stands in code marks in a page, once each."""
     return list(dict.fromkeys(re.findall(r"`([^`\n]+)`", text)))
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """What a text says one can type, as far as `rota` reads it."""
+    inline = re.findall(r"`(rota [^`\n]+)`", BLOCK.sub("", text))
+    blocks = "\n".join(BLOCK.findall(text)).replace("\\\n", " ")
+    for line in (*inline, *re.findall(r"^(?:\$ )?(rota .*)$", blocks, re.MULTILINE)):
+        words = shlex.split(line.replace("…", ""), comments=True)
+        end = next((n for n, word in enumerate(words) if word in ENDS_A_COMMAND), len(words))
+        if "COMMAND" not in words:
+            yield shlex.join(words[:end])
 
 
 def help_of(*words: str) -> str:
@@ -73,6 +91,27 @@ def test_every_command_that_a_document_shows_exists(path: Path) -> None:
     assert [word for word in RUN.findall(marked) if word not in known] == []
 
 
+@pytest.mark.parametrize("path", [path for path in all_files() if path.suffix == ".md"], ids=shown)
+def test_every_option_that_a_document_shows_exists(path: Path) -> None:
+    told = [taken(line) for line in command_lines(path.read_text(encoding="utf-8"))]
+    assert [one for one in told if one and any(said in one for said in MISTAKES)] == []
+
+
+def test_an_option_that_does_not_exist_would_be_noticed() -> None:
+    text = "`rota jobs --al`\n```sh\n$ rota submit --wiat \\\n  -- true | cat  # now\n```"
+    lines = list(command_lines(text))
+    assert lines == ["rota jobs --al", "rota submit --wiat -- true"]
+    assert all("No such option" in (taken(line) or "") for line in lines)
+
+
+def test_every_line_of_the_log_that_is_explained_can_come() -> None:
+    (table,) = re.findall(r"## Its own log\n(.*?)\n## ", page("operating/running.md"), re.DOTALL)
+    lines = re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE)
+    assert "reloading" in lines
+    program = "".join(path.read_text(encoding="utf-8") for path in python_files("src"))
+    assert [line for line in lines if f'"{line}' not in program] == []
+
+
 @pytest.mark.parametrize("command", ["up", "server", "worker", "gateway"])
 def test_every_option_of_what_is_started_is_explained(command: str) -> None:
     options = re.findall(r"^  (?:-\w, )?(--[a-z-]+)", help_of(command), flags=re.MULTILINE)
@@ -110,6 +149,19 @@ def test_every_metric_is_explained() -> None:
     ]
     assert "rota_append_seconds" in given
     listed = [name.removesuffix("_total") for name in ticked(page("reference/metrics.md"))]
+    assert [name for name in given if name not in listed] == []
+
+
+def test_every_method_of_the_clients_is_listed() -> None:
+    shells = ("ask", "call", "close", "iterate", "run")
+    given = [
+        name
+        for client in (Client, AsyncClient)
+        for name in dir(client)
+        if not name.startswith("_") and name not in shells
+    ]
+    assert "submit" in given
+    listed = re.findall(r"\w+", " ".join(ticked(page("reference/sdk.md"))))
     assert [name for name in given if name not in listed] == []
 
 

@@ -12,7 +12,8 @@ from rota.alerts.limits import CHANNELS_MAX
 from rota.alerts.outbox import Delivery, Letter, Outbox
 from rota.alerts.rules import Book, Channel, Severity
 from rota.alerts.watch import Watch
-from rota.api.alerts import name_in, put_in, watch_of, without
+from rota.api.alerts import put_in, watch_of, without
+from rota.api.lookup import name_in
 from rota.api.paging import PageQuery, page_of
 from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.routes import Call, NoQuery
@@ -25,7 +26,7 @@ from rota.wire.alerts import (
     NoticePage,
     NoticeView,
 )
-from rota.wire.units import from_instant
+from rota.wire.units import from_instant, from_instant_or_none
 
 
 async def list_notices(call: Call[None, PageQuery]) -> NoticePage:
@@ -129,7 +130,7 @@ def _of_letter(letter: Letter) -> DeliveryView:
         channel=letter.channel,
         status="waiting",
         tries=letter.tries,
-        at=None if letter.tried_at is None else from_instant(letter.tried_at),
+        at=from_instant_or_none(letter.tried_at),
         error=letter.error or None,
         next_try=from_instant(letter.due_at) if letter.tries else None,
     )

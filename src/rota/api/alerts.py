@@ -23,6 +23,7 @@ from rota.alerts.rules import (
     usual,
 )
 from rota.alerts.watch import Watch
+from rota.api.lookup import name_in
 from rota.api.paging import Cursor, Limit, PageQuery, any_of, page_of
 from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.routes import Call, NoQuery
@@ -35,7 +36,6 @@ from rota.wire.alerts import (
     SilenceView,
     StateName,
 )
-from rota.wire.jobs import QueueName
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.units import Duration, from_instant, number
 
@@ -238,11 +238,3 @@ def put_in(kept: Mapping[str, V], name: str, value: V, limit: int, what: str) ->
 def without(kept: Mapping[str, V], name: str) -> dict[str, V]:
     """The same without it."""
     return {key: value for key, value in kept.items() if key != name}
-
-
-def name_in(call: Call[Any, Any]) -> str:
-    """Of a rule or a channel, as the path has it."""
-    try:
-        return msgspec.convert(call.path["name"], QueueName)
-    except msgspec.ValidationError:
-        raise invalid("name", "letters, digits and any of _ . : @ -") from None

@@ -243,7 +243,9 @@ class QueryReader:
         self._times: list[str] = []
         self._plain: list[str] = []
         """Those for which the word `null` is just a word."""
-        for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined]
+        shape = inspect.type_info(kind)
+        assert isinstance(shape, inspect.StructType)
+        for field in shape.fields:
             options = list(alternatives(field.type))
             self._known.append(field.encode_name)
             for names, wanted in (

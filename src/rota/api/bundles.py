@@ -196,7 +196,7 @@ async def check_bundles(call: Call[Any, Any], specs: Sequence[JobSpec], field: s
             for spec, name in uses:
                 _check_use(there.get(bundle_id), spec, name)
     except ProblemError:
-        # What was accepted once is answered as it was then, whatever went since.
+        # A repeat of what was accepted gets the first answer, though the bundle may be gone by now.
         if call.key is None or await call.parts.catalog.key(call.key.key) is None:
             raise
     await _used(book, there.values(), _now(call))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
-from rota.api.lookup import is_own
+from rota.api.lookup import is_own, name_in
 from rota.api.paging import PageQuery, page_of
-from rota.api.problems import invalid, not_found
+from rota.api.problems import not_found
 from rota.api.recall import expect, post
 from rota.api.routes import Call, NoQuery
 from rota.api.timetables import calendar_of, calendar_view
 from rota.core.inputs import AnyInput, DeleteCalendar, Recall, SetCalendar
 from rota.core.outcome import CalendarAnswer
 from rota.core.schedules import Calendar, Schedule
-from rota.wire.schedules import CalendarName, CalendarPage, CalendarSpec, CalendarView
+from rota.wire.schedules import CalendarPage, CalendarSpec, CalendarView
 
 
 async def list_calendars(call: Call[None, PageQuery]) -> CalendarPage:
@@ -37,13 +35,7 @@ async def show_calendar(call: Call[None, NoQuery]) -> CalendarView:
 
 async def put_calendar(call: Call[CalendarSpec, NoQuery]) -> CalendarView:
     """The calendar has just these dates from now on."""
-    try:
-        name = msgspec.convert(call.path["name"], CalendarName)
-    except msgspec.ValidationError:
-        raise invalid(
-            "name", "letters, digits and _ . : @ - (the first one of the former)"
-        ) from None
-    calendar = calendar_of(name, call.body)
+    calendar = calendar_of(name_in(call), call.body)
 
     def build(recall: Recall | None) -> AnyInput:
         return SetCalendar(calendar=calendar, key=call.key, recall=recall)

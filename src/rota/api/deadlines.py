@@ -10,7 +10,7 @@ from rota.core.model import Instant, JobRecord
 from rota.engine.ports import Brain
 from rota.wire import units
 from rota.wire.jobs import DeadlineView, JobSpec, JobView
-from rota.wire.units import from_instant, number, to_instant
+from rota.wire.units import from_instant, from_instant_or_none, number, to_instant
 
 
 def finish_by_of(given: units.Deadline | None, created_at: Instant, field: str) -> Instant | None:
@@ -39,9 +39,9 @@ def deadline_view(deadline: Deadline | None) -> DeadlineView | None:
     end = deadline.expected_end
     return DeadlineView(
         from_instant(deadline.finish_by),
-        deadline.verdict,  # type: ignore[arg-type]
+        deadline.verdict,  # type: ignore[arg-type]  # the core has the same words
         number(deadline.slack_ms),
-        None if end is None else from_instant(end),
+        from_instant_or_none(end),
     )
 
 

@@ -41,7 +41,7 @@ def named(path: str, said: str, body: bytes, decode: Callable[[bytes], Any]) -> 
         entries.update(given[:count])
         return _refusal(decode, document) == said
 
-    # The decoder stops at the first one at fault: with it in, it says the same, without it not.
+    # The decoder stops at the first entry at fault: it is refused with that one in, and not before.
     first = bisect_left(range(len(given)), 1, key=lambda at: is_refused(at + 1))
     return path if first == len(given) else f"{before}.{given[first][0]}{after}"
 

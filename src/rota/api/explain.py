@@ -32,7 +32,7 @@ from rota.wire.jobs import (
     GraphNode,
     GraphView,
 )
-from rota.wire.units import from_instant
+from rota.wire.units import from_instant_or_none
 from rota.wire.why import SpellView, WhyView
 
 _WAITING = (JobState.PENDING, JobState.QUEUED)
@@ -109,8 +109,8 @@ def _from_record(job: JobRecord) -> Explanation:
             ("attempt", life.attempt),
             ("worker_id", life.worker_id),
             ("execution_id", life.execution_id),
-            ("started_at", _time(life.started_at)),
-            ("finished_at", _time(life.finished_at)),
+            ("started_at", from_instant_or_none(life.started_at)),
+            ("finished_at", from_instant_or_none(life.finished_at)),
         )
         if value is not None
     }
@@ -188,7 +188,3 @@ async def _connected(catalog: Catalog, start: JobId) -> _Graph:
 
 def _new_ends(edge: Edge, seen: dict[JobId, None]) -> Iterable[JobId]:
     return [job_id for job_id in (edge.parent, edge.child) if job_id not in seen]
-
-
-def _time(instant: int | None) -> str | None:
-    return None if instant is None else from_instant(instant)

@@ -12,6 +12,7 @@ import msgspec
 from rota.api.bodies import check_depth
 from rota.api.cloudevents import make_event, read_structured
 from rota.api.events import take
+from rota.api.lookup import name_in
 from rota.api.paging import PageQuery, page_of
 from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.routes import Call, NoQuery, Reply
@@ -19,7 +20,6 @@ from rota.api.signatures import check_signature
 from rota.core.events import Event
 from rota.store.hooks import Hook
 from rota.wire.events import HookAnswer, HookPage, HookSpec, HookView
-from rota.wire.jobs import QueueName
 from rota.wire.units import from_instant, number
 
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,100}\Z", re.ASCII)
@@ -28,7 +28,7 @@ _GITHUB_KIND = "x-github-event"
 
 async def put_hook(call: Call[HookSpec, NoQuery]) -> Reply:
     """Makes an endpoint, or sets it anew."""
-    name, spec, store = _name_in(call), call.body, call.parts.hooks
+    name, spec, store = name_in(call), call.body, call.parts.hooks
     now = call.parts.brain.clock.now()
     before = await store.get(name)
     made = "" if spec.secrets else secrets.token_urlsafe(32)
@@ -76,7 +76,7 @@ async def show_hook(call: Call[None, NoQuery]) -> HookView:
 
 async def delete_hook(call: Call[None, NoQuery]) -> None:
     """Nobody can send to it any more."""
-    name = _name_in(call)
+    name = name_in(call)
     if not await call.parts.hooks.drop(name):
         raise not_found("webhook endpoint", name)
 
@@ -128,15 +128,8 @@ def _body(raw: bytes) -> dict[str, Any]:
 
 
 async def _existing(call: Call[Any, Any]) -> Hook:
-    name = _name_in(call)
+    name = name_in(call)
     hook = await call.parts.hooks.get(name)
     if hook is None:
         raise not_found("webhook endpoint", name)
     return hook
-
-
-def _name_in(call: Call[Any, Any]) -> str:
-    try:
-        return msgspec.convert(call.path["name"], QueueName)
-    except msgspec.ValidationError:
-        raise invalid("name", "letters, digits and any of _ . : @ -") from None

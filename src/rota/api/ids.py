@@ -84,7 +84,7 @@ class IdMint:
     def _roll(self) -> list[int]:
         """Random steps, asked of the system for many ids at once."""
         dice = self._dice(_STEP_BYTES * _STEPS_AT_ONCE)
-        # Read as numbers of eight bytes all at once, so they are laid out as such.
+        # Padded to eight bytes each, so that one call reads them all as numbers.
         wide = bytearray(8 * _STEPS_AT_ONCE)
         for at in range(_STEP_BYTES):
             wide[8 - _STEP_BYTES + at :: 8] = dice[at::_STEP_BYTES]

@@ -137,7 +137,7 @@ async def _submit(
         return await read_upstream(call.parts.catalog, list(batch.outside))
 
     mailbox = call.parts.mailbox
-    # What needs nothing else of the store has its key looked for at once where keys are.
+    # With nothing else to read, posting looks the key up by itself: one question, not two.
     alone = not batch.outside and call.parts.brain.ready
     if call.key and not alone and (promised := await promised_to(call, call.key)):
         return promised

@@ -19,14 +19,23 @@ from rota.api.limits import (
 from rota.api.pace import Pace
 from rota.api.paging import cut, cut_found
 from rota.api.parts import Parts
-from rota.api.problems import ProblemError, not_found
+from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.routes import Call
+from rota.api.wording import in_words
 from rota.core.errors import UnknownDependency
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, Terms
 from rota.engine.ports import UnavailableError
 from rota.store.protocol import Catalog, ExecutionQuery, Outline
 from rota.wire.cursors import make_cursor
-from rota.wire.jobs import JobSpec
+from rota.wire.jobs import JobSpec, QueueName
+
+
+def name_in(call: Call[Any, Any]) -> str:
+    """The name in the path, of a queue, tenant, calendar, endpoint, rule or channel."""
+    try:
+        return msgspec.convert(call.path["name"], QueueName)
+    except msgspec.ValidationError as error:
+        raise invalid("name", in_words(str(error), ())) from None
 
 
 class _Named(msgspec.Struct):

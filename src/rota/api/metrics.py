@@ -175,7 +175,7 @@ class ServerCollector(Collector):
             decided.add_metric([decision, why], count)
         yield decided
         yield from self._events()
-        # There from the start: an increase from nothing is none.
+        # There from the start, as 0: Prometheus sees no increase where a series begins.
         came = dict.fromkeys((AT_RISK, MISSED, MET), 0) | dict(self.figures.deadlines())
         yield _counted("rota_deadlines", "Jobs by what came of their deadline", came)
         yield _counted(
@@ -205,7 +205,7 @@ class ServerCollector(Collector):
                 live[state.value, queue] += glance.depth.get(state, 0)
         yield _by_status("rota_jobs", "Jobs that have not ended", live, GaugeMetricFamily)
         ended: Tally[tuple[str, str]] = Tally()
-        # All are told from the beginning: what is counted from nothing to one has not grown.
+        # There from the start, as 0: Prometheus sees no increase where a series begins.
         ended.update({(one.value, queue): 0 for queue in named.values() for one in ENDED})
         for (name, status), count in self.figures.finished().items():
             ended[status, named.get(name, OTHERS)] += count

@@ -37,7 +37,7 @@ from rota.wire.overview import (
     SessionView,
 )
 from rota.wire.service import StatsView
-from rota.wire.units import encode, from_instant
+from rota.wire.units import encode, from_instant, from_instant_or_none
 
 
 class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -179,7 +179,7 @@ def _workers(parts: Parts) -> Iterator[ConcernView]:
             worker.id,
             worker.name,
             said,
-            since=_time(since),
+            since=from_instant_or_none(since),
         )
 
 
@@ -248,7 +248,7 @@ def _schedules(call: Call[Any, Any]) -> Iterator[ConcernView]:
                 one.id,
                 one.plan.name,
                 said,
-                since=_time(since),
+                since=from_instant_or_none(since),
                 job_id=one.course.last_job_id,
             )
 
@@ -263,7 +263,3 @@ def _late(glance: ScheduleGlance, now: Instant) -> str:
     if glance.schedule.course.last_decision in (Decision.LATE, Decision.CAUGHT_UP):
         return "ran late the last time"
     return ""
-
-
-def _time(instant: Instant | None) -> str | None:
-    return None if instant is None else from_instant(instant)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import UnsetType
 from msgspec.structs import replace
 
+from rota.api.lookup import name_in
 from rota.api.paging import PageQuery, page_of
-from rota.api.problems import invalid, not_found
+from rota.api.problems import not_found
 from rota.api.recall import expect, post
 from rota.api.routes import Call, NoQuery
 from rota.api.views import depth_view
@@ -18,7 +18,6 @@ from rota.core.inputs import AnyInput, PutTenantSettings, Recall, SetPolicy
 from rota.core.model import Quota
 from rota.core.outcome import PolicyAnswer, TenantAnswer
 from rota.core.policy import PRESETS, BackfillKind, CandidateKind, OrderKind, Policy
-from rota.wire.jobs import QueueName
 from rota.wire.policy import PolicySpec, PolicyView
 from rota.wire.tenants import QuotaSpec, QuotaView, TenantPage, TenantSpec, TenantView
 from rota.wire.units import Duration, number
@@ -98,7 +97,7 @@ async def show_tenant(call: Call[None, NoQuery]) -> TenantView:
 
 async def put_tenant(call: Call[TenantSpec, NoQuery]) -> TenantView:
     """Sets a tenant's weight and quota; what is left out goes to its default."""
-    name = _name_in(call)
+    name = name_in(call)
     quota = _quota(call.body.quota)
 
     def build(recall: Recall | None) -> AnyInput:
@@ -149,12 +148,3 @@ def _find(call: Call[Any, Any], name: str) -> TenantGlance:
     if found is None:
         raise not_found("tenant", name[:100])
     return found
-
-
-def _name_in(call: Call[Any, Any]) -> str:
-    try:
-        return msgspec.convert(call.path["name"], QueueName)
-    except msgspec.ValidationError:
-        raise invalid(
-            "name", "letters, digits and _ . : @ - (the first one of the former)"
-        ) from None

@@ -6,11 +6,10 @@ import dataclasses
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from rota.api.limits import PURGE_PAGE, PURGE_PIECE
+from rota.api.lookup import name_in
 from rota.api.paging import PageQuery, page_of
-from rota.api.problems import invalid, not_found
+from rota.api.problems import not_found
 from rota.api.queue_terms import settings_of
 from rota.api.recall import expect, post, post_recalling
 from rota.api.routes import Call, NoQuery
@@ -22,7 +21,6 @@ from rota.core.model import JobRecord, JobState
 from rota.core.outcome import Counted, QueueAnswer
 from rota.engine.ports import UnavailableError
 from rota.store.protocol import JobQuery
-from rota.wire.jobs import QueueName
 from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
 
 
@@ -130,7 +128,7 @@ def _purging(name: str, recall: Recall | None) -> AnyInput:
 
 
 async def _set(call: Call[QueueSpec, NoQuery], *, replace: bool) -> QueueView:
-    name = _name_in(call)
+    name = name_in(call)
 
     def build(recall: Recall | None) -> AnyInput:
         return settings_of(name, call.body, replace=replace, key=call.key, recall=recall)
@@ -150,15 +148,6 @@ async def _pause(call: Call[None, NoQuery], *, paused: bool) -> QueueView:
 def _after(call: Call[Any, Any], answer: QueueAnswer) -> QueueView:
     glance = _find(call, answer.queue.name)
     return queue_view(QueueGlance(answer.queue, glance.depth if glance is not None else {}))
-
-
-def _name_in(call: Call[Any, Any]) -> str:
-    try:
-        return msgspec.convert(call.path["name"], QueueName)
-    except msgspec.ValidationError:
-        raise invalid(
-            "name", "letters, digits and _ . : @ - (the first one of the former)"
-        ) from None
 
 
 def _find(call: Call[Any, Any], name: str) -> QueueGlance | None:

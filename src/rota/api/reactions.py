@@ -38,7 +38,14 @@ from rota.wire.triggers import (
     TriggerSpec,
     TriggerView,
 )
-from rota.wire.units import Duration, encode, from_instant, number, parse_duration
+from rota.wire.units import (
+    Duration,
+    encode,
+    from_instant,
+    from_instant_or_none,
+    number,
+    parse_duration,
+)
 
 NameOf = Callable[[str], str | None]
 
@@ -135,7 +142,7 @@ def trigger_view(glance: TriggerGlance) -> TriggerView:
         rate_limit=None if rate is None else RateLimitView(rate.count, number(rate.per_ms)),
         paused=trigger.paused,
         waiting=glance.waiting,
-        closes_at=None if glance.closes_at is None else from_instant(glance.closes_at),
+        closes_at=from_instant_or_none(glance.closes_at),
         owner=rule.owner or None,
         revision=trigger.revision,
         created_at=from_instant(trigger.created_at),

@@ -67,7 +67,7 @@ def completions_of(reports: Sequence[CompletedReport]) -> tuple[Completion, ...]
     try:
         return tuple([completion_of(report.execution_id, report) for report in reports])
     except ProblemError:
-        # Where it is in the call is spelled out for one that is refused, and no other.
+        # Places are spelled out only now: most calls are not refused.
         for number, report in enumerate(reports):
             completion_of(report.execution_id, report, f"completed[{number}].")
         raise

@@ -79,7 +79,7 @@ class Roster:
 
     async def _look_soon(self) -> None:
         await asyncio.sleep(ROSTER_HURRY_S)
-        # Who asks from here on may have come too late for this look.
+        # Whoever asks from here on needs another look: this one may not see their token.
         self._hurry = None
         with suppress(StoreError):
             await self.refresh()

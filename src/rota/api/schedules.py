@@ -188,7 +188,7 @@ async def read_nothing() -> Sequence[Any]:
 def _patched(schedule: Schedule, patch: dict[str, Any]) -> ScheduleSpec:
     form = schedule_form(schedule)
     if any(patch.get(name) is not None for name in _WHEN):
-        # Who names another way of saying when does not mean both.
+        # A patch that names one of cron, interval and at replaces the other.
         form |= dict.fromkeys(_WHEN)
     drop_other_kind(form["job"], patch.get("job"))
     return read_merged(form, patch, ScheduleSpec, _decoder.decode)

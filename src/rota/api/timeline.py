@@ -19,10 +19,11 @@ from rota.core.model import Execution, Instant, WorkerId
 from rota.store.protocol import ExecutionQuery, Outline
 from rota.wire.jobs import Moment
 from rota.wire.overview import BarView, ReservedView, TimelineView
-from rota.wire.units import from_instant, to_instant
+from rota.wire.units import from_instant, from_instant_or_none, to_instant
 
 NOW_MS = 60_000
 """A window that ended no longer ago still means now: somebody's clock is late."""
+DAY_MS = 24 * 3600 * 1000
 WINDOW_MS = 3600 * 1000
 """What is shown where nothing was asked: the last hour."""
 
@@ -88,7 +89,7 @@ def _window(call: Call[None, TimelineQuery]) -> tuple[Instant, Instant]:
     if start >= end:
         raise invalid("after", "must be earlier than `before`")
     if end - start > TIMELINE_WINDOW_MS_MAX:
-        raise invalid("after", "a timeline shows 31 days at most")
+        raise invalid("after", f"a timeline shows {TIMELINE_WINDOW_MS_MAX // DAY_MS} days at most")
     return start, end
 
 
@@ -134,7 +135,7 @@ def _bar(one: Execution, job: Outline) -> BarView:
         status=one.state.value,
         job_status=job.state.value,
         start=from_instant(one.claimed_at),
-        end=None if one.ended_at is None else from_instant(one.ended_at),
+        end=from_instant_or_none(one.ended_at),
     )
 
 

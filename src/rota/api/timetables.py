@@ -46,7 +46,7 @@ from rota.wire.schedules import (
     ScheduleView,
 )
 from rota.wire.tasks import Noop
-from rota.wire.units import from_instant, number, to_instant
+from rota.wire.units import from_instant, from_instant_or_none, number, to_instant
 
 _UNNAMED = JobSpec(name="preview", task=Noop())
 
@@ -122,11 +122,11 @@ def schedule_view(glance: ScheduleGlance) -> ScheduleView:
         name=plan.name,
         cron=table.cron or None,
         interval=None if table.interval_ms is None else number(table.interval_ms),
-        at=_time(table.at),
+        at=from_instant_or_none(table.at),
         timezone=table.timezone,
         origin="finish" if table.from_finish else "start",
-        starts_at=_time(table.starts_at),
-        ends_at=_time(table.ends_at),
+        starts_at=from_instant_or_none(table.starts_at),
+        ends_at=from_instant_or_none(table.ends_at),
         dst=DstView(table.gap.value, table.fold.value),
         jitter=number(table.jitter_ms),
         calendars=list(table.calendars),
@@ -138,7 +138,7 @@ def schedule_view(glance: ScheduleGlance) -> ScheduleView:
         paused=course.paused,
         job=job_form(plan.job),
         status=_status(glance),
-        next_at=None if course.paused else _time(glance.next_at),
+        next_at=None if course.paused else from_instant_or_none(glance.next_at),
         last=_last(schedule),
         running=list(glance.runs[:RUNS_SHOWN]),
         owner=plan.owner or None,
@@ -197,7 +197,7 @@ def occurrence_view(one: Occurrence) -> OccurrenceView:
         cause=one.cause.value,
         decided_at=from_instant(one.decided_at),
         late=number(one.late_ms),
-        until=_time(one.until),
+        until=from_instant_or_none(one.until),
         revision=one.revision,
     )
 
@@ -216,7 +216,3 @@ def calendar_view(calendar: Calendar, users: int) -> CalendarView:
     """A calendar, and how many schedules name it."""
     dates = [date.fromordinal(day) for day in calendar.days]
     return CalendarView(calendar.name, dates, users, from_instant(calendar.updated_at))
-
-
-def _time(instant: Instant | None) -> str | None:
-    return None if instant is None else from_instant(instant)

@@ -29,7 +29,7 @@ from rota.wire.tokens import (
     TokenSpec,
     TokenView,
 )
-from rota.wire.units import from_instant, to_instant
+from rota.wire.units import from_instant, from_instant_or_none, to_instant
 
 
 class AuditPageQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -172,8 +172,8 @@ def token_view(token: Token, now: Instant) -> TokenView:
         status="live" if token.is_live(now) else "revoked" if token.revoked_at else "expired",
         created_at=from_instant(token.created_at),
         created_by=token.created_by,
-        expires_at=_time(token.expires_at),
-        revoked_at=_time(token.revoked_at),
+        expires_at=from_instant_or_none(token.expires_at),
+        revoked_at=from_instant_or_none(token.revoked_at),
     )
 
 
@@ -208,7 +208,3 @@ def _read_number(cursor: str | None) -> int | None:
     if not (last.isascii() and last.isdigit() and len(last) <= 18):
         raise invalid("cursor", "not a cursor of this list: send `next_cursor` of the page before")
     return int(last)
-
-
-def _time(instant: Instant | None) -> str | None:
-    return None if instant is None else from_instant(instant)

@@ -1,4 +1,4 @@
-"""Wire to core: what was sent becomes an input. views.py is the way back; nobody else sees both."""
+"""Wire to core: what was sent becomes an input. views.py is the way back."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ class Batch:
         except ProblemError:
             if single or where:
                 raise
-            # Where it is in the batch is spelled out for one that is refused, and no other.
+            # Places are spelled out only now: most jobs are not refused.
             return self._spec_of(spec, f"jobs[{number}].")
 
     def _spec_of(self, spec: JobSpec, where: str) -> Spec:

@@ -42,7 +42,7 @@ from rota.wire.jobs import (
 )
 from rota.wire.queues import DepthView, LimitsView, QueueView, RateLimitView
 from rota.wire.tasks import Task, implied_capabilities
-from rota.wire.units import from_instant, number
+from rota.wire.units import from_instant, from_instant_or_none, number
 from rota.wire.workers import AmountView, OrderView, WorkerResources, WorkerView
 
 _read_task = msgspec.json.Decoder(Task).decode
@@ -64,8 +64,8 @@ def job_view(job: JobRecord) -> JobView:
         payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY,
         requirements=requirements_view(terms.needs),
         dependencies=[DependencyView(one.job_id, one.when.value) for one in spec.dependencies],
-        run_at=_time(spec.run_at),
-        expires_at=_time(spec.expires_at),
+        run_at=from_instant_or_none(spec.run_at),
+        expires_at=from_instant_or_none(spec.expires_at),
         timeout=_seconds(terms.timeout_ms),
         expected_runtime=_seconds(terms.expected_runtime_ms),
         retry=_retry_view(terms.retry),
@@ -80,8 +80,8 @@ def job_view(job: JobRecord) -> JobView:
         worker_id=life.worker_id,
         created_at=from_instant(spec.created_at),
         scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
-        started_at=_time(life.started_at),
-        finished_at=_time(life.finished_at),
+        started_at=from_instant_or_none(life.started_at),
+        finished_at=from_instant_or_none(life.finished_at),
         progress=life.progress,
         message=life.message or None,
         result=_json(life.result),
@@ -99,7 +99,7 @@ def _with_kin(view: JobView, job: JobRecord) -> JobView:
     if spec.stimulus is not None:
         view.trigger_id = spec.stimulus.trigger_id
     if spec.finish_by is not None:
-        view.finish_by, view.deadline = _time(spec.finish_by), ended_deadline(job)
+        view.finish_by, view.deadline = from_instant_or_none(spec.finish_by), ended_deadline(job)
     return view if spec.band is None else add_band(view, job)
 
 
@@ -150,8 +150,8 @@ def execution_view(execution: Execution, artifacts: Sequence[Output] = ()) -> Ex
         status=execution.state.value,
         reason=execution.reason or None,
         claimed_at=from_instant(execution.claimed_at),
-        start_time=_time(execution.started_at),
-        end_time=_time(execution.ended_at),
+        start_time=from_instant_or_none(execution.started_at),
+        end_time=from_instant_or_none(execution.ended_at),
         result=_json(execution.result),
         error=_json(execution.error),
         exit_code=execution.exit_code,
@@ -247,11 +247,11 @@ def worker_view(glance: WorkerGlance, usage: Mapping[str, Any]) -> WorkerView:
     return WorkerView(
         worker_id=worker.id,
         name=worker.name,
-        status=worker_status(glance),  # type: ignore[arg-type]
+        status=worker_status(glance),  # type: ignore[arg-type]  # gives the same words
         capabilities=list(worker.capabilities),
         queues=None if worker.queues is None else list(worker.queues),
         resources=resources_view(worker.capacity, glance.used),
-        last_heartbeat=_time(glance.last_seen),
+        last_heartbeat=from_instant_or_none(glance.last_seen),
         registered_at=from_instant(worker.registered_at),
         executions=list(glance.executions),
         usage=dict(usage),
@@ -306,10 +306,6 @@ def _scheduled_at(run_at: Instant | None, created_at: Instant) -> Instant:
     return created_at if run_at is None else run_at
 
 
-def _time(instant: Instant | None) -> str | None:
-    return None if instant is None else from_instant(instant)
-
-
 def _seconds(ms: int | None) -> int | float | None:
     return None if ms is None else number(ms)
 
@@ -331,8 +327,8 @@ def submitted_form(job: JobRecord) -> dict[str, Any]:
         "dependencies": [
             {"job_id": one.job_id, "when": one.when.value} for one in spec.dependencies
         ],
-        "run_at": _time(spec.run_at),
-        "expires_at": _time(spec.expires_at),
+        "run_at": from_instant_or_none(spec.run_at),
+        "expires_at": from_instant_or_none(spec.expires_at),
         "timeout": _seconds(terms.timeout_ms),
         "expected_runtime": _seconds(terms.expected_runtime_ms),
         "retry": msgspec.to_builtins(_retry_view(terms.retry)),
@@ -342,7 +338,7 @@ def submitted_form(job: JobRecord) -> dict[str, Any]:
         "labels": dict(spec.labels),
         "affinity": msgspec.to_builtins(affinity_view(terms.needs.affinity)),
         "payload": msgspec.Raw(spec.payload) if spec.payload else _EMPTY,
-        "finish_by": _time(spec.finish_by),
+        "finish_by": from_instant_or_none(spec.finish_by),
         **submitted_band(job),
     }
 

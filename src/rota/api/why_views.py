@@ -7,10 +7,10 @@ from typing import Any
 
 from rota.api.deadlines import deadline_view
 from rota.core.glance import Cause, Explanation, Position
-from rota.core.model import Instant, JobRecord, WorkerId
+from rota.core.model import JobRecord, WorkerId
 from rota.core.relief import Relief
 from rota.engine.estimates import NEVER, Accuracy, Estimate, Outlook
-from rota.wire.units import from_instant
+from rota.wire.units import from_instant, from_instant_or_none
 from rota.wire.why import (
     AccuracyView,
     CauseView,
@@ -33,7 +33,9 @@ def why_view(job: JobRecord, explanation: Explanation) -> WhyView:
         status=job.life.state.value,
         cause=causes[0] if causes else _FREE,
         others=causes[1:],
-        estimated_start=EstimateView(_time(explanation.estimated_start), explanation.method),
+        estimated_start=EstimateView(
+            from_instant_or_none(explanation.estimated_start), explanation.method
+        ),
     )
 
 
@@ -71,10 +73,10 @@ def estimate_view(estimate: Estimate, accuracy: Accuracy | None) -> EstimateView
     """When, how it was found, and how good that was before."""
     told = None if accuracy is None else AccuracyView(round(accuracy.inside, 3), accuracy.starts)
     return EstimateView(
-        _time(estimate.at),
+        from_instant_or_none(estimate.at),
         estimate.method,
-        _time(estimate.low),
-        _time(estimate.high),
+        from_instant_or_none(estimate.low),
+        from_instant_or_none(estimate.high),
         from_instant(estimate.computed_at),
         estimate.worker_id,
         told,
@@ -114,7 +116,3 @@ def dry_run_view(outlook: Outlook, ref: str | None, workers: Mapping[WorkerId, s
         view.verdict = "later"
         view.message = f"would start at about {from_instant(estimate.at)} on {where}{because}"
     return view
-
-
-def _time(instant: Instant | None) -> str | None:
-    return None if instant is None else from_instant(instant)

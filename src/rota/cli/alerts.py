@@ -139,16 +139,20 @@ def _draw_rule(one: AlertView) -> None:
 @alerts.command("set")
 @click.argument("name")
 @click.option("--condition", help="What it watches for; a built-in name says so itself.")
-@click.option("--threshold", type=float, help="From where on it matters.")
-@click.option("--window", type=duration, metavar="DURATION", help="What is counted or compared.")
+@click.option("--threshold", type=float, help="The value from which on it fires.")
+@click.option(
+    "--window", type=duration, metavar="DURATION", help="The time that is counted or compared."
+)
 @click.option("--for", "for_", type=duration, metavar="DURATION", help="How long it must hold.")
-@click.option("--at-least", type=int, help="Fewer in the window say nothing.")
-@click.option("--severity", type=click.Choice(["info", "warning", "critical"]))
-@click.option("--queue", help="Only this one.")
+@click.option("--at-least", type=int, help="Do not judge fewer than this in the window.")
+@click.option(
+    "--severity", type=click.Choice(["info", "warning", "critical"]), help="How bad it is."
+)
+@click.option("--queue", help="Watch this queue only.")
 @click.option("--channel", "channels", multiple=True, help="Who is told; none named: everybody.")
 @click.option("--nobody", is_flag=True, help="Tell nobody; it is only shown.")
 @click.option("--repeat", type=duration, metavar="DURATION", help="Tell again this often.")
-@click.option("--on/--off", "enabled", default=None, help="Whether anybody watches.")
+@click.option("--on/--off", "enabled", default=None, help="Watch for it, or do not.")
 @click.option("--dry-run", is_flag=True, help="Only say what it would find now.")
 @json_option
 def set_(name: str, *, nobody: bool, dry_run: bool, as_json: bool, **given: Any) -> None:

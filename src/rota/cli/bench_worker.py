@@ -44,7 +44,7 @@ async def hired(
         try:
             yield online
         finally:
-            # Told twice: it lets go of what it holds, too, and says goodbye.
+            # Told once it drains; told twice it also stops what it runs, and leaves.
             agent.told_to_stop()
             agent.told_to_stop()
             await task

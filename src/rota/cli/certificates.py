@@ -29,7 +29,7 @@ class Certificate:
             return
         self._seen = now
         try:
-            # Tried apart first: a context keeps half of what it could not load.
+            # Tried on another context first: what does not fit would leave half of itself behind.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._cert, self._key)
             context.load_cert_chain(self._cert, self._key)
         except (OSError, ssl.SSLError) as error:

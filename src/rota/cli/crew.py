@@ -61,12 +61,6 @@ class Crew:
         """Until all have ended."""
         await asyncio.gather(*(worker.wait() for worker in self._workers))
 
-    def kill(self) -> None:
-        """Ends those that are left."""
-        for worker in self._workers:
-            if worker.returncode is None:
-                worker.kill()
-
 
 def shares(work: Path, count: int) -> list[str]:
     """What each of several workers may give: its part of the machine. One gives all it finds."""

@@ -143,7 +143,7 @@ def tree() -> None:
     """Rota schedules jobs: now, later, after each other, on whichever machine fits.
 
     ROTA_URL and ROTA_TOKEN say which server and who asks; without them the server on this machine
-    is found by itself. Ids may be shortened to any end or beginning that is unique.
+    is found by itself. Ids may be shortened to six or more characters of their end or beginning.
     """
 
 

@@ -178,8 +178,8 @@ def search_of(
         tenant=given["tenant"],
         name=given["name"],
         labels=dict(given["label"]),
-        created_after=_iso(given["after"]),
-        created_before=_iso(given["before"]),
+        created_after=iso(given["after"]),
+        created_before=iso(given["before"]),
         limit=limit,
         cursor=cursor,
     )
@@ -194,11 +194,12 @@ def filter_of(given: dict[str, Any]) -> dict[str, Any]:
         "tenant": given["tenant"],
         "name": given["name"],
         "labels": dict(given["label"]) or None,
-        "created_after": _iso(given["after"]),
-        "created_before": _iso(given["before"]),
+        "created_after": iso(given["after"]),
+        "created_before": iso(given["before"]),
     }
     return {name: value for name, value in parts.items() if value is not None}
 
 
-def _iso(at: datetime | None) -> str | None:
+def iso(at: datetime | None) -> str | None:
+    """A time as the API writes it."""
     return None if at is None else at.isoformat()

@@ -23,6 +23,15 @@ class Failure(click.ClickException):
     """A command did not do what was asked: exit status 1 and one line."""
 
 
+def refuse_all_but_linux(platform: str) -> None:
+    """Workers hold jobs to their limits, and end them whole, by means that only Linux has."""
+    if platform != "linux":
+        raise Failure(
+            f"workers run on Linux only, and this is {platform}: start them in a container or a"
+            " virtual machine with Linux. `rota up --workers 0` starts none"
+        )
+
+
 def explain(error: RotaError, endpoint: Endpoint) -> str:
     """The line."""
     match error:
@@ -68,7 +77,7 @@ def _start(endpoint: Endpoint) -> str:
 
 def _unauthenticated(error: UnauthenticatedError, endpoint: Endpoint) -> str:
     if endpoint.token_from is not None:
-        # What follows is for those who write their requests by hand.
+        # The rest tells people who write requests by hand which header to send.
         why = error.detail.partition(": send ")[0]
         source = endpoint.token_from
         return plain(f"{endpoint.shown} does not accept the token from {source}: {why}")

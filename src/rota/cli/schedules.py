@@ -134,7 +134,7 @@ def _draw_ledger(schedule: ScheduleView, ledger: OccurrencePage) -> None:
 @click.option("--noop", is_flag=True, help="Run nothing.")
 @click.option("--env", "-e", multiple=True, type=pair, metavar="KEY=VALUE", help="Environment.")
 @click.option("--queue", "-q", shell_complete=offers.queues, help="The queue its jobs wait in.")
-@click.option("--priority", "-p", type=int, help="Of its jobs.")
+@click.option("--priority", "-p", type=int, help="Priority of its jobs.")
 @click.option(
     "--timeout", "-t", type=duration, metavar="DURATION", help="Stop a run after so long."
 )

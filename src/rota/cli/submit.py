@@ -40,7 +40,9 @@ KEY_VALUE = "KEY=VALUE"
 @click.option("--memory", "-m", type=size, metavar="SIZE", help="Memory it needs: 512MiB.")
 @click.option("--storage", type=size, metavar="SIZE", help="Disk it needs.")
 @click.option("--gpu", type=float, help="Gpus it needs.")
-@click.option("--custom", multiple=True, type=pair, metavar=KEY_VALUE, help="Anything else.")
+@click.option(
+    "--custom", multiple=True, type=pair, metavar=KEY_VALUE, help="Anything else: licence=1."
+)
 @click.option("--capability", "-c", multiple=True, help="Something its worker must be able to do.")
 @click.option(
     "--require", multiple=True, type=pair, metavar=KEY_VALUE, help="A label its worker must have."
@@ -49,11 +51,14 @@ KEY_VALUE = "KEY=VALUE"
     "--prefer", multiple=True, type=pair, metavar=KEY_VALUE, help="A label it had better have."
 )
 @click.option("--spread", metavar="LABEL", help="Away from others of its name: host, zone …")
-@click.option("--near-previous", is_flag=True, help="Where it, or what it comes after, ran.")
+@click.option("--near-previous", is_flag=True, help="Rather where it, or what it comes after, ran.")
 @click.option(
-    "--place-wait", type=duration, metavar="DURATION", help="For a preferred place; 3s unless said."
+    "--place-wait",
+    type=duration,
+    metavar="DURATION",
+    help="How long to wait for a preferred place; 3s unless said.",
 )
-@click.option("--tolerate", multiple=True, metavar="WORD", help="Workers kept for this will do.")
+@click.option("--tolerate", multiple=True, metavar="WORD", help="May run on workers kept for this.")
 @click.option(
     "--after", multiple=True, metavar="ID[:WHEN]", help="Wait for a job to be succeeded (unless"
     " said), finished or failed."
@@ -63,7 +68,7 @@ KEY_VALUE = "KEY=VALUE"
 @click.option("--expires", "expires_at", type=time, metavar="TIME", help="Give up waiting then.")
 @click.option(
     "--finish-by", type=deadline, metavar="TIME|DURATION",
-    help="Should have ended by then: orders, and warns before it is late.",
+    help="When it should have ended: moves it forward, and warns before it is late.",
 )  # fmt: skip
 @click.option("--timeout", "-t", type=duration, metavar="DURATION", help="Stop it after so long.")
 @click.option(
@@ -72,17 +77,25 @@ KEY_VALUE = "KEY=VALUE"
 )  # fmt: skip
 @click.option("--preemptible", is_flag=True, help="May be stopped for a much more urgent job.")
 @click.option("--retries", type=click.IntRange(0), metavar="N", help="Tries after the first.")
-@click.option("--backoff", type=click.Choice(["exponential", "linear", "fixed"]))
+@click.option(
+    "--backoff", type=click.Choice(["exponential", "linear", "fixed"]),
+    help="How the delay grows from retry to retry.",
+)  # fmt: skip
 @click.option("--delay", type=duration, metavar="DURATION", help="Before the first retry.")
 @click.option(
-    "--memory-factor", type=float, metavar="N", help="Out of memory: so many times more next time."
+    "--memory-factor",
+    type=float,
+    metavar="N",
+    help="After running out of memory, ask for so many times more.",
 )
-@click.option("--memory-max", type=size, metavar="SIZE", help="But never more than this.")
+@click.option("--memory-max", type=size, metavar="SIZE", help="What --memory-factor may come to.")
 @click.option("--at-most-once", is_flag=True, help="Not again if its worker is lost.")
 @click.option("--concurrency-key", metavar="KEY", help="Jobs of one key take turns.")
 @click.option("--concurrency-limit", type=click.IntRange(1), help="So many of a key at once.")
-@click.option("--label", "-l", multiple=True, type=pair, metavar=KEY_VALUE, help="A label.")
-@click.option("--payload", metavar="JSON|@FILE", help="Data for it.")
+@click.option(
+    "--label", "-l", multiple=True, type=pair, metavar=KEY_VALUE, help="A label to find it by."
+)
+@click.option("--payload", metavar="JSON|@FILE", help="Data for it, in $ROTA_PAYLOAD.")
 @click.option("--env", "-e", multiple=True, type=pair, metavar=KEY_VALUE, help="Environment.")
 @click.option("--cwd", type=click.Path(), help="The folder it starts in.")
 @click.option("--function", metavar="NAME", help="Run this function of a worker's app.")

@@ -28,7 +28,7 @@ def plain_log(text: str, *, colours: bool = False) -> str:
     text = text.replace("\r\n", "\n")
     if not colours:
         return plain(text, keep="\n\t")
-    # The pattern's group makes every second piece a colour.
+    # Splitting by a pattern with a group keeps what it matched: every second piece is a colour.
     pieces = enumerate(_COLOUR.split(text))
     return "".join(piece if n % 2 else plain(piece, keep="\n\t") for n, piece in pieces)
 

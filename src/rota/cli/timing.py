@@ -34,8 +34,14 @@ _PLAIN = {
 def dst_options(command: F) -> F:
     """What becomes of local times around a change of the clock."""
     for option in (
-        click.option("--fold", type=click.Choice(FOLDS), help="A time that comes twice runs so."),
-        click.option("--gap", type=click.Choice(GAPS), help="A time that is left out runs so."),
+        click.option(
+            "--fold", type=click.Choice(FOLDS), help="When to run at a time that comes twice."
+        ),
+        click.option(
+            "--gap",
+            type=click.Choice(GAPS),
+            help="When to run at a time that the clock leaves out.",
+        ),
     ):
         command = option(command)
     return command
@@ -44,6 +50,7 @@ def dst_options(command: F) -> F:
 def timing_options(command: F) -> F:
     """When, and under which rules."""
     choice = click.Choice
+    command = dst_options(command)
     for option in reversed(
         (
             click.option("--cron", metavar="EXPRESSION", help="Five fields, or six with seconds."),
@@ -51,28 +58,36 @@ def timing_options(command: F) -> F:
             click.option("--at", type=time, metavar="TIME", help="Once, at this time."),
             click.option("--tz", metavar="ZONE", help="Whose wall clock: Europe/Berlin; else UTC."),
             click.option(
-                "--after", type=choice(("start", "finish")), help="What --every counts from."
+                "--after", type=choice(("start", "finish")),
+                help="Count --every from the start or from the end of a run.",
             ),
-            click.option("--starts", type=time, metavar="TIME", help="Nothing before."),
-            click.option("--ends", type=time, metavar="TIME", help="Nothing after."),
-            click.option("--jitter", type=duration, metavar="DURATION", help="Spread runs by it."),
+            click.option("--starts", type=time, metavar="TIME", help="No run before this time."),
+            click.option("--ends", type=time, metavar="TIME", help="No run after this time."),
+            click.option(
+                "--jitter", type=duration, metavar="DURATION", help="Run up to this much later."
+            ),
             click.option("--calendar", multiple=True, help="Dates on which it does not run."),
             click.option(
-                "--on-holiday", type=choice(("skip", "shift")), help="Leave out, or run later."
+                "--on-holiday", type=choice(("skip", "shift")),
+                help="Leave out a run on such a date, or make it later.",
             ),
             click.option(
-                "--catch-up", type=choice(("none", "latest", "all")), help="Of what was missed."
+                "--catch-up", type=choice(("none", "latest", "all")),
+                help="Which of the runs that were missed to make up for.",
             ),
-            click.option("--window", type=duration, metavar="DURATION", help="How far back."),
+            click.option(
+                "--window", type=duration, metavar="DURATION",
+                help="How far back --catch-up goes; 7d unless said.",
+            ),
             click.option(
                 "--overlap", type=choice(("allow", "skip", "queue", "replace")),
-                help="When the last run is not done.",
+                help="What to do while the last run is not done.",
             ),
-            click.option("--max-concurrency", type=click.IntRange(1), help="Runs at once."),
+            click.option("--max-concurrency", type=click.IntRange(1), help="So many runs at once."),
         )
     ):  # fmt: skip
         command = option(command)
-    return dst_options(command)
+    return command
 
 
 def timing_of(given: Mapping[str, Any]) -> dict[str, Any]:

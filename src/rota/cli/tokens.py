@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -11,7 +10,7 @@ import click
 
 from rota.cli.connect import answer, connected
 from rota.cli.names import TYPED_CHARS_MIN, pick
-from rota.cli.options import duration, json_option, now_ms, past
+from rota.cli.options import duration, iso, json_option, now_ms, past
 from rota.cli.problems import Failure
 from rota.cli.render import Column, Row, Styled, print_object, show_table
 from rota.cli.text import age, local, plain, short
@@ -154,8 +153,8 @@ def audit(*, token: str | None, about: str | None, as_json: bool, **given: Any) 
     call = access_calls.list_audit(
         token_id=token,
         target=about,
-        after=_iso(given["after"]),
-        before=_iso(given["before"]),
+        after=iso(given["after"]),
+        before=iso(given["before"]),
         limit=given["limit"],
     )
     with connected() as client:
@@ -181,7 +180,7 @@ def _draw_audit(page: AuditPage) -> None:
 def _office(store: str | None, data: Path | None) -> TokenOffice:
     if store is not None and data is not None:
         raise click.UsageError("--store and --data name two stores: give one of them")
-    # Brings the server's side along, which the other commands do without.
+    # Imported here: it loads the server's side, which the other commands do without.
     from rota.cli.token_office import office
 
     return office(store, data)
@@ -213,7 +212,3 @@ def _meant(typed: str, known: list[TokenView]) -> TokenView:
     if typed not in by_id and len(typed) < TYPED_CHARS_MIN:
         raise Failure(f"there is no token {plain(typed)!r}. See: rota tokens")
     return by_id[pick("token", typed.lower(), by_id)]
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()

@@ -183,12 +183,17 @@ def _ledger_row(one: ArrivalView) -> Row:
     "--from", "source", metavar="JSON|@FILE", help="The whole trigger, as POST /triggers."
 )
 @click.option("--on", "event", metavar="TYPE", help="A type of event, `prefix.*`, or `*`.")
-@click.option("--where", metavar="FILTER", help="As: data.size > 1000 and has(data.name)")
 @click.option(
-    "--debounce", type=duration, metavar="DURATION", help="Wait until quiet; take the last."
+    "--where", metavar="FILTER", help="Only such events: data.size > 1000 and has(data.name)"
+)
+@click.option(
+    "--debounce",
+    type=duration,
+    metavar="DURATION",
+    help="Wait until no event came for so long; take the last one.",
 )
 @click.option("--batch", type=click.IntRange(1), metavar="N", help="One job for so many events.")
-@click.option("--rate", metavar="N/TIME", help="So many jobs at most, as 10/1m.")
+@click.option("--rate", metavar="N/TIME", help="At most so many jobs: 10/1m.")
 @click.option("--paused", is_flag=True, help="Make it, and let it wait.")
 @click.option("--function", metavar="NAME", help="Run this function of a worker's app.")
 @click.option("--args", metavar="JSON|@FILE", help="A list: arguments for the function.")
@@ -197,7 +202,7 @@ def _ledger_row(one: ArrivalView) -> Row:
 @click.option("--noop", is_flag=True, help="Run nothing.")
 @click.option("--env", "-e", multiple=True, type=pair, metavar="KEY=VALUE", help="Environment.")
 @click.option("--queue", "-q", shell_complete=offers.queues, help="The queue its jobs wait in.")
-@click.option("--priority", "-p", type=int, help="Of its jobs.")
+@click.option("--priority", "-p", type=int, help="Priority of its jobs.")
 @click.option("--timeout", "-t", type=duration, metavar="DURATION", help="Stop a run after this.")
 @click.option("--retries", type=click.IntRange(0), metavar="N", help="Tries after the first.")
 @click.option("--label", "-l", multiple=True, type=pair, metavar="KEY=VALUE", help="A label.")

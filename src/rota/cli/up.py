@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from rota.api.limits import (
 )
 from rota.cli.diary import log_option
 from rota.cli.options import cell_name, duration, name_only, request_rate
+from rota.cli.problems import refuse_all_but_linux
 from rota.wire.units import Duration
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -257,7 +259,10 @@ def _access_options(command: F) -> F:
 @log_option
 @_DATA
 @_keeping_options
-@click.option("--workers", type=click.IntRange(0, 64), default=1, show_default=True)
+@click.option(
+    "--workers", type=click.IntRange(0, 64), default=1, show_default=True,
+    help="How many; they share this machine evenly.",
+)  # fmt: skip
 @click.option("--app", metavar="PACKAGE.MODULE:APP", help="Its workers run these functions.")
 @click.option(
     "--env", "-e", multiple=True, type=name_only, metavar="NAME",
@@ -278,6 +283,8 @@ def up(ctx: click.Context, /, *, lease_ttl: Duration, no_auth: bool, **given: ob
     from rota.cli.serve import run_up
 
     options = UpOptions(lease_ttl_ms=_lease_ms(lease_ttl), auth=not no_auth, **given)  # type: ignore[arg-type]  # click's names and types
+    if options.workers:
+        refuse_all_but_linux(sys.platform)
     ctx.exit(run_up(options))
 
 

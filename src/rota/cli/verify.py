@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rota.sim.run import Result
 
 STORY_LINES = 40
-SHOWN = 5
 
 
 @click.command()
@@ -28,7 +27,9 @@ SHOWN = 5
 @click.option("--seeds", metavar="N..M", help="The runs of all of these.")
 @click.option("--for", "time", type=duration, metavar="DURATION", help="As many as fit in this.")
 @click.option("--minutes", type=click.FloatRange(0.1, 600), help="Simulated length of the faults.")
-@click.option("--profile", default="all", show_default=True, help="Which faults; `help` lists.")
+@click.option(
+    "--profile", default="all", show_default=True, help="Which faults; a wrong name lists them."
+)
 @click.option("--faults", metavar="1,4-6", help="Only these of the run's faults.")
 @click.option("--acts", metavar="1,4-6", help="Only these of what its users do.")
 @click.option("--shrink", is_flag=True, help="Look for a smaller run that fails.")

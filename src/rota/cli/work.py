@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from rota.cli.connect import endpoint_of
 from rota.cli.diary import log_option
 from rota.cli.loops import run_on_quick_loop
 from rota.cli.options import duration, name_only, pair, size
+from rota.cli.problems import refuse_all_but_linux
 from rota.cli.spec import custom_of
 from rota.wire.units import Duration
 
@@ -35,7 +37,10 @@ def _address(value: Any) -> tuple[str, int]:
 
 @click.command()
 @click.option(
-    "--server", multiple=True, metavar="URL", help="Of a cell: any, or all of them. Else ROTA_URL."
+    "--server",
+    multiple=True,
+    metavar="URL",
+    help="A server of the cell; may repeat. Else ROTA_URL.",
 )
 @click.option(
     "--no-follow", is_flag=True, help="Ask these servers only, wherever they say the leader is."
@@ -49,7 +54,13 @@ def _address(value: Any) -> tuple[str, int]:
 @click.option("--memory", type=size, metavar="SIZE", help="Memory to give.")
 @click.option("--storage", type=size, metavar="SIZE", help="Disk to give.")
 @click.option("--gpu", type=click.FloatRange(0), help="Gpus to give.")
-@click.option("--custom", multiple=True, type=pair, metavar="KEY=VALUE", help="Anything else.")
+@click.option(
+    "--custom",
+    multiple=True,
+    type=pair,
+    metavar="KEY=VALUE",
+    help="Anything else to give: licence=1.",
+)
 @click.option("--capability", "-c", multiple=True, help="Something it can do.")
 @click.option("--queue", "-q", multiple=True, help="Queues it works for; else all.")
 @click.option(
@@ -63,7 +74,7 @@ def _address(value: Any) -> tuple[str, int]:
 @click.option("--concurrency", type=click.IntRange(1), help="So many executions at once.")
 @click.option(
     "--spare", type=click.IntRange(0), metavar="COUNT",
-    help="Short jobs held ahead for places about to be free; 0: none. As a rule 8 for each core.",
+    help="Short jobs held ahead for places about to be free; 0: none. As a rule 32 for each core.",
 )  # fmt: skip
 @click.option(
     "--work-dir", type=click.Path(file_okay=False, path_type=Path), help="Where jobs get folders."
@@ -114,6 +125,7 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
     ROTA_TOKEN says who it is; on the server's own machine the token is found. It asks the leader of
     the cell, and another server whenever one is away.
     """
+    refuse_all_but_linux(sys.platform)
     from rota.worker.agent import ResourceOverrides, WorkerConfig
 
     endpoint = endpoint_of(given["server"])

@@ -90,8 +90,6 @@ TRIGGERS_MAX = 100_000
 """Triggers known at once."""
 CHAIN_DEPTH_MAX = 16
 """Triggers that may set each other off, one because of the other: beyond it looks like a loop."""
-EVENT_BYTES_MAX = 1_000_000
-"""One event, all of it as JSON: a job that gets it whole must be able to carry it."""
 GATHERED_MAX = 1_000
 """Events that one job gets together."""
 GATHERED_BYTES_MAX = 900_000

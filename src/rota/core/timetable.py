@@ -13,7 +13,6 @@ With a wildcard hour all that the wall clock shows counts, so every real hour is
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date
 
 from rota.core.cron import DAY_S, EPOCH_DAY, Cron, CronError, parse_cron
 from rota.core.errors import Invalid
@@ -196,8 +195,3 @@ def _check_interval(table: Timetable) -> None:
 def holidays_of(calendars: Iterable[tuple[str, Iterable[int]]]) -> Days:
     """The dates of several calendars in one."""
     return {day: name for name, days in calendars for day in days}
-
-
-def date_text(ordinal: int) -> str:
-    """`2026-12-25`."""
-    return date.fromordinal(ordinal).isoformat()

@@ -88,10 +88,6 @@ class Calibration:
             if estimate is not None:
                 self._judge(estimate, now)
 
-    def void(self, job_id: JobId) -> None:
-        """The job is another one now, or gone."""
-        self._open.pop(job_id, None)
-
     def _judge(self, estimate: Foretold, now: Instant) -> None:
         is_inside = estimate.low <= now <= estimate.high
         self.starts += 1

@@ -8,7 +8,6 @@ from rota.core.glance import Deadline, Explanation, Position
 from rota.core.model import Instant, WorkerId
 from rota.core.relief import Relief
 
-STARTED = "started"
 KNOWN_TIMES = "known_times"
 RESERVATION = "reservation"
 FORWARD_RUN = "forward_run"

@@ -20,6 +20,10 @@ Places = dict[str, str | None]
 
 Cells that are not in it have nothing more to tell.
 """
+Group = list[tuple[str, bytes]]
+"""Items of one key: (cell, item)."""
+First = Callable[[Sequence[str]], str]
+"""Which of some keys comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,7 @@ class Part:
 class Page:
     """A merged page; items of the same key stay together."""
 
-    groups: list[list[tuple[str, bytes]]] = field(default_factory=list)
-    """Lists of (cell, item)."""
+    groups: list[Group] = field(default_factory=list)
     rest: Places = field(default_factory=dict)
 
 
@@ -51,20 +54,8 @@ def merge_pages(
     next item may come before all that the others hold from there on.
     """
     page, used = Page(), dict.fromkeys((part.cell for part in parts), 0)
-    first: Callable[[Sequence[str]], str] = max if falling else min
-    while len(page.groups) < limit:
-        heads = {
-            part.cell: part.items[used[part.cell]]
-            for part in parts
-            if used[part.cell] < len(part.items)
-        }
-        if not heads:
-            break
-        key = first([head[0] for head in heads.values()])
-        ends = [part.rest for part in parts if part.rest is not None and part.cell not in heads]
-        if any(key != end and first((key, end)) == end for end in ends):
-            break
-        group = [(cell, head[1]) for cell, head in heads.items() if head[0] == key]
+    first: First = max if falling else min
+    while len(page.groups) < limit and (group := _next_group(parts, used, first)):
         page.groups.append(group)
         for cell, _ in group:
             used[cell] += 1
@@ -75,6 +66,22 @@ def merge_pages(
         elif part.rest is not None:
             page.rest[part.cell] = part.rest
     return page
+
+
+def _next_group(parts: Sequence[Part], used: Mapping[str, int], first: First) -> Group:
+    """The items of the next key; none where there is no more, or none that is surely next."""
+    heads = {
+        part.cell: part.items[used[part.cell]]
+        for part in parts
+        if used[part.cell] < len(part.items)
+    }
+    if not heads:
+        return []
+    key = first([head[0] for head in heads.values()])
+    ends = [part.rest for part in parts if part.rest is not None and part.cell not in heads]
+    if any(key != end and first((key, end)) == end for end in ends):
+        return []
+    return [(cell, head[1]) for cell, head in heads.items() if head[0] == key]
 
 
 def write_places(places: Places) -> str | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
-from rota.sdk.calls import Call, Params
+from rota.sdk.calls import Call
+from rota.sdk.paths import params_of, path_of
 from rota.wire.tokens import AuditPage, NewTokenView, TokenPage, TokenSpec
 from rota.wire.units import encode
 
 
 def list_tokens(*, limit: int | None = None, cursor: str | None = None) -> Call[TokenPage]:
     """A page of tokens, newest first."""
-    return Call("GET", "/tokens", TokenPage, params=_given(limit=limit, cursor=cursor))
+    return Call("GET", "/tokens", TokenPage, params=params_of(limit=limit, cursor=cursor))
 
 
 def create_token(spec: TokenSpec) -> Call[NewTokenView]:
@@ -21,13 +20,9 @@ def create_token(spec: TokenSpec) -> Call[NewTokenView]:
 
 def revoke_token(token_id: str) -> Call[None]:
     """Ends a token."""
-    return Call("DELETE", f"/tokens/{quote(token_id, safe='')}", type(None))
+    return Call("DELETE", path_of("tokens", token_id), type(None))
 
 
 def list_audit(**filters: str | int | None) -> Call[AuditPage]:
     """A page of the audit trail, newest first: token_id, target, after, before, limit, cursor."""
-    return Call("GET", "/audit", AuditPage, params=_given(**filters))
-
-
-def _given(**filters: str | int | None) -> Params:
-    return tuple((name, str(value)) for name, value in filters.items() if value is not None)
+    return Call("GET", "/audit", AuditPage, params=params_of(**filters))

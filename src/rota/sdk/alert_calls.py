@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from rota.sdk.calls import Call
+from rota.sdk.paths import path_of
 from rota.wire.alerts import (
     AlertPage,
     AlertTrial,
@@ -30,32 +30,32 @@ def list_alerts() -> Call[AlertPage]:
 
 def get_alert(name: str) -> Call[AlertView]:
     """One of them."""
-    return Call("GET", f"/alerts/{_word(name)}", AlertView)
+    return Call("GET", path_of("alerts", name), AlertView)
 
 
 def set_alert(name: str, spec: Mapping[str, Any]) -> Call[AlertView]:
     """A rule; what is not given is as its condition has it."""
-    return Call("PUT", f"/alerts/{_word(name)}", AlertView, body=encode(spec))
+    return Call("PUT", path_of("alerts", name), AlertView, body=encode(spec))
 
 
 def try_alert(name: str, spec: Mapping[str, Any]) -> Call[AlertTrial]:
     """What a rule would find now, if it were set."""
-    return Call("POST", f"/alerts/{_word(name)}/test", AlertTrial, body=encode(spec), keyed=True)
+    return Call("POST", path_of("alerts", name, "test"), AlertTrial, body=encode(spec), keyed=True)
 
 
 def delete_alert(name: str) -> Call[None]:
     """A rule is gone, or as it was at first."""
-    return Call("DELETE", f"/alerts/{_word(name)}", type(None))
+    return Call("DELETE", path_of("alerts", name), type(None))
 
 
 def silence_alert(name: str, spec: Mapping[str, Any]) -> Call[AlertView]:
     """It tells nobody for a while."""
-    return Call("PUT", f"/alerts/{_word(name)}/silence", AlertView, body=encode(spec))
+    return Call("PUT", path_of("alerts", name, "silence"), AlertView, body=encode(spec))
 
 
 def unsilence_alert(name: str) -> Call[AlertView]:
     """It may tell again."""
-    return Call("DELETE", f"/alerts/{_word(name)}/silence", AlertView)
+    return Call("DELETE", path_of("alerts", name, "silence"), AlertView)
 
 
 def list_notices() -> Call[NoticePage]:
@@ -70,18 +70,14 @@ def list_channels() -> Call[ChannelPage]:
 
 def set_channel(name: str, spec: Mapping[str, Any]) -> Call[ChannelView]:
     """Somebody to tell."""
-    return Call("PUT", f"/alert-channels/{_word(name)}", ChannelView, body=encode(spec))
+    return Call("PUT", path_of("alert-channels", name), ChannelView, body=encode(spec))
 
 
 def delete_channel(name: str) -> Call[None]:
     """Told no longer."""
-    return Call("DELETE", f"/alert-channels/{_word(name)}", type(None))
+    return Call("DELETE", path_of("alert-channels", name), type(None))
 
 
 def try_channel(name: str) -> Call[ChannelTrial]:
     """A notice that says it is a test."""
-    return Call("POST", f"/alert-channels/{_word(name)}/test", ChannelTrial, keyed=True)
-
-
-def _word(name: str) -> str:
-    return quote(name, safe="")
+    return Call("POST", path_of("alert-channels", name, "test"), ChannelTrial, keyed=True)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
-from urllib.parse import quote
 
+from rota.sdk.paths import Params, params_of, path_of
 from rota.wire.executions import (
     ArtifactView,
     CompletionSpec,
@@ -45,7 +45,6 @@ from rota.wire.workers import (
 
 T = TypeVar("T")
 
-Params: TypeAlias = tuple[tuple[str, str], ...]
 JobLike: TypeAlias = JobSpec | Mapping[str, Any]
 """A job to submit: the typed record, or just a mapping with the API's fields."""
 
@@ -89,7 +88,7 @@ class JobSearch:
 
     def params(self) -> Params:
         """As a query string's pairs."""
-        plain = _params(
+        plain = params_of(
             status=",".join(self.status) or None,
             priority=self.priority,
             queue=self.queue,
@@ -102,18 +101,6 @@ class JobSearch:
             cursor=self.cursor,
         )
         return plain + tuple(("label", f"{k}:{v}") for k, v in (self.labels or {}).items())
-
-
-def _params(**given: object) -> Params:
-    return tuple((name, _text(value)) for name, value in given.items() if value is not None)
-
-
-def _text(value: object) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
-
-
-def _path(*segments: str) -> str:
-    return "".join("/" + quote(segment, safe="") for segment in segments)
 
 
 # Jobs
@@ -132,7 +119,7 @@ def submit_batch(jobs: Sequence[JobLike]) -> Call[BatchAnswer]:
 
 def get_job(job_id: str) -> Call[JobView]:
     """One job."""
-    return Call("GET", _path("jobs", job_id), JobView)
+    return Call("GET", path_of("jobs", job_id), JobView)
 
 
 def list_jobs(search: JobSearch) -> Call[JobPage]:
@@ -142,25 +129,25 @@ def list_jobs(search: JobSearch) -> Call[JobPage]:
 
 def update_job(job_id: str, patch: Mapping[str, Any]) -> Call[JobView]:
     """Changes a job that has not started, by JSON Merge Patch."""
-    path = _path("jobs", job_id)
+    path = path_of("jobs", job_id)
     media = "application/merge-patch+json"
     return Call("PATCH", path, JobView, body=encode(patch), media=media, keyed=True)
 
 
 def delete_job(job_id: str, *, force: bool = False) -> Call[None]:
     """Removes a finished job; with `force` a live one too, after cancelling it."""
-    params = _params(force=force or None)
-    return Call("DELETE", _path("jobs", job_id), type(None), params=params, keyed=True)
+    params = params_of(force=force or None)
+    return Call("DELETE", path_of("jobs", job_id), type(None), params=params, keyed=True)
 
 
 def cancel_job(job_id: str) -> Call[JobView]:
     """Stops a job, or keeps it from starting."""
-    return Call("PUT", _path("jobs", job_id, "cancel"), JobView, keyed=True)
+    return Call("PUT", path_of("jobs", job_id, "cancel"), JobView, keyed=True)
 
 
 def retry_job(job_id: str) -> Call[JobView]:
     """Starts a job over that ended without success."""
-    return Call("POST", _path("jobs", job_id, "retry"), JobView, keyed=True)
+    return Call("POST", path_of("jobs", job_id, "retry"), JobView, keyed=True)
 
 
 def bulk(spec: BulkSpec | Mapping[str, Any]) -> Call[BulkAnswer]:
@@ -170,12 +157,12 @@ def bulk(spec: BulkSpec | Mapping[str, Any]) -> Call[BulkAnswer]:
 
 def why(job_id: str) -> Call[WhyView]:
     """Why a job is not running yet."""
-    return Call("GET", _path("jobs", job_id, "why"), WhyView)
+    return Call("GET", path_of("jobs", job_id, "why"), WhyView)
 
 
 def graph(job_id: str) -> Call[GraphView]:
     """The dependency graph a job is part of."""
-    return Call("GET", _path("jobs", job_id, "graph"), GraphView)
+    return Call("GET", path_of("jobs", job_id, "graph"), GraphView)
 
 
 def job_logs(
@@ -188,21 +175,21 @@ def job_logs(
 ) -> Call[bytes]:
     """What a job printed, in its newest execution or the one named, from a byte offset on or its
     last lines only; with `follow` a live stream until that ends."""
-    params = _params(
+    params = params_of(
         follow=follow or None, execution_id=execution_id, offset=offset or None, tail=tail
     )
-    return Call("GET", _path("jobs", job_id, "logs"), bytes, params=params)
+    return Call("GET", path_of("jobs", job_id, "logs"), bytes, params=params)
 
 
 def execute(job_id: str, worker_id: str) -> Call[ExecutionView]:
     """Runs this job on that worker, past time, order and pause."""
     body = encode({"worker_id": worker_id})
-    return Call("POST", _path("jobs", job_id, "execute"), ExecutionView, body=body, keyed=True)
+    return Call("POST", path_of("jobs", job_id, "execute"), ExecutionView, body=body, keyed=True)
 
 
 def dead_letters(*, limit: int | None = None, cursor: str | None = None) -> Call[JobPage]:
     """Jobs that used up their attempts."""
-    return Call("GET", "/dead-letters", JobPage, params=_params(limit=limit, cursor=cursor))
+    return Call("GET", "/dead-letters", JobPage, params=params_of(limit=limit, cursor=cursor))
 
 
 # Workers
@@ -215,7 +202,7 @@ def register(spec: RegisterSpec) -> Call[RegisterAnswer]:
 
 def get_worker(worker_id: str) -> Call[WorkerView]:
     """One worker."""
-    return Call("GET", _path("workers", worker_id), WorkerView)
+    return Call("GET", path_of("workers", worker_id), WorkerView)
 
 
 def list_workers(
@@ -226,7 +213,7 @@ def list_workers(
     cursor: str | None = None,
 ) -> Call[WorkerPage]:
     """Workers that are in one of the statuses and have all the capabilities."""
-    params = _params(
+    params = params_of(
         status=",".join(status) or None,
         capabilities=",".join(capabilities) or None,
         limit=limit,
@@ -237,28 +224,30 @@ def list_workers(
 
 def heartbeat(worker_id: str, spec: HeartbeatSpec) -> Call[HeartbeatAnswer]:
     """Renews a worker's leases. A repeat does no harm, so it needs no key."""
-    return Call("POST", _path("workers", worker_id, "heartbeat"), HeartbeatAnswer, (), encode(spec))
+    return Call(
+        "POST", path_of("workers", worker_id, "heartbeat"), HeartbeatAnswer, (), encode(spec)
+    )
 
 
 def lease(worker_id: str, spec: LeaseSpec) -> Call[LeaseAnswer]:
     """Reports, renews and waits for work. A repeat is answered with what the worker holds."""
-    path = _path("workers", worker_id, "lease")
+    path = path_of("workers", worker_id, "lease")
     return Call("POST", path, LeaseAnswer, body=encode(spec), held=True)
 
 
 def drain_worker(worker_id: str) -> Call[WorkerView]:
     """Gives a worker no new work."""
-    return Call("POST", _path("workers", worker_id, "drain"), WorkerView, keyed=True)
+    return Call("POST", path_of("workers", worker_id, "drain"), WorkerView, keyed=True)
 
 
 def resume_worker(worker_id: str) -> Call[WorkerView]:
     """A drained worker gets work again."""
-    return Call("POST", _path("workers", worker_id, "resume"), WorkerView, keyed=True)
+    return Call("POST", path_of("workers", worker_id, "resume"), WorkerView, keyed=True)
 
 
 def remove_worker(worker_id: str) -> Call[None]:
     """Lets a worker leave; what it runs is lost to it."""
-    return Call("DELETE", _path("workers", worker_id), type(None), keyed=True)
+    return Call("DELETE", path_of("workers", worker_id), type(None), keyed=True)
 
 
 # Executions
@@ -266,7 +255,7 @@ def remove_worker(worker_id: str) -> Call[None]:
 
 def get_execution(execution_id: str) -> Call[ExecutionView]:
     """One try of a job."""
-    return Call("GET", _path("executions", execution_id), ExecutionView)
+    return Call("GET", path_of("executions", execution_id), ExecutionView)
 
 
 def list_executions(
@@ -278,7 +267,7 @@ def list_executions(
     cursor: str | None = None,
 ) -> Call[ExecutionPage]:
     """A page of executions, newest first."""
-    params = _params(
+    params = params_of(
         job_id=job_id,
         worker_id=worker_id,
         status=",".join(status) or None,
@@ -290,13 +279,13 @@ def list_executions(
 
 def complete(execution_id: str, spec: CompletionSpec) -> Call[ExecutionView]:
     """Reports the end of an execution. The fence makes a repeat harmless."""
-    path = _path("executions", execution_id, "complete")
+    path = path_of("executions", execution_id, "complete")
     return Call("POST", path, ExecutionView, body=encode(spec))
 
 
 def progress(execution_id: str, spec: ProgressSpec) -> Call[HeartbeatAnswer]:
     """Reports how far an execution is; the answer says whether to stop it."""
-    path = _path("executions", execution_id, "progress")
+    path = path_of("executions", execution_id, "progress")
     return Call("POST", path, HeartbeatAnswer, body=encode(spec))
 
 
@@ -304,14 +293,14 @@ def append_log(
     execution_id: str, data: bytes, *, offset: int, fence: int | None = None
 ) -> Call[None]:
     """Adds output from a byte offset on, so that a repeat changes nothing."""
-    path = _path("executions", execution_id, "logs")
-    params = _params(offset=offset, fence=fence)
+    path = path_of("executions", execution_id, "logs")
+    params = params_of(offset=offset, fence=fence)
     return Call("POST", path, type(None), params, data, media="application/octet-stream")
 
 
 def put_artifact(execution_id: str, name: str, data: bytes) -> Call[ArtifactView]:
     """Keeps an output file."""
-    path = _path("executions", execution_id, "artifacts", name)
+    path = path_of("executions", execution_id, "artifacts", name)
     return Call("PUT", path, ArtifactView, (), data, media="application/octet-stream")
 
 
@@ -320,33 +309,33 @@ def put_artifact(execution_id: str, name: str, data: bytes) -> Call[ArtifactView
 
 def list_queues(*, limit: int | None = None, cursor: str | None = None) -> Call[QueuePage]:
     """A page of queues, by name."""
-    return Call("GET", "/queues", QueuePage, params=_params(limit=limit, cursor=cursor))
+    return Call("GET", "/queues", QueuePage, params=params_of(limit=limit, cursor=cursor))
 
 
 def get_queue(name: str) -> Call[QueueView]:
     """One queue."""
-    return Call("GET", _path("queues", name), QueueView)
+    return Call("GET", path_of("queues", name), QueueView)
 
 
 def set_queue(name: str, settings: Mapping[str, Any], *, reset: bool = False) -> Call[QueueView]:
     """Changes a queue; with `reset` what is not given goes back to its default."""
     method = "PUT" if reset else "PATCH"
-    return Call(method, _path("queues", name), QueueView, body=encode(settings), keyed=True)
+    return Call(method, path_of("queues", name), QueueView, body=encode(settings), keyed=True)
 
 
 def pause_queue(name: str) -> Call[QueueView]:
     """Starts nothing more from it."""
-    return Call("POST", _path("queues", name, "pause"), QueueView, keyed=True)
+    return Call("POST", path_of("queues", name, "pause"), QueueView, keyed=True)
 
 
 def resume_queue(name: str) -> Call[QueueView]:
     """Lets it go on."""
-    return Call("POST", _path("queues", name, "resume"), QueueView, keyed=True)
+    return Call("POST", path_of("queues", name, "resume"), QueueView, keyed=True)
 
 
 def purge_queue(name: str) -> Call[CountAnswer]:
     """Cancels all that waits in it."""
-    return Call("POST", _path("queues", name, "purge"), CountAnswer, keyed=True)
+    return Call("POST", path_of("queues", name, "purge"), CountAnswer, keyed=True)
 
 
 # The service

@@ -122,7 +122,7 @@ def _checked_token(text: str, source: str) -> str:
 
 def _with_local_token(endpoint: Endpoint, traces: Sequence[_Trace]) -> Endpoint:
     """The token of a local server, if that is the only one asked."""
-    # Where this folder's server has stopped, another one is asked only by who names it.
+    # Where this folder's server has stopped, no other local one gets a token unasked.
     for trace in () if endpoint.stopped else traces:
         local = trace.local
         if local is not None and local.token and all(_same(local.url, u) for u in endpoint.urls):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
-from urllib.parse import quote
 
-from rota.sdk.calls import Call, Params
+from rota.sdk.calls import Call
+from rota.sdk.paths import params_of, path_of
 from rota.wire.events import (
     BATCHED,
     STRUCTURED,
@@ -29,14 +29,6 @@ EventLike: TypeAlias = EventSpec | Mapping[str, Any]
 """An event: the typed record, or a mapping with CloudEvents' names."""
 
 
-def _params(**given: object) -> Params:
-    return tuple((name, str(value)) for name, value in given.items() if value is not None)
-
-
-def _path(*segments: str) -> str:
-    return "".join("/" + quote(segment, safe="") for segment in segments)
-
-
 def create_trigger(trigger: TriggerLike) -> Call[TriggerView]:
     """Makes a trigger."""
     return Call("POST", "/triggers", TriggerView, body=encode(trigger), keyed=True)
@@ -50,34 +42,34 @@ def list_triggers(
     cursor: str | None = None,
 ) -> Call[TriggerPage]:
     """A page of triggers, newest first."""
-    params = _params(name=name, owner=owner, limit=limit, cursor=cursor)
+    params = params_of(name=name, owner=owner, limit=limit, cursor=cursor)
     return Call("GET", "/triggers", TriggerPage, params=params)
 
 
 def get_trigger(trigger_id: str) -> Call[TriggerView]:
     """One trigger."""
-    return Call("GET", _path("triggers", trigger_id), TriggerView)
+    return Call("GET", path_of("triggers", trigger_id), TriggerView)
 
 
 def update_trigger(trigger_id: str, patch: Mapping[str, Any]) -> Call[TriggerView]:
     """Changes a trigger, by JSON Merge Patch."""
-    media, path = "application/merge-patch+json", _path("triggers", trigger_id)
+    media, path = "application/merge-patch+json", path_of("triggers", trigger_id)
     return Call("PATCH", path, TriggerView, body=encode(patch), media=media, keyed=True)
 
 
 def delete_trigger(trigger_id: str) -> Call[None]:
     """Removes a trigger; its jobs go on."""
-    return Call("DELETE", _path("triggers", trigger_id), type(None), keyed=True)
+    return Call("DELETE", path_of("triggers", trigger_id), type(None), keyed=True)
 
 
 def pause_trigger(trigger_id: str) -> Call[TriggerView]:
     """Lets it make no jobs."""
-    return Call("POST", _path("triggers", trigger_id, "pause"), TriggerView, keyed=True)
+    return Call("POST", path_of("triggers", trigger_id, "pause"), TriggerView, keyed=True)
 
 
 def resume_trigger(trigger_id: str) -> Call[TriggerView]:
     """Lets it go on."""
-    return Call("POST", _path("triggers", trigger_id, "resume"), TriggerView, keyed=True)
+    return Call("POST", path_of("triggers", trigger_id, "resume"), TriggerView, keyed=True)
 
 
 def trigger_events(
@@ -88,8 +80,8 @@ def trigger_events(
     cursor: str | None = None,
 ) -> Call[ArrivalPage]:
     """What it made of events, newest first."""
-    params = _params(outcome=",".join(outcome) or None, limit=limit, cursor=cursor)
-    return Call("GET", _path("triggers", trigger_id, "events"), ArrivalPage, params=params)
+    params = params_of(outcome=",".join(outcome) or None, limit=limit, cursor=cursor)
+    return Call("GET", path_of("triggers", trigger_id, "events"), ArrivalPage, params=params)
 
 
 def try_event(
@@ -125,19 +117,21 @@ def list_events(
     *, type: str | None = None, limit: int | None = None, cursor: str | None = None
 ) -> Call[EventPage]:
     """A page of events that came, newest first."""
-    return Call("GET", "/events", EventPage, params=_params(type=type, limit=limit, cursor=cursor))
+    return Call(
+        "GET", "/events", EventPage, params=params_of(type=type, limit=limit, cursor=cursor)
+    )
 
 
 def list_hooks(*, limit: int | None = None, cursor: str | None = None) -> Call[HookPage]:
     """A page of webhook endpoints, by name."""
-    return Call("GET", "/hooks", HookPage, params=_params(limit=limit, cursor=cursor))
+    return Call("GET", "/hooks", HookPage, params=params_of(limit=limit, cursor=cursor))
 
 
 def set_hook(name: str, hook: HookSpec | Mapping[str, Any]) -> Call[HookView]:
     """Sets up a webhook endpoint."""
-    return Call("PUT", _path("hooks", name), HookView, body=encode(hook))
+    return Call("PUT", path_of("hooks", name), HookView, body=encode(hook))
 
 
 def delete_hook(name: str) -> Call[None]:
     """Removes a webhook endpoint."""
-    return Call("DELETE", _path("hooks", name), type(None))
+    return Call("DELETE", path_of("hooks", name), type(None))

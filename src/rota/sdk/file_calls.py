@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 import msgspec
 
-from rota.sdk.calls import Call, Params
+from rota.sdk.calls import Call
+from rota.sdk.paths import params_of, path_of
 from rota.wire.bundles import BundlePage, BundleUploadView, BundleView, LinkView
 from rota.wire.executions import ArtifactView
 
@@ -32,17 +31,9 @@ class ArtifactPage(msgspec.Struct):
     items: list[ArtifactView]
 
 
-def _params(**given: object) -> Params:
-    return tuple((name, str(value)) for name, value in given.items() if value is not None)
-
-
-def _path(*segments: str) -> str:
-    return "".join("/" + quote(segment, safe="") for segment in segments)
-
-
 def push_piece(piece: Piece) -> Call[bytes]:
     """Uploads a part of a bundle: answers how much is there (202), or the bundle."""
-    params = _params(
+    params = params_of(
         name=piece.name,
         tenant=piece.tenant,
         format=piece.format,
@@ -55,8 +46,8 @@ def push_piece(piece: Piece) -> Call[bytes]:
 
 def bundle_upload(sha256: str, tenant: str | None) -> Call[BundleUploadView]:
     """How much of a bundle is there."""
-    path = _path("bundles", "uploads", sha256)
-    return Call("GET", path, BundleUploadView, _params(tenant=tenant))
+    path = path_of("bundles", "uploads", sha256)
+    return Call("GET", path, BundleUploadView, params_of(tenant=tenant))
 
 
 def list_bundles(
@@ -67,35 +58,35 @@ def list_bundles(
     cursor: str | None = None,
 ) -> Call[BundlePage]:
     """A page of bundles, newest first."""
-    params = _params(tenant=tenant, unused_for=unused_for, limit=limit, cursor=cursor)
+    params = params_of(tenant=tenant, unused_for=unused_for, limit=limit, cursor=cursor)
     return Call("GET", "/bundles", BundlePage, params)
 
 
 def get_bundle(bundle_id: str) -> Call[BundleView]:
     """One bundle."""
-    return Call("GET", _path("bundles", bundle_id), BundleView)
+    return Call("GET", path_of("bundles", bundle_id), BundleView)
 
 
 def delete_bundle(bundle_id: str) -> Call[None]:
     """Removes a bundle."""
-    return Call("DELETE", _path("bundles", bundle_id), type(None), keyed=True)
+    return Call("DELETE", path_of("bundles", bundle_id), type(None), keyed=True)
 
 
 def bundle_content(bundle_id: str) -> Call[bytes]:
     """What is in it."""
-    return Call("GET", _path("bundles", bundle_id, "content"), bytes)
+    return Call("GET", path_of("bundles", bundle_id, "content"), bytes)
 
 
 def list_artifacts(execution_id: str) -> Call[ArtifactPage]:
     """An execution's output files."""
-    return Call("GET", _path("executions", execution_id, "artifacts"), ArtifactPage)
+    return Call("GET", path_of("executions", execution_id, "artifacts"), ArtifactPage)
 
 
 def get_artifact(execution_id: str, name: str) -> Call[bytes]:
     """What is in one of them."""
-    return Call("GET", _path("executions", execution_id, "artifacts", name), bytes)
+    return Call("GET", path_of("executions", execution_id, "artifacts", name), bytes)
 
 
 def artifact_link(execution_id: str, name: str) -> Call[LinkView]:
     """Where one of them can be fetched."""
-    return Call("GET", _path("executions", execution_id, "artifacts", name, "link"), LinkView)
+    return Call("GET", path_of("executions", execution_id, "artifacts", name, "link"), LinkView)

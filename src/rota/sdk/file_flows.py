@@ -90,7 +90,7 @@ def download_artifact(terms: Terms, execution_id: str, name: str) -> Flow[None]:
     found = [one for one in page.items if one.name == name]
     call = calls.get_artifact(execution_id, name)
     if not found or found[0].sha256 is None:
-        # A small one, or none: then the server has the words for it.
+        # A small file, or none at all: then the server says so.
         answer = yield from ask(terms, call)
         known = answer.headers.get("etag", "").strip('"')
         if known and hashlib.sha256(answer.body).hexdigest() != known:

@@ -86,7 +86,7 @@ class Patience:
     read_s: float = 60.0
     """Longer than a long poll is held."""
     switch_s: float = 10.0
-    """The same where there are several servers: the next is asked under the same key."""
+    """How long one of several servers is waited for; then the next is asked, under the same key."""
 
 
 class Terms:

@@ -13,10 +13,11 @@ from typing import Any, TypedDict
 import httpx2
 
 from rota.sdk.answers import Answer
-from rota.sdk.calls import Call, Params
+from rota.sdk.calls import Call
 from rota.sdk.discovery import Endpoint
 from rota.sdk.errors import SilenceError, UnreachableError
 from rota.sdk.messages import PLAIN_THERE, SPEAKS_PLAIN
+from rota.sdk.paths import Params
 
 
 class _Request(TypedDict):

@@ -125,7 +125,7 @@ class Runs:
         """The same: it has ended."""
         return iter((self.logs(job_id),))
 
-    # For those two, and for asyncio
+    # For those above, and for AsyncRuns
 
     def put(self, job: JobLike, key: str | None) -> str:
         """Takes a job, and does not run it yet."""
@@ -192,7 +192,7 @@ class Runs:
             if any(status not in FINAL for status, _ in ends):
                 continue
             if any(not _lets_go(status, when) for status, when in ends):
-                run.end("skipped", reason="dependency")
+                run.end("skipped", reason="upstream")
             elif run.name in self._app.functions:
                 return run
             else:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
-from rota.sdk.calls import Call, Params
+from rota.sdk.calls import Call
+from rota.sdk.paths import params_of, path_of
 from rota.wire.policy import PolicyView
 from rota.wire.tenants import TenantPage, TenantView
 from rota.wire.units import encode
@@ -24,17 +24,14 @@ def set_policy(settings: Mapping[str, Any]) -> Call[PolicyView]:
 
 def list_tenants(*, limit: int | None = None, cursor: str | None = None) -> Call[TenantPage]:
     """A page of tenants, by name."""
-    given = (("limit", limit), ("cursor", cursor))
-    params: Params = tuple((name, str(value)) for name, value in given if value is not None)
-    return Call("GET", "/tenants", TenantPage, params=params)
+    return Call("GET", "/tenants", TenantPage, params=params_of(limit=limit, cursor=cursor))
 
 
 def get_tenant(name: str) -> Call[TenantView]:
     """One tenant."""
-    return Call("GET", f"/tenants/{quote(name, safe='')}", TenantView)
+    return Call("GET", path_of("tenants", name), TenantView)
 
 
 def set_tenant(name: str, settings: Mapping[str, Any]) -> Call[TenantView]:
     """A tenant's weight and quota; what is not given goes back to its default."""
-    path = f"/tenants/{quote(name, safe='')}"
-    return Call("PUT", path, TenantView, body=encode(settings), keyed=True)
+    return Call("PUT", path_of("tenants", name), TenantView, body=encode(settings), keyed=True)

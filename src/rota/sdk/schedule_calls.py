@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-from urllib.parse import quote
 
-from rota.sdk.calls import Call, Params
+from rota.sdk.calls import Call
+from rota.sdk.paths import Params, params_of, path_of
 from rota.wire.queues import CountAnswer
 from rota.wire.schedules import (
     BackfillAnswer,
@@ -41,7 +41,7 @@ class LedgerSearch:
 
     def params(self) -> Params:
         """As a query string's pairs."""
-        return _params(
+        return params_of(
             outcome=",".join(self.outcome) or None,
             after=self.after,
             before=self.before,
@@ -50,13 +50,8 @@ class LedgerSearch:
         )
 
 
-def _params(**given: object) -> Params:
-    return tuple((name, str(value)) for name, value in given.items() if value is not None)
-
-
 def _path(schedule_id: str, *rest: str) -> str:
-    segments = ("schedules", schedule_id, *rest)
-    return "".join("/" + quote(segment, safe="") for segment in segments)
+    return path_of("schedules", schedule_id, *rest)
 
 
 def create_schedule(schedule: ScheduleLike) -> Call[ScheduleView]:
@@ -73,7 +68,7 @@ def list_schedules(
     cursor: str | None = None,
 ) -> Call[SchedulePage]:
     """A page of schedules, newest first."""
-    params = _params(name=name, tenant=tenant, owner=owner, limit=limit, cursor=cursor)
+    params = params_of(name=name, tenant=tenant, owner=owner, limit=limit, cursor=cursor)
     return Call("GET", "/schedules", SchedulePage, params=params)
 
 
@@ -113,7 +108,7 @@ def preview(
     schedule: PreviewSpec | ScheduleLike, *, count: int | None = None, after: str | None = None
 ) -> Call[PreviewAnswer]:
     """The next instants of a schedule that is not made."""
-    params = _params(count=count, after=after)
+    params = params_of(count=count, after=after)
     return Call("POST", "/schedules/preview", PreviewAnswer, params, encode(schedule))
 
 
@@ -121,7 +116,7 @@ def preview_schedule(
     schedule_id: str, *, count: int | None = None, after: str | None = None
 ) -> Call[PreviewAnswer]:
     """The next instants of a schedule."""
-    params = _params(count=count, after=after)
+    params = params_of(count=count, after=after)
     return Call("GET", _path(schedule_id, "preview"), PreviewAnswer, params=params)
 
 
@@ -151,20 +146,20 @@ def deploy(owner: str, schedules: Sequence[ScheduleLike]) -> Call[DeployAnswer]:
 
 def list_calendars(*, limit: int | None = None, cursor: str | None = None) -> Call[CalendarPage]:
     """A page of calendars, by name."""
-    return Call("GET", "/calendars", CalendarPage, params=_params(limit=limit, cursor=cursor))
+    return Call("GET", "/calendars", CalendarPage, params=params_of(limit=limit, cursor=cursor))
 
 
 def get_calendar(name: str) -> Call[CalendarView]:
     """One calendar."""
-    return Call("GET", "/calendars/" + quote(name, safe=""), CalendarView)
+    return Call("GET", path_of("calendars", name), CalendarView)
 
 
 def set_calendar(name: str, dates: Sequence[str]) -> Call[CalendarView]:
     """Sets a calendar's dates, each written like 2026-12-25."""
     body = encode({"dates": list(dates)})
-    return Call("PUT", "/calendars/" + quote(name, safe=""), CalendarView, body=body, keyed=True)
+    return Call("PUT", path_of("calendars", name), CalendarView, body=body, keyed=True)
 
 
 def delete_calendar(name: str) -> Call[None]:
     """Removes a calendar that no schedule names."""
-    return Call("DELETE", "/calendars/" + quote(name, safe=""), type(None), keyed=True)
+    return Call("DELETE", path_of("calendars", name), type(None), keyed=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -39,7 +40,6 @@ class User:
         self.machine = Machine("client", dice_for(seed, "client").clock_rate())
         self.ids: dict[str, str] = {}
         """By key, in the order of their acceptance."""
-        self.scheduled = False
         self._seed = seed
         self._network = network
         self._history = history
@@ -153,7 +153,7 @@ class User:
 
     async def _late(self, client: AsyncClient, key: str, dice: Dice) -> None:
         """Is due in the middle of everything."""
-        await self._submit(client, key, self._job(key, dice, run_at=f"{_due(dice)}"))
+        await self._submit(client, key, self._job(key, dice, run_at=_due(dice)))
 
     async def _timed(self, client: AsyncClient, key: str, dice: Dice) -> None:
         """May not take long, and sometimes does."""
@@ -218,11 +218,8 @@ class User:
             "catch_up": dice.choice(("all", "latest")),
             "job": {"name": NOOP, "task": {"kind": NOOP}},
         }
-        try:
+        with suppress(UnreachableError, ApiError):
             await self._clients[0].create_schedule(spec)
-            self.scheduled = True
-        except (UnreachableError, ApiError):
-            self.scheduled = False
 
 
 def _due(dice: Dice) -> str:

@@ -90,7 +90,7 @@ def _opened(source: Source) -> Iterator[IO[bytes]]:
             yield file
             return
         with gzip.GzipFile(fileobj=file) as unpacked:
-            yield unpacked  # type: ignore[misc]
+            yield unpacked  # type: ignore[misc]  # reads like any file
 
 
 def _said(error: Exception) -> str:

@@ -30,8 +30,6 @@ Row: TypeAlias = tuple[Any, ...]
 """A state in it is the member itself, which is text: asking for its value would take longer than
 the rest of a row."""
 
-JOB_COLUMNS = ("id", "state", "lives", "queue", "tenant", "name", "priority", "created_at")
-"""Those with a meaning of their own; `life` and `spec` follow, as msgpack."""
 JOB_LIVE: tuple[str, ...] = tuple(state.value for state in JobState if state not in JOB_FINAL)
 EXECUTION_LIVE: tuple[str, ...] = tuple(
     state.value for state in ExecutionState if state not in EXECUTION_FINAL
@@ -51,7 +49,10 @@ _decode_standings = msgspec.json.Decoder(list[tuple[JobId, Standing]]).decode
 
 
 def job_row(job_id: JobId, spec: Spec, life: Life, encoded: bytes | None = None) -> Row:
-    """JOB_COLUMNS, life, spec; with the spec as somebody has encoded it before."""
+    """Id, state, lives, queue, tenant, name, priority, created at; life and spec, as msgpack.
+
+    The spec as somebody has encoded it before, if anybody has.
+    """
     terms = spec.terms
     return (
         job_id,

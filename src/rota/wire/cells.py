@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Annotated, TypeAlias
-
-from msgspec import Meta
 
 from rota.wire.patterns import CELL_NAME
-
-CellName: TypeAlias = Annotated[str, Meta(pattern=CELL_NAME)]
 
 NO_TAG = "000"
 """What ids carry where the cell has no name."""

@@ -170,6 +170,11 @@ def from_instant(instant: int) -> str:
     return moment.isoformat(timespec="milliseconds") + "Z"
 
 
+def from_instant_or_none(instant: int | None) -> str | None:
+    """The same, or None where there is none."""
+    return None if instant is None else from_instant(instant)
+
+
 def number(milli: int) -> int | float:
     """Thousandths as the number people wrote: 1500 is 1.5, 2000 is 2."""
     return milli // 1000 if milli % 1000 == 0 else milli / 1000
