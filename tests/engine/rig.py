@@ -38,6 +38,8 @@ class SlowLedger:
         self.inner = store.ledger
         self.records: list[Sequence[AnyWrite]] = []
         """What was appended, or tried to be."""
+        self.told_at: list[int] = []
+        """How many of them there were each time it was told that a turn begins."""
         self.load_errors: list[Exception] = []
         """What the next loads fail with."""
         self.loads = 0
@@ -58,6 +60,10 @@ class SlowLedger:
     def folded(self) -> Seq:
         """As the store says."""
         return self.inner.folded
+
+    def deciding(self) -> None:
+        """Notes how many records there were by then."""
+        self.told_at.append(len(self.records))
 
     def shut(self) -> None:
         """Appends wait from now on."""

@@ -47,6 +47,15 @@ async def test_a_worker_gets_an_order_only_when_it_is_durable() -> None:
         await caller
 
 
+async def test_the_store_is_told_of_a_turn_before_there_is_anything_to_append() -> None:
+    async with running() as rig:
+        await settle()
+        rig.ledger.records.clear()
+        rig.ledger.told_at.clear()
+        await rig.submit("a")
+        assert rig.ledger.told_at[:2] == [0, 0], "as the input comes, and as the turn begins"
+
+
 async def test_inputs_that_come_while_an_append_is_under_way_form_one_record() -> None:
     async with running() as rig:
         rig.ledger.shut()

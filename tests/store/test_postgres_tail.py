@@ -12,9 +12,10 @@ import pytest
 from rota.core.model import ExecutionState, JobId, JobState, Life
 from rota.core.outcome import MoveJob, Refill
 from rota.store import postgres_folder
-from rota.store.limits import FOLD_FEW_WRITES
+from rota.store.limits import FOLD_FEW_WRITES, FOLD_SLICE_ROWS, PRECEDENCE_ROUNDS
 from rota.store.mirror import Mirror
 from rota.store.postgres import PostgresStore
+from rota.store.precedence import Precedence
 from rota.store.protocol import JobQuery, Seq
 from tests.postgres.cell import Cell
 from tests.store.conformance import Appender, leading, put, run_of
@@ -38,7 +39,7 @@ _SHELF = "SELECT (SELECT count(*) FROM rota.jobs_shelved), (SELECT sum(count) FR
 @pytest.fixture
 def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
     """Where the fold takes many writes at once, and then waits for more until a reader comes."""
-    monkeypatch.setattr(postgres_folder, "POSTGRES_FOLD_WINDOW_WRITES", FOLD_FEW_WRITES)
+    monkeypatch.setattr(postgres_folder, "FOLD_BEGIN_WRITES", FOLD_FEW_WRITES)
     monkeypatch.setattr(postgres_folder, "POSTGRES_FOLD_IDLE_S", 60.0)
     monkeypatch.setattr(postgres_folder, "FOLD_LAG_S", 60.0)
     return Cell()
@@ -62,6 +63,38 @@ async def under_load(cell: Cell) -> AsyncIterator[tuple[PostgresStore, Appender]
 
         await eventually(ahead)
         yield store, leader
+
+
+async def test_the_fold_gives_way_to_the_loop_again_and_again(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    give_way = Precedence.give_way
+
+    def noted(self: Precedence) -> None:
+        asked.append(self._is_ours)
+        give_way(self)
+
+    monkeypatch.setattr(Precedence, "give_way", noted)
+    async with under_load(cell):
+        taken = 3  # a record each, none wider than a slice
+        made = 2 * -(-(JOBS - LIVE) // FOLD_SLICE_ROWS)  # jobs, and their executions
+        assert len(asked) == taken + made
+
+
+async def test_the_fold_gives_way_while_a_turn_begins_and_while_its_outcome_is_told(
+    cell: Cell,
+) -> None:
+    async with cell.opened() as store:
+        leader = await leading(store)
+        going_first = store._folder.precedence
+        for _ in range(PRECEDENCE_ROUNDS):
+            await asyncio.sleep(0)  # whatever was claimed before has passed
+        assert not going_first._is_ours
+        store.ledger.deciding()
+        assert going_first._is_ours
+        await leader.append(put(1))
+        assert going_first._is_ours
 
 
 async def states(store: PostgresStore) -> dict[JobState, int]:

@@ -71,7 +71,7 @@ def take(tail: Tail, records: Records, table: Table) -> None:
     for job_id in tail.strangers(jobs_touched(records)):
         if job_id in table:
             tail.standings[job_id] = table[job_id]
-    tail.take_window(records, sum(map(len, records)))
+    tail.take_window(records, sum(map(len, records)), lambda: None)
 
 
 def tail() -> Tail:

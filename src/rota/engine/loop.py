@@ -48,8 +48,7 @@ class Engine(Outlooks):
     def __init__(
         self, store: Store, clock: Clock, timing: Timing, observer: Observer, member: Member
     ) -> None:
-        self.clock = clock
-        self.timing = timing
+        self.clock, self.timing = clock, timing
         self.feed = Feed()
         self.node = member.node
         self._store = store
@@ -340,6 +339,7 @@ class Engine(Outlooks):
 
     def _rouse(self) -> None:
         if self._wake is not None and not self._wake.done():
+            self._ledger.deciding()
             self._wake.set_result(None)
 
     async def _woken_within(self, seconds: float | None) -> None:
@@ -362,8 +362,8 @@ class Engine(Outlooks):
         await self._woken_within(None if delay_s is None else min(delay_s, CLOCK_LOOK_S))
 
     async def _turn(self) -> None:
-        began = self.clock.fine_s()
-        now = self.clock.now()
+        self._ledger.deciding()
+        began, now = self.clock.fine_s(), self.clock.now()
         events = self._times.news(now, self._seat.take_lapse()) + self._callers.drain()
         brain = self._brain()
         outcome = brain.turn(events, now)

@@ -144,6 +144,9 @@ class _Side:
         """A number that every server keeps for itself."""
         return cast(Seq, self._real.folded)
 
+    def deciding(self) -> None:
+        """Nothing that goes to the database."""
+
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         method = getattr(self._real, name)
 

@@ -76,6 +76,19 @@ ARTIFACT_THREADS = 2
 POSTGRES_FOLD_WINDOW_WRITES = 50_000
 """The same as FOLD_WINDOW_WRITES where a fold holds up no append: wider, so that under load most
 jobs have ended within it. A job that has not is written two or three times, into all indexes."""
+FOLD_BEGIN_WRITES = 20_000
+"""Writes that wait for PostgreSQL's fold when it begins, with no reader waiting: few enough that it
+works beside the loop all the time, and that little is left to do when the last job has ended."""
+FOLD_SLICE_WRITES = 500
+"""Writes that it takes before it looks whether the loop is at something: a third of a
+millisecond."""
+FOLD_SLICE_ROWS = 100
+"""Rows that it makes and sends before it does: as long."""
+FOLD_GIVES_WAY_S = 0.01
+"""How long it waits for the loop at most before each slice: a turn is seldom longer, and the next
+wait for a commit not far."""
+PRECEDENCE_ROUNDS = 8
+"""Rounds of the loop from a turn's end, or its commit, until what follows from it is sent."""
 FOLD_LAG_S = 0.5
 """With no reader waiting, how long PostgreSQL's fold lets many writes gather. What a reader then
 waits for is the folding of what came in this time."""

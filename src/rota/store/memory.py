@@ -221,6 +221,9 @@ class MemoryLedger(MemoryInbox):
         """The newest record that is in the tables, which are folded when they are read."""
         return Seq(len(self._tables.journal))
 
+    def deciding(self) -> None:
+        """Nothing goes on beside the loop."""
+
     async def observe(self) -> LeaderRow | None:
         """The row as it is."""
         return self._leader if self._leader.epoch else None

@@ -13,11 +13,13 @@ from rota.core.model import Execution, ExecutionId, JobId, Life, Spec
 from rota.store import rows
 from rota.store.fold import Folded, jobs_touched, shelf_of
 from rota.store.known import Stored
+from rota.store.limits import FOLD_SLICE_ROWS
 from rota.store.postgres_connect import Connection
 from rota.store.postgres_events import write_events
 from rota.store.postgres_migrate import Schema
 from rota.store.postgres_times import write_times
 from rota.store.postgres_window import Window
+from rota.store.precedence import GiveWay, in_slices
 from rota.store.protocol import Seq
 from rota.store.rows import Row
 from rota.store.settings import setting_rows
@@ -64,10 +66,11 @@ INSERT INTO rota.{{other}} (id, state, lives, queue, tenant, name, priority, cre
 
 
 class Way(msgspec.Struct, frozen=True):
-    """What the database can be asked to do."""
+    """How it is done: what the database can be asked to do, and who goes first."""
 
     copies: bool
     schema: Schema
+    give_way: GiveWay
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -89,6 +92,7 @@ class WindowFold:
         self._tail = tail
         self._copies = way.copies
         self._schema = way.schema
+        self._give_way = way.give_way
         self._newest: Mapping[str, str | None] = {}
         self._tables: tuple[str, ...] = ()
         """Those that have jobs: mostly there are none on the shelf, and nobody looks for them."""
@@ -104,7 +108,7 @@ class WindowFold:
         self._tables = (*shelf, "jobs_live", "jobs_done")
         tail, window = self._tail, self._window
         await self._find(tail.strangers(jobs_touched(window.records)))
-        tail.take_window(window.records, window.writes)
+        tail.take_window(window.records, window.writes, self._give_way)
         whole = whole or tail.tangled
         folded = tail.folded if whole else tail.leave()
         leaves_behind = await self._write(folded)
@@ -360,7 +364,8 @@ class WindowFold:
         """Each row is made when it is its turn: the database is at the first ones by then."""
         if not fresh:
             return
-        made = map(row_of, fresh)
+        pieces = in_slices([fresh], FOLD_SLICE_ROWS, self._give_way)
+        made = chain.from_iterable(map(row_of, piece) for piece in pieces)
         if self._copies:
             await self._connection.copy_records_to_table(
                 table, schema_name="rota", columns=list(columns), records=made

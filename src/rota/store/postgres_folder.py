@@ -20,6 +20,7 @@ from rota.store.dropping import Dropped
 from rota.store.known import KnownJobs
 from rota.store.limits import (
     FOLD_BACKLOG_WRITES,
+    FOLD_BEGIN_WRITES,
     FOLD_CLOSE_S,
     FOLD_COMPANY_S,
     FOLD_DEADLINE_S,
@@ -48,6 +49,7 @@ from rota.store.postgres_partitions import drop_old, drop_old_journal, make_part
 from rota.store.postgres_plans import Plans
 from rota.store.postgres_stalled import Turn
 from rota.store.postgres_window import Before, Window, read_window, stamp_of, take_turn, window_of
+from rota.store.precedence import Precedence
 from rota.store.protocol import JournalRecord, Seq, Snapshot, StoreError, StoreFullError
 from rota.store.tail import Tail
 from rota.store.unfolded import Unfolded
@@ -88,6 +90,7 @@ class PostgresFolder:
         )
         self._waits = Turn(address)
         self._plans = Plans()
+        self.precedence = Precedence(self.watermark)
         self._loop = type(asyncio.get_running_loop())()  # of the kind that the server has chosen
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -112,7 +115,7 @@ class PostgresFolder:
             if not self._unfolded_writes:
                 self._lags_since = self._appended_at
             self._unfolded_writes += len(record.writes)
-        if self._unfolded_writes >= POSTGRES_FOLD_WINDOW_WRITES:
+        if self._unfolded_writes >= FOLD_BEGIN_WRITES:
             self._rouse()
         elif self._rousing is None:
             loop = asyncio.get_running_loop()
@@ -205,7 +208,7 @@ class PostgresFolder:
         awaited = self.watermark.awaited
         if not (awaited or (self.leads and (self.watermark.lags or self._to_sweep))):
             return None
-        if awaited or self._unfolded_writes >= POSTGRES_FOLD_WINDOW_WRITES:
+        if awaited or self._unfolded_writes >= FOLD_BEGIN_WRITES:
             return 0
         left_s = max(0.0, self._lags_since + FOLD_LAG_S - self._loop.time())
         if self._unfolded_writes < FOLD_FEW_WRITES:
@@ -331,7 +334,7 @@ class PostgresFolder:
             before = await take_turn(connection, window, self._schema, self._plans)
             if not before.fits(window, tail.after) or not self._is_newest(before, tail):
                 return None
-            way = Way(copies=not self._address.pgbouncer, schema=self._schema)
+            way = Way(not self._address.pgbouncer, self._schema, self.precedence.give_way)
             fold = WindowFold(connection, window, tail, way)
             done = await fold.run(before.newest, whole=whole)
             self._stamp = await stamp_of(connection)

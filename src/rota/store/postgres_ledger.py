@@ -92,6 +92,10 @@ class PostgresLedger(PostgresInbox):
         """The newest record that is in the tables, as far as this server knows."""
         return self._folder.watermark.folded
 
+    def deciding(self) -> None:
+        """The fold gives way until the append is on its way, and while its outcome is told."""
+        self._folder.precedence.claim()
+
     async def durability(self) -> Durability:
         """What a commit is worth now; refuses a database that takes no writes."""
         return await self._appends.read(lambda c: read_durability(c, self._address.shown))
@@ -194,6 +198,7 @@ class PostgresLedger(PostgresInbox):
         await self._folder.room()
         row = (seq, epoch, at, encode_record(writes))
         await self._appends.write(lambda c: self._append(c, row, consumed))
+        self._folder.precedence.claim()
         self._folder.note_appended(JournalRecord(seq, epoch, at, writes))
 
     async def _append(

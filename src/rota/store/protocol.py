@@ -162,6 +162,10 @@ class Ledger(Leadership, Inbox, Protocol):
         """The newest record that is in the tables."""
         ...
 
+    def deciding(self) -> None:
+        """A turn begins: what this store does beside the loop, and can wait, gives way to it."""
+        ...
+
     async def load(self, kept: int = LINE_KEPT) -> Snapshot:
         """Folds what is left to fold, then reads all that is live.
 

@@ -83,6 +83,9 @@ class SqliteWriter:
         """The newest record that is in the tables."""
         return self._watermark.folded
 
+    def deciding(self) -> None:
+        """The writer's thread has to append as well: it gives way to nobody."""
+
     async def observe(self) -> LeaderRow | None:
         """The row as it is; None if nobody ever claimed."""
         return await self.run_durably(leadership.observe)

@@ -25,6 +25,8 @@ from rota.core.model import JobId, Life
 from rota.core.outcome import AnyWrite, DropJob
 from rota.store.fold import Folded, Folding, Standing, shelf_of
 from rota.store.known import KnownJobs
+from rota.store.limits import FOLD_SLICE_WRITES
+from rota.store.precedence import GiveWay, in_slices
 from rota.store.protocol import Seq
 
 
@@ -66,10 +68,12 @@ class Tail(Folding):
         standings.update(found)
         return [job_id for job_id in new if job_id not in found] if found else new
 
-    def take_window(self, records: Sequence[Sequence[AnyWrite]], writes: int) -> None:
+    def take_window(
+        self, records: Sequence[Sequence[AnyWrite]], writes: int, give_way: GiveWay
+    ) -> None:
         """The next of them; there are so many writes in them."""
         self.writes += writes
-        self.take_all(records)
+        self.take_all(in_slices(records, FOLD_SLICE_WRITES, give_way))
 
     def leave(self) -> Folded:
         """What can be written now, and will not be told again: jobs that are over, and their runs.
