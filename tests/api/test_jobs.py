@@ -234,6 +234,28 @@ async def test_a_running_job_is_told_to_stop(house: House) -> None:
     assert beat["cancel"] == [order["execution_id"]]
 
 
+async def test_a_long_delay_is_not_cut_short_by_a_longest_one_that_nobody_gave(
+    house: House,
+) -> None:
+    async def longest(**retry: float | str) -> float:
+        return float((await house.submit(retry=retry))["retry"]["max_delay"])
+
+    assert await longest(max_attempts=3, delay="1h") == 3600
+    assert await longest(max_attempts=3, delay="1s") == 300
+    assert await longest(max_attempts=3, delay="1h", max_delay="5m") == 300
+    path = f"/jobs/{(await house.submit(run_at='2100-01-01T00:00:00Z'))['job_id']}"
+    for patch, now in (
+        ({"delay": "2h"}, 7200),
+        ({"jitter": 0}, 7200),
+        ({"delay": 1}, 300),
+        ({"max_delay": "10m"}, 600),
+        ({"delay": "1h"}, 600),
+        ({"max_delay": None}, 3600),
+    ):
+        job = await house.ask("PATCH", path, {"retry": patch}, expect=200)
+        assert job["retry"]["max_delay"] == now, patch
+
+
 async def test_a_retry_brings_back_what_was_skipped_below(house: House) -> None:
     worker = await house.register()
     body = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open, Site
@@ -274,3 +275,19 @@ def test_who_may_only_look_is_offered_nothing_to_do(site: Site, open_page: Open)
     page.goto("/ui/queues")
     expect(page.locator("tbody tr").first).to_be_visible()
     expect(page.get_by_role("button", name="Pause", exact=True)).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_queue_with_every_limit_has_its_buttons_in_sight(
+    site: Site, open_page: Open, width: int
+) -> None:
+    limits = {"max_workers": 20, "rate_limit": {"count": 500, "per": "1m"}, "paused": True}
+    site.ask("PUT", "/queues/with-limits", limits)
+    page = open_page("/ui/queues", viewport={"width": width, "height": 860})
+    row = page.get_by_role("row").filter(has_text="with-limits").first
+    edge = row.locator("xpath=ancestor::*[contains(@class, 'table-wrap')]").bounding_box()
+    button = row.get_by_role("button", name="Purge").first.bounding_box()
+    assert edge is not None
+    assert button is not None
+    assert button["x"] + button["width"] <= edge["x"] + edge["width"]
+    site.ask("PUT", "/queues/with-limits", {})

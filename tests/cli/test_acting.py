@@ -98,6 +98,10 @@ def test_what_is_not_said_is_left_to_the_server(server: SmallServer, rota: Rota)
         ("submit", "--label", "team", "--", "ls"),
         ("submit", "--payload", "{", "--", "ls"),
         ("submit", "--custom", "x=many", "--", "ls"),
+        ("submit", "--custom", "x=inf", "--", "ls"),
+        ("submit", "--cpu", "nan", "--", "ls"),
+        ("submit", "--gpu", "inf", "--", "ls"),
+        ("update", "01a1e490-9f21-7000-95db-8eb8d4cf5ca9", "--cpu", "nan"),
         ("submit", "--concurrency-limit", "2", "--", "ls"),
         ("submit", "--from", "x.jsonl", "--", "ls"),
         ("submit", "--follow", "--copies", "2", "--", "ls"),
@@ -134,6 +138,30 @@ def test_waiting_for_what_was_submitted_exits_by_how_it_ended(
     server.on_submit = lambda job_id: server.move(job_id, "succeeded")
     ran = rota("submit", "--wait", "--json", "--", "true")
     assert (ran.status, ran.json["status"]) == (0, "succeeded")
+
+
+@pytest.mark.parametrize("how", ["--wait", "--follow"])
+def test_a_job_that_somebody_else_ended_is_told_with_the_reason(
+    server: SmallServer, rota: Rota, how: str
+) -> None:
+    why = {"message": "program './bil.py' was not found on this worker"}
+    server.on_submit = lambda job_id: server.move(job_id, "failed", reason="error", error=why)
+    ran = rota("submit", how, "--", "./bil.py")
+    (job_id,) = server.jobs
+    told = f"rota: job {job_id[-8:]} ended as failed: program './bil.py' was not found"
+    assert (ran.status, ran.err.splitlines()[-1]) == (1, f"{told} on this worker")
+    assert rota("wait", job_id).err.startswith(told)
+
+
+def test_a_job_that_was_stopped_in_the_middle_says_by_whom(server: SmallServer, rota: Rota) -> None:
+    def stop(job_id: str) -> None:
+        server.run(job_id, b"half\n", exit_code=143)
+        server.move(job_id, "failed", reason="timeout", error={"message": "timed out after 1 s"})
+
+    server.on_submit = stop
+    ran = rota("submit", "--follow", "--", "sleep", "9")
+    assert (ran.status, ran.out) == (143, "half\n")
+    assert ran.err.endswith("ended as failed: timed out after 1 s\n")
 
 
 def test_copies_go_in_batches(server: SmallServer, rota: Rota) -> None:

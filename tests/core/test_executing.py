@@ -70,11 +70,11 @@ def test_one_taken_back_before_its_time_waits_for_it_again() -> None:
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"cpu": 5}, "worker w1 cannot run it: cpu 5000 asked, 4000 there"),
-        ({"memory": GIB}, "worker w1 cannot run it: memory 1073741824 asked, 0 there"),
+        ({"cpu": 5}, "worker w1 cannot run it: asks 5 cpu, has 4 cpu"),
+        ({"memory": GIB}, "worker w1 cannot run it: asks 1 GiB of memory, has 0 MiB of memory"),
         ({"capabilities": ["gpu"]}, "worker w1 cannot run it: it does not have capability gpu"),
         ({"queue": "other"}, "worker w1 cannot run it: it does not serve the queue"),
-        ({"cpu": 2}, "worker w1 has too little free: cpu 2000 asked, 1000 there"),
+        ({"cpu": 2}, "worker w1 has too little free: asks 2 cpu, has 1 cpu"),
     ],
 )
 def test_a_worker_that_cannot_is_refused_with_what_it_lacks(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.errors import Conflict, NotFound
+from rota.core.errors import Conflict, NotFound, UnknownDependency
 from rota.core.inputs import Delete, Submit
 from rota.core.model import JobId, JobState
 from rota.core.outcome import AnyReceipt, JobAnswer, JobGone
@@ -90,3 +90,16 @@ def test_a_job_submitted_and_removed_in_one_turn_leaves_nothing() -> None:
     outcome = world.turn([submit, Delete(job_id=JobId("a"), force=True)])
     assert outcome.replies[1] == JobGone(JobId("a"))
     assert world.state("a") is None
+
+
+def test_nobody_can_depend_on_a_job_that_was_removed_a_moment_ago() -> None:
+    world = World()
+    world.submit("a")
+    delete(world, "a", force=True)
+    world.submit("b")
+    world.cancel("b")
+    delete(world, "b")
+    world.advance(1)
+    for gone in ("a", "b"):
+        with pytest.raises(UnknownDependency):
+            world.submit("late", after=[gone])

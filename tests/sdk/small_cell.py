@@ -179,7 +179,7 @@ class SmallCell:
             expected_runtime=None,
             retry=RetryView(
                 retry.max_attempts, retry.backoff, retry.delay.seconds, retry.factor,
-                retry.max_delay.seconds, retry.jitter,
+                retry.longest_delay.seconds, retry.jitter,
             ),
             semantics=spec.semantics,
             concurrency=ConcurrencyView(limit.key, limit.limit) if limit else None,

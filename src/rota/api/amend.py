@@ -10,7 +10,7 @@ import msgspec
 from rota.api.bodies import check_depth
 from rota.api.jobs import job_id_in, live_view
 from rota.api.lookup import check_tenant, check_upstream, find_job
-from rota.api.patching import drop_other_kind, read_merged
+from rota.api.patching import make_way, read_merged
 from rota.api.recall import expect, post_recalling, read_upstream
 from rota.api.routes import Call, NoQuery
 from rota.api.translate import job_id_of, named, note, spec_of
@@ -67,7 +67,7 @@ def patched(job: JobRecord, patch: dict[str, Any]) -> Spec:
     form = submitted_form(job)
     if "payload" in patch:
         form["payload"] = msgspec.json.decode(job.spec.payload or b"{}")
-    drop_other_kind(form, patch)
+    make_way(form, patch)
     wanted = read_merged(form, patch, JobSpec, _decoder.decode)
     spec = spec_of(wanted, job.spec.created_at, _dependencies(wanted))
     return msgspec.structs.replace(

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from rota.api.amend import post_update
+from rota.api.bulk_order import Latecomers
 from rota.api.error_groups import fingerprint_of, read_dead
 from rota.api.jobs import label_in, post_retry, states_in
 from rota.api.limits import (
@@ -65,16 +66,21 @@ async def _carry_out(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
     spec, act = call.body, _act(call)
     count = refused = 0
     more, left = False, spec.limit
+    latecomers = Latecomers(call.parts.catalog, call.parts.brain.clock.now())
     async for found in _pages(call):
         page = [job for job in found if _is_meant(spec, job)]
         if left is not None:
             more, page = len(page) > left, page[:left]
             left -= len(page)
-        done = await _act_on(act, page)
-        count, refused = count + done, refused + len(page) - done
+        count += len(page)
+        if spec.action == "retry":
+            latecomers.add([job for job in page if job.spec.dependencies])
+            page = [job for job in page if not job.spec.dependencies]
+        refused += len(page) - await _act_on(act, page)
         if more:
             break
-    return BulkAnswer(count=count, refused=refused, more=more)
+    refused += len(latecomers) - await latecomers.start(lambda jobs: _act_on(act, jobs))
+    return BulkAnswer(count=count - refused, refused=refused, more=more)
 
 
 async def _preview(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:

@@ -9,7 +9,8 @@ import msgspec
 
 from rota.api.bodies import decode_json
 from rota.api.problems import invalid
-from rota.wire.units import encode
+from rota.wire.jobs import RetrySpec
+from rota.wire.units import encode, parse_duration
 
 T = TypeVar("T")
 
@@ -27,12 +28,21 @@ def merge(target: Any, patch: Any) -> Any:
     return merged
 
 
-def drop_other_kind(job: dict[str, Any], patch: Any) -> None:
-    """A task of another kind has other fields: nothing of the old one can stay."""
-    task = patch.get("task") if isinstance(patch, dict) else None
+def make_way(job: dict[str, Any], patch: Any) -> None:
+    """Takes out of a job what cannot stay beside the patch."""
+    if not isinstance(patch, dict):
+        return
+    task, retry = patch.get("task"), patch.get("retry")
     kind = (job["task"] or {}).get("kind")
     if isinstance(task, dict) and task.get("kind", kind) != kind:
-        job["task"] = {}
+        job["task"] = {}  # one of another kind has other fields
+    had = job["retry"]
+    if isinstance(retry, dict) and "delay" in retry and had["max_delay"] == _unsaid(had["delay"]):
+        had.pop("max_delay")  # nobody need have said it, and the new delay may be longer
+
+
+def _unsaid(delay: float) -> float:
+    return RetrySpec(delay=parse_duration(delay)).longest_delay.seconds
 
 
 def read_merged(

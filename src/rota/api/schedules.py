@@ -14,7 +14,7 @@ from rota.api.bundles import check_bundles
 from rota.api.limits import INSTANT_MAX
 from rota.api.lookup import adopt, adopted, is_own
 from rota.api.paging import Cursor, Limit, any_of, cut, read_cursor, read_id_cursor
-from rota.api.patching import drop_other_kind, read_merged
+from rota.api.patching import make_way, read_merged
 from rota.api.problems import invalid, not_found
 from rota.api.recall import Build, expect, post, post_recalling
 from rota.api.routes import Call, NoQuery, Reply
@@ -190,7 +190,7 @@ def _patched(schedule: Schedule, patch: dict[str, Any]) -> ScheduleSpec:
     if any(patch.get(name) is not None for name in _WHEN):
         # A patch that names one of cron, interval and at replaces the other.
         form |= dict.fromkeys(_WHEN)
-    drop_other_kind(form["job"], patch.get("job"))
+    make_way(form["job"], patch.get("job"))
     return read_merged(form, patch, ScheduleSpec, _decoder.decode)
 
 

@@ -183,7 +183,7 @@ def _retry(asked: RetrySpec) -> RetryPolicy:
         backoff=Backoff(asked.backoff),
         delay_ms=asked.delay.ms,
         factor=asked.factor,
-        max_delay_ms=asked.max_delay.ms,
+        max_delay_ms=asked.longest_delay.ms,
         jitter=asked.jitter,
         memory_factor=asked.memory_factor,
         memory_max=None if asked.memory_max is None else asked.memory_max.bytes,

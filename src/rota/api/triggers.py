@@ -12,7 +12,7 @@ from rota.api.cloudevents import read_structured
 from rota.api.events import of_caller
 from rota.api.lookup import adopt, adopted, is_own
 from rota.api.paging import Cursor, Limit, any_of, cut, read_id_cursor
-from rota.api.patching import drop_other_kind, read_merged
+from rota.api.patching import make_way, read_merged
 from rota.api.problems import invalid, not_found
 from rota.api.reactions import (
     arrival_view,
@@ -171,7 +171,7 @@ def _patched(trigger: Trigger, patch: dict[str, Any]) -> TriggerSpec:
     form = trigger_form(trigger)
     if "filter" in patch:
         form["filter"] = None  # a filter is replaced: half of one means something else
-    drop_other_kind(form["job"], patch.get("job"))
+    make_way(form["job"], patch.get("job"))
     if patch.get("debounce") is not None:
         form["batch"] = None
     elif patch.get("batch") is not None:

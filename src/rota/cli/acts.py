@@ -10,7 +10,7 @@ import msgspec
 
 from rota.cli import names, offers
 from rota.cli.connect import answer, connected
-from rota.cli.options import deadline, duration, json_option, pair, size, time
+from rota.cli.options import Number, deadline, duration, json_option, pair, size, time
 from rota.cli.problems import Failure, explain
 from rota.cli.render import print_object
 from rota.cli.spec import retry_of
@@ -87,9 +87,9 @@ def _line(client: Client, error: ApiError) -> str:
     "--expects", "expected_runtime", type=duration, metavar="DURATION",
     help="How long it will probably run.",
 )  # fmt: skip
-@click.option("--cpu", type=float, help="Cpus.")
+@click.option("--cpu", type=Number(), help="Cpus.")
 @click.option("--memory", type=size, metavar="SIZE", help="Memory.")
-@click.option("--gpu", type=float, help="Gpus.")
+@click.option("--gpu", type=Number(), help="Gpus.")
 @click.option("--retries", type=click.IntRange(0), help="Tries after the first.")
 @click.option("--backoff", type=click.Choice(["exponential", "linear", "fixed"]))
 @click.option("--delay", type=duration, metavar="DURATION", help="Before the first retry.")

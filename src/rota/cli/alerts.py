@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rota.cli.connect import answer, connected
-from rota.cli.options import duration, json_option
+from rota.cli.options import Number, duration, json_option
 from rota.cli.render import Column, Row, Styled, print_object, show_facts, show_table, tell
 from rota.cli.text import local, size, span
 from rota.sdk import alert_calls as calls
@@ -139,7 +139,7 @@ def _draw_rule(one: AlertView) -> None:
 @alerts.command("set")
 @click.argument("name")
 @click.option("--condition", help="What it watches for; a built-in name says so itself.")
-@click.option("--threshold", type=float, help="The value from which on it fires.")
+@click.option("--threshold", type=Number(), help="The value from which on it fires.")
 @click.option(
     "--window", type=duration, metavar="DURATION", help="The time that is counted or compared."
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -21,6 +22,17 @@ STATUSES = (
     *("pending", "queued", "running", "cancelling"),
     *("succeeded", "failed", "cancelled", "skipped", "expired"),
 )
+
+
+class Number(click.FloatRange):
+    """A number that is one: JSON has no word for the others, so the server would hear nothing."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As click reads it."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no number that can be counted", param, ctx)
+        return number
 
 
 def duration(value: Any) -> Duration:

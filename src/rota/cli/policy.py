@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from rota.cli.connect import answer, connected
-from rota.cli.options import json_option
+from rota.cli.options import Number, json_option
 from rota.cli.policy_plan import plan
 from rota.cli.queues import or_none
 from rota.cli.render import show_facts
@@ -53,7 +53,7 @@ def _draw(view: PolicyView) -> None:
 @click.option("--order", type=click.Choice([one.value for one in OrderKind]))
 @click.option("--backfill", type=click.Choice([one.value for one in BackfillKind]))
 @click.option("--candidates", type=click.Choice([one.value for one in CandidateKind]))
-@click.option("--beta", type=float, help="How much longer a job waits for being long.")
+@click.option("--beta", type=Number(), help="How much longer a job waits for being long.")
 @click.option("--length-cap", help="A job counts as no longer than this in its place.")
 @click.option("--priority-wait", help="The waiting time that a point of priority is worth.")
 @click.option("--half-life", help="After this long, what a tenant used counts half.")

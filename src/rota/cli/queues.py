@@ -10,7 +10,7 @@ import click
 
 from rota.cli import offers
 from rota.cli.connect import answer, connected
-from rota.cli.options import json_option, pair
+from rota.cli.options import Number, json_option, pair
 from rota.cli.problems import Failure
 from rota.cli.render import print_object, show_table
 from rota.cli.text import plural
@@ -71,7 +71,7 @@ def rate(text: str) -> dict[str, Any] | None:
 @queues.command("set")
 @click.argument("name", shell_complete=offers.queues)
 @click.option("--priority", type=int, help="Higher goes first.")
-@click.option("--weight", type=float, help="Its share of what several queues want.")
+@click.option("--weight", type=Number(), help="Its share of what several queues want.")
 @click.option("--max-workers", metavar="N|none", help="So many executions at once.")
 @click.option("--rate", "rate_limit", metavar="COUNT/PER|none", help="So many starts: 100/1m.")
 @click.option(

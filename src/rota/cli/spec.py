@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -154,11 +155,13 @@ def custom_of(pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
 
 def _number(name: str, value: str) -> float:
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
-        raise click.BadParameter(
-            f"{name}={value}: {value!r} is no number", param_hint="'--custom'"
-        ) from None
+        number = math.nan
+    if not math.isfinite(number):
+        hint = "'--custom'"
+        raise click.BadParameter(f"{name}={value}: {value!r} is no number", param_hint=hint)
+    return number
 
 
 def _retry(options: SubmitOptions) -> dict[str, Any] | None:

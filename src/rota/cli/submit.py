@@ -14,13 +14,13 @@ from rota.cli.bundles import uploaded
 from rota.cli.connect import connected
 from rota.cli.jobs import LogWriter
 from rota.cli.many import copies, jobs_in, submit_many
-from rota.cli.options import deadline, duration, json_option, now, pair, size, time
+from rota.cli.options import Number, deadline, duration, json_option, now, pair, size, time
 from rota.cli.rehearse import foretell
 from rota.cli.render import print_object
 from rota.cli.spec import SubmitOptions, job_of, split_after, terms_of
 from rota.cli.tasks import KINDS
 from rota.cli.text import plural, short
-from rota.cli.waits import exit_status, wait_for
+from rota.cli.waits import exit_status, say_why, wait_for
 from rota.sdk import Client
 from rota.wire.jobs import JobView
 from rota.wire.limits import ARRAY_COUNT_MAX, BATCH_JOBS_MAX, GANG_SIZE_MAX, PRIORITY_MAX
@@ -36,10 +36,10 @@ KEY_VALUE = "KEY=VALUE"
 @click.option(
     "--priority", "-p", type=click.IntRange(-PRIORITY_MAX, PRIORITY_MAX), help="Higher goes first."
 )
-@click.option("--cpu", type=float, help="Cpus it needs; 1 unless said.")
+@click.option("--cpu", type=Number(), help="Cpus it needs; 1 unless said.")
 @click.option("--memory", "-m", type=size, metavar="SIZE", help="Memory it needs: 512MiB.")
 @click.option("--storage", type=size, metavar="SIZE", help="Disk it needs.")
-@click.option("--gpu", type=float, help="Gpus it needs.")
+@click.option("--gpu", type=Number(), help="Gpus it needs.")
 @click.option(
     "--custom", multiple=True, type=pair, metavar=KEY_VALUE, help="Anything else: licence=1."
 )
@@ -84,7 +84,7 @@ KEY_VALUE = "KEY=VALUE"
 @click.option("--delay", type=duration, metavar="DURATION", help="Before the first retry.")
 @click.option(
     "--memory-factor",
-    type=float,
+    type=Number(),
     metavar="N",
     help="After running out of memory, ask for so many times more.",
 )
@@ -207,6 +207,8 @@ def _see_through(client: Client, job: JobView, *, wait: bool, follow: bool, as_j
         print_object(job)
     elif wait:
         click.echo(f"{job.job_id} {job.status}")
+        if job.status != "succeeded":
+            say_why(job)
     elif sys.stdout.isatty():
         click.echo(f"{job.job_id} {job.status}. Follow it: rota logs -f {short(job.job_id)}")
     else:

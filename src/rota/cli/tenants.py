@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rota.cli.connect import answer, connected
-from rota.cli.options import json_option
+from rota.cli.options import Number, json_option
 from rota.cli.queues import or_none
 from rota.cli.render import Column, Row, print_object, show_table
 from rota.cli.text import size
@@ -90,7 +90,7 @@ def show(name: str, *, as_json: bool) -> None:
 
 @tenants.command("set")
 @click.argument("name")
-@click.option("--weight", type=float, help="Its part of the fleet, against others.")
+@click.option("--weight", type=Number(), help="Its part of the fleet, against others.")
 @click.option("--running", metavar="N|none", help="So many executions at once.")
 @click.option("--queued", metavar="N|none", help="So many waiting jobs; more are refused.")
 @click.option("--cpu", metavar="N|none", help="So many cpus at once.")

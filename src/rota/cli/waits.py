@@ -13,10 +13,13 @@ from rota.cli.many import progress
 from rota.cli.options import duration, json_option
 from rota.cli.problems import Failure
 from rota.cli.render import print_object
-from rota.cli.text import plural, short
+from rota.cli.text import plain, plural, short
 from rota.sdk import Client, WaitTimeoutError
 from rota.wire.jobs import JobView
 from rota.wire.units import Duration
+
+EXIT_CODE = "exit_code"
+"""The reason of a job whose own program failed, which its exit status tells well enough."""
 
 
 @click.command()
@@ -37,6 +40,8 @@ def wait(
         elif len(ended) <= 20:
             for job_id, status in ended.items():
                 click.echo(f"{short(job_id)} {status}")
+                if status != "succeeded":
+                    say_why(client.job(job_id))
         else:
             counts = Counter(ended.values())
             click.echo(", ".join(f"{plural(n, 'job')} {status}" for status, n in counts.items()))
@@ -68,8 +73,16 @@ def exit_status(client: Client, job: JobView) -> int:
         return 0
     tries = client.executions(job_id=job.job_id, limit=1).items
     code = tries[0].exit_code if tries else None
+    if not code or job.reason not in (None, EXIT_CODE):
+        say_why(job)
     if not code:
-        click.echo(f"rota: the job ended as {job.status} ({job.reason or 'no reason'})", err=True)
         return 1
     # A negative code is the signal that ended the process; shells say that as 128 and more.
     return code if code > 0 else 128 - code
+
+
+def say_why(job: JobView) -> None:
+    """On stderr, for its log need not tell: whoever ended it did, or it never began."""
+    told = job.error.get("message") if isinstance(job.error, dict) else None
+    why = told or job.reason or "no reason"
+    click.echo(f"rota: job {short(job.job_id)} ended as {job.status}: {plain(str(why))}", err=True)

@@ -51,6 +51,7 @@ from rota.core.recall import Memory
 from rota.core.resources import Lack, lacks
 from rota.core.tables import Tables
 from rota.core.tenants import has_quota, over_quota
+from rota.core.why import lack_text
 
 
 def cancel(t: Tables, event: Cancel, now: Instant) -> JobAnswer:
@@ -198,7 +199,7 @@ def _refuse_unfit(job: JobCell, worker: WorkerCell) -> None:
 
 def _text(reason: str | Lack) -> str:
     if isinstance(reason, Lack):
-        return f"{reason.kind} {reason.asked} asked, {reason.there} there"
+        return lack_text(reason)
     return f"it does not have {reason}" if reason != "queue" else "it does not serve the queue"
 
 

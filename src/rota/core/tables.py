@@ -243,7 +243,7 @@ class Tables:
         else:
             self.set_life(cell, life)
             self.forget_job(cell)
-        self.recent.depart(cell.id, now, state)
+        self.recent.depart(cell.id, now, None if life.doomed else state)
         if spec.origin is not None:
             self.agenda.run_ended(spec.origin, cell.id)
         if self.bus.hears(state):

@@ -197,7 +197,7 @@ def _never(t: Tables, cell: JobCell, refusals: dict[int, tuple[str | Lack, ...]]
         "failing": failing,
         "workers": len(t.fleet.workers),
         "nearest": nearest[1].worker.id,
-        "nearest_lacks": [_lack_text(r) for r in refusals[nearest[1].machine.index]],
+        "nearest_lacks": [lack_text(r) for r in refusals[nearest[1].machine.index]],
     }
     function = next((name for name in failing if name.startswith(_FUNCTION)), None)
     if function is not None and failing[function] == len(t.fleet.workers):
@@ -239,7 +239,8 @@ def plain(kind: str, amount: int) -> float:
     return amount if kind in ("memory", "storage") else amount / 1000
 
 
-def _lack_text(reason: str | Lack) -> str:
+def lack_text(reason: str | Lack) -> str:
+    """What a worker has not, for people."""
     if isinstance(reason, Lack):
         asked, there = amount_text(reason.kind, reason.asked), reason.there
         return f"asks {asked}, has {amount_text(reason.kind, there)}"

@@ -216,7 +216,7 @@ def _view(spec: JobSpec, job_id: str, now_ms: int) -> JobView:
         expected_runtime=None if spec.expected_runtime is None else spec.expected_runtime.seconds,
         retry=RetryView(
             retry.max_attempts, retry.backoff, number(retry.delay.ms), retry.factor,
-            number(retry.max_delay.ms), retry.jitter,
+            number(retry.longest_delay.ms), retry.jitter,
         ),
         semantics=spec.semantics,
         concurrency=None if limit is None else ConcurrencyView(limit.key, limit.limit),

@@ -86,8 +86,9 @@ _FIVE_MINUTES = Duration(300_000)
 class RetrySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How often and how soon to try again.
 
-    After a try that ran out of memory the next asks for `memory_factor` times as much, but for no
-    more than `memory_max`, nor than the largest worker has that could run it.
+    Unless said `max_delay` is five minutes, or the `delay` itself where that is longer. After a try
+    that ran out of memory the next asks for `memory_factor` times as much, but for no more than
+    `memory_max`, nor than the largest worker has that could run it.
     """
 
     max_attempts: Annotated[int, Meta(ge=1, le=ATTEMPTS_MAX)] = 1
@@ -98,6 +99,13 @@ class RetrySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
     memory_factor: Annotated[float, Meta(ge=1, le=MEMORY_FACTOR_MAX)] = 1.0
     memory_max: ByteSize | None = None
+
+    @property
+    def longest_delay(self) -> Duration:
+        """No delay is longer; whoever asks for a long one and says no more gets it."""
+        if self.max_delay is _FIVE_MINUTES and self.delay.ms > _FIVE_MINUTES.ms:
+            return self.delay
+        return self.max_delay
 
 
 class ConcurrencySpec(msgspec.Struct, forbid_unknown_fields=True):

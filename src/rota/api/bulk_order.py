@@ -1,0 +1,98 @@
+"""A retry of many jobs that wait for each other: those in front first, so that the others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from rota.api.limits import BULK_PAGE, READ_AT_ONCE
+from rota.api.recall import read_jobs
+from rota.core.graph import accepts
+from rota.core.lifecycle import JOB_FINAL
+from rota.core.model import Instant, JobId, JobRecord, JobState
+from rota.store.protocol import Catalog
+
+Act = Callable[[Sequence[JobRecord]], Awaitable[int]]
+"""Starts these over, in any order; how many of them it could be done to."""
+
+
+class Latecomers:
+    """Jobs with dependencies, which start over after all that have none.
+
+    Retried before the jobs it depends on a job would go at once: of one that is retried alone these
+    count as settled. They may be on any later page, so it waits here until the pages are through.
+    """
+
+    def __init__(self, catalog: Catalog, since: Instant) -> None:
+        self._catalog = catalog
+        self._since = since
+        """When this retry began: a job that ended later was started over by it."""
+        self._lives: dict[JobId, int] = {}
+        """Whom to start over, and how often that was done before."""
+
+    def __len__(self) -> int:
+        return len(self._lives)
+
+    def add(self, jobs: Sequence[JobRecord]) -> None:
+        """These wait."""
+        self._lives |= {job.id: job.life.lives for job in jobs}
+
+    async def start(self, act: Act) -> int:
+        """Starts all of them over that nothing in front rules out; how many that was."""
+        count = 0
+        newest_first = sorted(self._lives, reverse=True)
+        while newest_first:
+            oldest = [newest_first.pop() for _ in range(min(BULK_PAGE, len(newest_first)))]
+            part = await self._with_upstream(oldest)
+            count += await self._start_part(part, act)
+            for job_id in part:
+                del self._lives[job_id]
+        return count
+
+    async def _with_upstream(self, job_ids: Sequence[JobId]) -> list[JobId]:
+        """Those that are left of these, and who must go before them though it is newer."""
+        found: dict[JobId, None] = {}
+        level = [job_id for job_id in job_ids if job_id in self._lives]
+        while level:
+            found |= dict.fromkeys(level)
+            jobs = await read_jobs(self._catalog, level)
+            above = {d.job_id: None for job in jobs for d in job.spec.dependencies}
+            level = [one for one in above if one in self._lives and one not in found]
+        return list(found)
+
+    async def _start_part(self, job_ids: Sequence[JobId], act: Act) -> int:
+        """Whoever waits for none of the others, again and again."""
+        count = 0
+        while job_ids:
+            jobs = await read_jobs(self._catalog, job_ids)
+            # Who was skipped comes back with the one in front, and may have ended again.
+            waiting = {job.id: job for job in jobs if job.life.lives == self._lives[job.id]}
+            count += len(jobs) - len(waiting)
+            first = [job for job in waiting.values() if not _waits(job, waiting)]
+            # A job that ended can be waited for by one that it waited for itself.
+            first = first or list(waiting.values())
+            ruled_out = await self._ruled_out(first)
+            count += await act([job for job in first if job.id not in ruled_out])
+            for job in first:
+                del waiting[job.id]
+            job_ids = list(waiting)
+        return count
+
+    async def _ruled_out(self, jobs: Sequence[JobRecord]) -> dict[JobId, None]:
+        """Those of whose upstream jobs one was started over, and has ended otherwise already."""
+        above = list({d.job_id: None for job in jobs for d in job.spec.dependencies})
+        ended: dict[JobId, JobState] = {}
+        for start in range(0, len(above), READ_AT_ONCE):
+            for one in await self._catalog.jobs(above[start : start + READ_AT_ONCE]):
+                finished_at = one.life.finished_at or self._since
+                if one.life.state in JOB_FINAL and finished_at > self._since:
+                    ended[one.id] = one.life.state
+        return {
+            job.id: None
+            for job in jobs
+            for d in job.spec.dependencies
+            if d.job_id in ended and not accepts(d.when, ended[d.job_id])
+        }
+
+
+def _waits(job: JobRecord, others: Mapping[JobId, JobRecord]) -> bool:
+    return any(d.job_id in others for d in job.spec.dependencies)
