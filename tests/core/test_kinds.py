@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rota.core import order_fair, tenants
+from rota.core import order_fair, runtimes, tenants
 from rota.core.inputs import PutTenantSettings
-from rota.core.model import JobId, Quota
+from rota.core.model import JobId, Quota, Runtime
 from rota.core.order_fair import FairOrder
+from rota.core.party import Stand
 from rota.core.policy import DEFAULT
+from tests.core.asking import job
 from tests.core.world import World
 
 
@@ -88,4 +92,54 @@ def test_who_is_charged_is_the_same_whether_it_was_looked_up_before_or_now(
         order = world.scheduler._t.lines.order
         assert isinstance(order, FairOrder)
         found.append(order.standings(world.now))
+    assert found[0] == found[1]
+
+
+_NAMES = st.sampled_from(["a", "b", "c", "d"])
+_RUNS = st.sampled_from([0, 5, 900, 40_000, 3_600_000])
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), _NAMES, st.lists(_RUNS, min_size=1, max_size=3))),
+    st.sampled_from([None, 2_000]),
+)
+def test_a_kind_is_expected_to_run_as_long_as_is_known_of_its_name(
+    heard: list[tuple[bool, str, list[int]]], timeout_ms: int | None
+) -> None:
+    """Whatever is learned, loaded, or forgotten because too many names came."""
+    kept, runtimes.RUNTIMES_KEPT = runtimes.RUNTIMES_KEPT, 3  # type: ignore[misc]
+    try:
+        world = World(policy=DEFAULT)
+        world.submit("first")
+        kinds, known = world.scheduler._t.kinds, world.scheduler._t.runtimes
+        terms = [job("j", name=name, timeout_ms=timeout_ms).spec.terms for name in "abcd"]
+        for is_loaded, name, runs in heard:
+            if is_loaded:
+                known.restore(Runtime("default", name, tuple(runs[:2])))
+            else:
+                known.learn(job("j", name=name).spec.terms, runs)
+            assert [kinds.of(one).estimate(known) for one in terms] == [
+                known.estimate(one) for one in terms
+            ]
+    finally:
+        runtimes.RUNTIMES_KEPT = kept  # type: ignore[misc]
+
+
+def test_the_head_of_a_line_leaves_it_as_anybody_else_would(monkeypatch: Any) -> None:
+    """The last of its lane too, whether urgent ones come one by one or many wait."""
+    found: list[object] = []
+    for leaves_at_once in (True, False):
+        if not leaves_at_once:
+            monkeypatch.setattr(Stand, "leave_first", lambda _stand, _cell: False)
+        world, started = World(policy=DEFAULT), list[list[JobId]]()
+        world.register(cpu=4)
+        for number in range(60):
+            world.advance(1_000)
+            for half in ("a", "b"):
+                world.submit(f"j{number}{half}", priority=number * 7 % 5, cpu=1 + number % 2)
+            running = [one.job_id for one in world.ledger.running()]
+            ended = [world.report(one) for one in running[: number % 3]]
+            started.append(world.take(completed=ended))
+        lanes = [sorted(one.lanes) for one in world.scheduler._t.lines.classes]
+        found.append((started, lanes))
     assert found[0] == found[1]

@@ -118,8 +118,11 @@ def everything(world: World) -> tuple[object, ...]:
         classes,
         held,
         t.runtimes._known,
-        t.depths.of_queue,
-        {name: (cell.depth, cell.held, cell.holds()) for name, cell in t.tenants.cells.items()},
+        {name: depth.by_state() for name, depth in t.depths.of_queue.items()},
+        {
+            name: (cell.depth.by_state(), cell.held, cell.holds())
+            for name, cell in t.tenants.cells.items()
+        },
         {name: cell.running for name, cell in t.queues.items()},
     )
 

@@ -113,20 +113,27 @@ class Pass:
 
     def next(self) -> Candidate | None:
         """The next job to start; None: nothing more can start now."""
-        fleet, lines = self._t.fleet, self._t.lines
-        for worker_id, job_id in self._t.cleared.items():
+        t = self._t
+        fleet, lines = t.fleet, t.lines
+        for worker_id, job_id in t.cleared.items():
             found = self._for_whom_it_was_cleared(worker_id, job_id)
             if found is not None:
                 return found
+        first, head = lines.order.first, lines.head
         while fleet.open:
-            hopes = fleet.hopes() & lines.ready & ~(self._t.parked | self.in_vain)
+            # To take bits out of so long a number costs more than to see that there are none.
+            rest = ready = lines.ready
+            hopes = fleet.hopes() & ready
+            if out := t.parked | self.in_vain:
+                hopes &= ~out
             if not hopes:
                 return None
-            rest = ~(self._t.parked | self.behind | self._left_out)
-            line = lines.first(rest)
+            if out := t.parked | self.behind | self._left_out:
+                rest = ready & ~out
+            line = first(rest, head)
             if line is not None and not line.bit & hopes and self._may_be_passed(line):
                 rest &= hopes
-                line = lines.first(rest)
+                line = first(rest, head)
             if line is None:
                 return self._behind(hopes)
             found = self._try_head(line, hopes, rest)

@@ -261,8 +261,8 @@ class WorkerCell:
     def let_go(self, execution_id: ExecutionId, ends_at: Instant) -> None:
         """The share comes back: once, because what is not held cannot be given back."""
         amount = self.held.pop(execution_id, None)
-        self.named.pop(execution_id, None)
-        if self.stops or self.undelivered:
+        if self.named or self.stops or self.undelivered:
+            self.named.pop(execution_id, None)
             self.stops.pop(execution_id, None)
             self.undelivered.pop(execution_id, None)
         if amount is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rota.core.depth import Depth
 from rota.core.model import JobState, Terms
 from rota.core.tenants import Tenants
 
@@ -13,7 +14,7 @@ class Depths:
 
     def __init__(self, tenants: Tenants) -> None:
         self._tenants = tenants
-        self.of_queue: dict[str, dict[JobState, int]] = {}
+        self.of_queue: dict[str, Depth] = {}
 
     def count(self, terms: Terms, state: JobState, step: int) -> None:
         """So many more jobs like this are in the state, or fewer."""
@@ -21,23 +22,18 @@ class Depths:
 
     def count_in(self, queue: str, tenant: str, state: JobState, step: int) -> None:
         """The same, without one of them at hand."""
-        depth = self.of(queue)
-        depth[state] = depth.get(state, 0) + step
-        depth = (self._tenants.cells.get(tenant) or self._tenants.cell(tenant)).depth
-        depth[state] = depth.get(state, 0) + step
+        self.of(queue).count(state, step)
+        (self._tenants.cells.get(tenant) or self._tenants.cell(tenant)).depth.count(state, step)
 
-    def of(self, queue: str) -> dict[JobState, int]:
+    def of(self, queue: str) -> Depth:
         """How many there are of the queue."""
         depth = self.of_queue.get(queue)
         if depth is None:
-            depth = self.of_queue[queue] = {}
+            depth = self.of_queue[queue] = Depth()
         return depth
 
-    def move(self, terms: Terms, before: JobState, after: JobState, count: int = 1) -> None:
-        """So many jobs like this, which were counted, went from one state to another."""
-        depth = self.of_queue[terms.queue]
-        depth[before] -= count
-        depth[after] = depth.get(after, 0) + count
-        depth = self._tenants.cells[terms.tenant].depth
-        depth[before] -= count
-        depth[after] = depth.get(after, 0) + count
+    def move(self, terms: Terms, before: JobState, after: JobState) -> None:
+        """A job like this, which was counted, went from one state to another."""
+        for depth in (self.of_queue[terms.queue], self._tenants.cells[terms.tenant].depth):
+            depth.count(before, -1)
+            depth.count(after, 1)

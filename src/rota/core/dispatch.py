@@ -17,7 +17,7 @@ from rota.core.outcome import Answer, Order
 from rota.core.plain import start_alone, took_room
 from rota.core.policy import BackfillKind
 from rota.core.preemption import preempt
-from rota.core.stretch import start_together, stretch
+from rota.core.stretch import FEW, start_together, stretch
 from rota.core.tables import Tables
 from rota.core.timers import Alarm
 
@@ -78,18 +78,24 @@ def _start(t: Tables, candidate: Candidate, now: Instant) -> None:
     if spec.band is not None or not kind.is_plain:
         hand_over(t, worker, claim(t, job, worker, now))
         return
-    jobs = stretch(t, job, worker, candidate.mask)
-    if len(jobs) > 1:
-        start_together(t, jobs, worker, now)
-    else:
-        start_alone(t, job, kind, worker, now)
+    # Where workers have room for a few, nobody can follow.
+    if worker.room.free.cpu_milli >= FEW * kind.resources.cpu_milli:
+        jobs = stretch(t, job, worker, candidate.mask)
+        if len(jobs) > 1:
+            start_together(t, jobs, worker, now)
+            return
+    start_alone(t, job, kind, worker, now)
 
 
 def _pass(t: Tables, now: Instant) -> None:
     """Whoever does not fit holds up those behind it, or has a place kept that they leave free."""
-    one_pass = Pass(t, now)
-    while not _is_full(t) and (candidate := one_pass.next()) is not None:
-        if one_pass.reservations.by_worker:
+    one_pass, most = Pass(t, now), t.policy.max_running
+    reserved = one_pass.reservations.by_worker
+    while most is None or len(t.executions) < most:
+        candidate = one_pass.next()
+        if candidate is None:
+            return
+        if reserved:
             one_pass.started(candidate, t.lines.classes[candidate.job.class_index])
         _start(t, candidate, now)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.core.cells import JobCell
 from rota.core.event_draft import EventDraft
-from rota.core.job_writes import put_job
+from rota.core.job_writes import PutBand, PutJob
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -101,8 +101,13 @@ class Draft:
         """As facts, in an order in which they can be applied one after the other."""
         put = self.put
         facts = self._settings()
-        facts += [put_job(cell.id, cell.spec, cell.life) for cell in put.values()]
-        facts += [MoveJob(cell.id, cell.life) for cell in self.moved.values() if cell.id not in put]
+        facts += [
+            (PutJob if cell.spec.band is None else PutBand)(job_id, cell.spec, cell.life)
+            for job_id, cell in put.items()
+        ]
+        facts += [
+            MoveJob(job_id, cell.life) for job_id, cell in self.moved.items() if job_id not in put
+        ]
         facts += [PutExecution(execution) for execution in self.executions.values()]
         # What follows is empty in most turns, and a turn may be one job only.
         if self.dropped or self.keys:

@@ -46,12 +46,12 @@ class _Block(Generic[L]):
 class Heads(Generic[L]):
     """Seats in order; each line has one."""
 
-    __slots__ = ("_block_max", "_blocks", "_firsts")
+    __slots__ = ("_block_max", "_blocks", "firsts")
 
     def __init__(self, block_max: int | None = None) -> None:
         self._block_max = block_max or BLOCK_MAX
         self._blocks: list[_Block[L]] = []
-        self._firsts: list[Seat[L]] = []
+        self.firsts: list[Seat[L]] = []
         """The first seat of each block."""
 
     def __iter__(self) -> Iterator[Seat[L]]:
@@ -63,7 +63,7 @@ class Heads(Generic[L]):
 
     def least(self) -> int:
         """The rank or length that comes before all; below zero: there is nobody."""
-        return self._firsts[0][0] if self._firsts else -1
+        return self.firsts[0][0] if self.firsts else -1
 
     def first(self, mask: int) -> Seat[L] | None:
         """The first whose line is of these classes."""
@@ -79,20 +79,20 @@ class Heads(Generic[L]):
         """It has its place from now on."""
         if not self._blocks:
             self._blocks.append(_Block([seat]))
-            self._firsts.append(seat)
+            self.firsts.append(seat)
             return
         at = self._find(seat)
         block = self._blocks[at]
         seats = block.seats
         insort(seats, seat)
-        self._firsts[at] = seats[0]
+        self.firsts[at] = seats[0]
         block.mask |= seat[3].bit
         if len(seats) > 2 * self._block_max:
             rear = seats[self._block_max :]
             del seats[self._block_max :]
             block.repair()
             self._blocks.insert(at + 1, _Block(rear))
-            self._firsts.insert(at + 1, rear[0])
+            self.firsts.insert(at + 1, rear[0])
 
     def remove(self, seat: Seat[L]) -> None:
         """It has none any more."""
@@ -100,9 +100,9 @@ class Heads(Generic[L]):
         seats = self._blocks[at].seats
         del seats[bisect_left(seats, seat)]
         if seats:
-            self._firsts[at] = seats[0]
+            self.firsts[at] = seats[0]
         else:
-            del self._blocks[at], self._firsts[at]
+            del self._blocks[at], self.firsts[at]
 
     def move(self, before: Seat[L], after: Seat[L]) -> None:
         """A line has its place there from now on, and not where it was."""
@@ -111,11 +111,15 @@ class Heads(Generic[L]):
             self.add(after)
             return
         seats = self._blocks[0].seats
-        del seats[bisect_left(seats, before)]
-        insort(seats, after)
-        self._firsts[0] = seats[0]
+        # Whoever goes mostly was the first of all, and the next of its line is the last.
+        del seats[0 if seats[0] is before else bisect_left(seats, before)]
+        if seats and seats[-1] < after:
+            seats.append(after)
+        else:
+            insort(seats, after)
+        self.firsts[0] = seats[0]
 
     def _find(self, seat: Seat[L]) -> int:
         """The block in which the seat is, or would be."""
-        firsts = self._firsts
+        firsts = self.firsts
         return 0 if len(firsts) == 1 else (bisect_right(firsts, seat) or 1) - 1

@@ -20,8 +20,7 @@ def execution_id(job_id: JobId, fence: int, now: Instant) -> ExecutionId:
     """The id of a job's execution. That of the first ends as its job's does, where a die was cast
     already; but for one digit, for it may have the same time."""
     if fence == 1 and len(job_id) == _UUID_DIGITS:
-        other = _OTHER_VARIANT.get(job_id[19], "8")
-        return ExecutionId(f"{_front(now, job_id[15:18])}{other}{job_id[20:]}")
+        return ExecutionId(_first_front(now, job_id[15:20]) + job_id[20:])
     return ExecutionId(_uuid7(job_id, f"{job_id}/{fence}", now))
 
 
@@ -70,6 +69,12 @@ def _front(now: Instant, cell: str) -> str:
     """What all ids of one turn begin with."""
     time = "%012x" % (now & 0xFFFF_FFFF_FFFF)
     return f"{time[:8]}-{time[8:]}-7{cell:0>3}-"
+
+
+@lru_cache(maxsize=64)
+def _first_front(now: Instant, middle: str) -> str:
+    """The same and one digit more, for jobs with this amid their ids: cell, dash, variant."""
+    return _front(now, middle[:3]) + _OTHER_VARIANT.get(middle[4], "8")
 
 
 def line_number(alike: tuple[str, Needs, int, str, int]) -> int:

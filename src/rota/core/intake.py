@@ -68,7 +68,7 @@ def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
     for cell in entangled:
         _begin(t, cell, ended, now)
     t.draft.submitted += len(cells)
-    ids = tuple(cell.id for cell in cells)
+    ids = tuple([cell.id for cell in cells])
     return JobsAccepted(ids, cells[0].record() if len(cells) == 1 else None)
 
 

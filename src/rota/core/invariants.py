@@ -215,8 +215,10 @@ def _check_tenants(t: Tables) -> None:
         key = (lane.key[0], JobState.QUEUED)
         depth[key] = depth.get(key, 0) + lane.shelved
     for name, tenant in t.tenants.cells.items():
-        for state, count in tenant.depth.items():
-            assert count == depth.get((name, state), 0), f"depth of tenant {name} {state} drifted"
+        counted = tenant.depth.by_state()
+        for state in JobState:
+            there = depth.get((name, state), 0)
+            assert counted.get(state, 0) == there, f"depth of tenant {name} {state} drifted"
         mine = [
             i
             for i, x in t.executions.items()
@@ -257,9 +259,11 @@ def _check_depth(t: Tables) -> None:
     for job_class in t.lines.classes:
         key = (job_class.queue.queue.name, JobState.QUEUED)
         depth[key] = depth.get(key, 0) + job_class.shelved
-    for queue, states in t.depths.of_queue.items():
-        for state, count in states.items():
-            assert count == depth.get((queue, state), 0), f"depth of {queue} {state} drifted"
+    for queue, mine in t.depths.of_queue.items():
+        counted = mine.by_state()
+        for state in JobState:
+            there = depth.get((queue, state), 0)
+            assert counted.get(state, 0) == there, f"depth of {queue} {state} drifted"
 
 
 def _check_agenda(t: Tables) -> None:

@@ -19,8 +19,3 @@ class PutBand(PutJob, frozen=True, tag="jb"):
 
     A name of its own, so that a program that knows of none does not take it for a plain job.
     """
-
-
-def put_job(job_id: JobId, spec: Spec, life: Life) -> PutJob:
-    """The write for such a job."""
-    return PutJob(job_id, spec, life) if spec.band is None else PutBand(job_id, spec, life)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rota.core.cells import QueueCell
+from rota.core.depth import Depth
 from rota.core.depths import Depths
 from rota.core.gates import is_limited
 from rota.core.limits import TERMS_POOL_MAX
-from rota.core.model import JobState, Terms
+from rota.core.model import Millis, Terms
 from rota.core.orders import Order
 from rota.core.party import Party, Stand
+from rota.core.runtimes import Runtimes
 from rota.core.tenants import TenantCell, Tenants
 
 
@@ -22,6 +24,8 @@ class Kind:
     """Jobs of the same terms, waiting and running."""
 
     __slots__ = (
+        "_length",
+        "_length_as_of",
         "_of_queue",
         "_of_tenant",
         "is_plain",
@@ -32,9 +36,7 @@ class Kind:
         "terms",
     )
 
-    def __init__(
-        self, terms: Terms, queue: QueueCell, tenant: TenantCell, depth: dict[JobState, int]
-    ) -> None:
+    def __init__(self, terms: Terms, queue: QueueCell, tenant: TenantCell, depth: Depth) -> None:
         self.terms = terms
         """Kept, so that no other terms can have their identity."""
         self.resources = terms.needs.resources
@@ -52,6 +54,16 @@ class Kind:
         )
         """Whether nobody waits for what such jobs hold but whoever comes next."""
 
+        self._length: Millis = 0
+        """How long one of them will probably run, and as of which change of what is known."""
+        self._length_as_of = -1
+
+    def estimate(self, runtimes: Runtimes) -> Millis:
+        """How long one of them will probably run: most of what is learned changes nothing."""
+        if self._length_as_of != runtimes.changes:
+            self._length, self._length_as_of = runtimes.estimate(self.terms), runtimes.changes
+        return self._length
+
     def payer(self, order: Order) -> Party:
         """Whom the order charges for them."""
         stand = self.stand
@@ -60,26 +72,24 @@ class Kind:
             return stand.party
         return order.party(self.terms.tenant, self.queue)
 
-    def came(self, state: JobState, count: int = 1) -> None:
-        """So many more of them are in the state."""
-        depth = self._of_queue
-        depth[state] = depth.get(state, 0) + count
-        depth = self._of_tenant
-        depth[state] = depth.get(state, 0) + count
+    def came(self, count: int = 1) -> None:
+        """So many more of them are queued."""
+        self._of_queue.queued += count
+        self._of_tenant.queued += count
 
-    def left(self, state: JobState, count: int = 1) -> None:
-        """So many of those that were counted are gone from the state."""
-        self._of_queue[state] -= count
-        self._of_tenant[state] -= count
-
-    def moved(self, before: JobState, after: JobState, count: int = 1) -> None:
-        """So many of those that were counted went from one state to another."""
+    def started(self, count: int = 1) -> None:
+        """So many of those that were queued are running."""
         depth = self._of_queue
-        depth[before] -= count
-        depth[after] = depth.get(after, 0) + count
+        depth.queued -= count
+        depth.running += count
         depth = self._of_tenant
-        depth[before] -= count
-        depth[after] = depth.get(after, 0) + count
+        depth.queued -= count
+        depth.running += count
+
+    def ended(self, count: int = 1) -> None:
+        """So many of those that were running are gone."""
+        self._of_queue.running -= count
+        self._of_tenant.running -= count
 
 
 class Kinds:

@@ -35,8 +35,9 @@ def learn(
 
 
 def learn_plainly(t: Tables, terms: Terms, execution: Execution, now: Instant) -> None:
-    """The same of one that went well and was not measured."""
-    if terms.expected_runtime_ms is None and t.runtimes.learn(terms, (_ran(execution, now),)):
+    """The same of one that went well, was not measured, and did not say how long it would run."""
+    ran = now - execution.claimed_at if execution.behind is None else _ran(execution, now)
+    if t.runtimes.learn_one((terms.tenant, terms.name), ran):
         _write(t, terms)
 
 

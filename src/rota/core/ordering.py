@@ -80,10 +80,10 @@ class Lines:
         job_class.waiting += 1
         line.waiting += 1
         line.work += estimate
-        if line.seat is None or key < line.seat[1]:
+        if (seat := line.seat) is None or key < seat[1]:
             line.first = key
             party.seat(line, key)
-        elif line.first is not None and key < line.first:
+        elif line.first is not None and line.first is not seat[1] and key < line.first:
             line.first = key  # its seat is too early still, which does no harm
         cell.class_index, cell.line_number = job_class.index, line.number
         if not party.waiting & job_class.bit:

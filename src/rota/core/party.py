@@ -219,7 +219,13 @@ class Party:
     def first(self, mask: int, head: Head) -> Line | None:
         """The line among these classes whose head comes first."""
         mask &= self.ready
-        while (seat := self.heads.first(mask)) is not None:
+        heads = self.heads
+        if heads.firsts:
+            _, key, _, line = heads.firsts[0]
+            # Mostly it is the first of all, and sits where it should.
+            if line.bit & mask and line.first is key:
+                return line
+        while (seat := heads.first(mask)) is not None:
             _, key, _, line = seat
             first = line.first or head(line)
             if first is key:
@@ -304,14 +310,18 @@ class Stand:
 
         False: it does not, for it is not the head, or the last, or there is more to note.
         """
-        line, lane = self.line, self.lane
-        first, row = line.first, line.row
+        line, lane, job_class = self.line, self.lane, self.job_class
+        first, row, waiting = line.first, line.row, line.waiting
         # As many entries as jobs: each means something, and none is a mark.
-        if first is None or first[2] != cell.id or lane.kept < 2 or row.size != line.waiting:
+        if first is None or first[2] != cell.id or waiting < 2 or row.size != waiting:
             return False
+        if lane.kept < 2:
+            if lane.shelved or lane.number:
+                return False
+            del job_class.lanes[lane.key]
         lane.kept -= 1
-        self.job_class.waiting -= 1
-        line.waiting -= 1
+        job_class.waiting -= 1
+        line.waiting = waiting - 1
         line.work -= cell.estimate
         row.drop_first()
         line.first = first = row.first()

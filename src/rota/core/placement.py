@@ -177,10 +177,11 @@ class Fleet:
         if worker_id not in self.roomy.by_id:
             self.offer(cell)
         elif room.mask if room.made == self._lines.made else self.fitting(cell):
-            # Nothing fits that did not before: whoever was found to fit nowhere still does not.
+            # Nothing fits that did not before: whoever was found to fit nowhere still does not,
+            # and what still fits is hoped for already.
             self.roomy.put(worker_id, cell)
-            self._fresh[worker_id] = cell
-            self._fresh_for = None
+            if worker_id in self._fresh:
+                self._fresh_for = None
             self._note_offer(cell)
         else:
             self._close(worker_id)
@@ -277,13 +278,14 @@ class Fleet:
         In a busy fleet few workers are open at once and the answer is exact; where many are, a
         class is tried in vain once, and then not again before another worker opens.
         """
-        if self._lines.fresh:
-            self._hopeful |= self._lines.fresh
-            self._lines.fresh = 0
+        lines = self._lines
+        if lines.fresh:
+            self._hopeful |= lines.fresh
+            lines.fresh = 0
             for worker_id, cell in self.open.items():
                 if worker_id not in self.roomy.by_id and self.fitting(cell):
                     self._offer_room(worker_id, cell)
-        if self.fitted != self._lines.made:
+        if self.fitted != lines.made:
             self._fit_roomy()
         mask = self._fresh_for
         if mask is None:
@@ -301,10 +303,7 @@ class Fleet:
         """No open worker has room."""
         self._hopeful &= ~job_class.bit
 
-    def choose(self, job_class: JobClass, may: May | None = None) -> WorkerCell | None:
-        """The open worker that fits this class best, among those it may use, or None."""
-        if len(self.roomy.by_id) <= FEW_ROOMY:
-            return self._best_of_few(job_class, may)
+    def _best_of_many(self, job_class: JobClass, may: May | None) -> WorkerCell | None:
         self._read_log(job_class)
         offers, refused = job_class.offers, []
         best: WorkerCell | None = None
@@ -322,7 +321,10 @@ class Fleet:
             heappush(offers, offer)
         return best
 
-    def _best_of_few(self, job_class: JobClass, may: May | None) -> WorkerCell | None:
+    def choose(self, job_class: JobClass, may: May | None = None) -> WorkerCell | None:
+        """The open worker that fits this class best, among those it may use, or None."""
+        if len(self.roomy.by_id) > FEW_ROOMY:
+            return self._best_of_many(job_class, may)
         bit, index, made = job_class.bit, job_class.index, self._lines.made
         if self._looked_at == made and not self._roomy_for & bit:
             return None

@@ -11,7 +11,8 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from rota.core.cells import ExecutionCell, JobCell, OpenPoll, WorkerCell
-from rota.core.executions import STARTED, claimed, probable_end, reported, running, started_at_of
+from rota.core.executions import probable_end, reported, running, started_at_of
+from rota.core.ids import execution_id
 from rota.core.inputs import Completion
 from rota.core.kinds import Kind
 from rota.core.learning import learn, learn_plainly
@@ -20,7 +21,7 @@ from rota.core.outcome import Ended, Order
 from rota.core.sharing import share_of
 from rota.core.tables import Tables
 
-_GONE_WELL = ExecutionState.SUCCEEDED
+_CLAIMED, _GONE_WELL = ExecutionState.CLAIMED, ExecutionState.SUCCEEDED
 _QUEUED, _RUNNING, _SUCCEEDED = JobState.QUEUED, JobState.RUNNING, JobState.SUCCEEDED
 
 Report: TypeAlias = tuple[ExecutionCell, JobCell, Kind, Completion]
@@ -33,27 +34,31 @@ def start_alone(t: Tables, job: JobCell, kind: Kind, worker: WorkerCell, now: In
     resources, queue, tenant, poll = kind.resources, kind.queue, kind.tenant, worker.poll
     assert before.state is _QUEUED
     assert poll is not None
-    execution = claimed(job, worker.worker.id, now)
-    execution_id, ends_at = execution.id, probable_end(t, kind.terms, now, now)
+    job_id, fence, ready_at = job.id, before.fence + 1, before.ready_at
+    run_id, whose = execution_id(job_id, fence, now), worker.worker.id
+    attempt, memory = before.attempt + 1, resources.memory
+    execution = Execution(run_id, job_id, whose, attempt, fence, _CLAIMED, now, memory=memory)
+    ends_at = now + kind.estimate(t.runtimes)
+    if ends_at <= now:
+        ends_at = probable_end(t, kind.terms, now, now)
     share = share_of(lines.classes[job.class_index], t.fleet.capacity)
     if kind.stand is None or not kind.stand.leave_first(job):
         lines.leave(job)
     rate = order.begin(kind.payer(order), share, (now, ends_at))
-    t.executions[execution_id] = ExecutionCell(
-        execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate
-    )
-    draft.executions[execution_id] = execution
-    ready_at = before.ready_at
+    cell = ExecutionCell(execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate)
+    t.executions[run_id] = cell
+    draft.executions[run_id] = execution
     draft.waits.append(0 if ready_at is None else now - ready_at)
     if before.line:
         t.leave_shelf(job)
     job.life = running(before, execution)
-    draft.moved[job.id] = job
-    kind.moved(_QUEUED, STARTED)
-    worker.hold(execution_id, resources, ends_at)
+    draft.moved[job_id] = job
+    kind.started()
+    worker.hold(run_id, resources, ends_at)
     queue.running += 1
-    tenant.held[execution_id] = resources
-    t.note_start(tenant, now)
+    tenant.held[run_id] = resources
+    if len(t.tenants.cells) > 1:
+        t.note_start(tenant, now)
     poll.orders.append(Order(execution, job.spec, queue.queue.limits))
     took_room(t, worker, poll, 1)
 
@@ -99,39 +104,39 @@ def plain_report(t: Tables, worker: WorkerCell, done: Completion) -> Report | No
 
 def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> None:
     """A plain job has ended well, and leaves memory; its execution has no heir."""
-    (cell, job, kind, done), draft, recent = report, t.draft, t.recent
-    terms, ends_at, job_id = kind.terms, cell.ends_at, job.id
+    (cell, job, kind, done), draft = report, t.draft
+    terms, rate, ends_at, job_id = kind.terms, cell.rate, cell.ends_at, job.id
     execution = reported(cell, done, _GONE_WELL, now)
-    execution_id = execution.id
-    draft.executions[execution_id] = execution
-    del t.executions[execution_id]
-    worker.let_go(execution_id, ends_at)
+    run_id = execution.id
+    draft.executions[run_id] = execution
+    del t.executions[run_id]
+    worker.let_go(run_id, ends_at)
     kind.queue.running -= 1
-    del kind.tenant.held[execution_id]
-    if cell.rate:
+    del kind.tenant.held[run_id]
+    if rate:
         order = t.lines.order
-        order.end(kind.payer(order), cell.rate, (now, ends_at))
-    if done.used is None:
-        learn_plainly(t, terms, execution, now)
-    else:
+        order.end(kind.payer(order), rate, (now, ends_at))
+    if done.used is not None:
         learn(t, terms, ((execution, done),), now)
+    elif terms.expected_runtime_ms is None:
+        learn_plainly(t, terms, execution, now)
     life = job.life = ended_well(job.life, execution, now)
     draft.moved[job_id] = job
     draft.ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
     del t.jobs[job_id]
-    recent.end(execution, _GONE_WELL, now)
-    recent.depart(job_id, now, _SUCCEEDED)
-    kind.left(_RUNNING)
+    t.recent.end_with_job(execution, job_id, now)
+    kind.ended()
 
 
 def ended_well(life: Life, execution: Execution, now: Instant) -> Life:
     """The life of a job that has ended with this execution, which went well."""
+    began = life.started_at if execution.behind is None else started_at_of(life, execution)
     return replace(
         life,
         state=_SUCCEEDED,
         reason="",
         due_at=None,
-        started_at=started_at_of(life, execution),
+        started_at=began,
         finished_at=now,
         progress=None if life.progress is None else 1.0,
         result=execution.result,

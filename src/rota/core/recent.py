@@ -34,6 +34,7 @@ DROPPED_MIN = 256
 DROPPED_PART = 16
 """A turn lets go of so many entries of slices that are over, and of one in so many of the rest."""
 
+_SUCCEEDED = JobState.SUCCEEDED
 Left: TypeAlias = tuple[Instant, JobState | None]
 """When a job left memory, and how it had ended; None: it is gone for good."""
 
@@ -142,6 +143,16 @@ class Recent:
         slice_.ended[execution.id] = execution
         if execution.state is not reported:
             self._reported[execution.id] = reported
+
+    def end_with_job(self, execution: Execution, job_id: JobId, now: Instant) -> None:
+        """Both went well, as was reported, and left memory: `end` and `depart` in one."""
+        if not (execution.result is None and execution.error is None and execution.usage is None):
+            execution = replace(execution, result=None, error=None, usage=None)
+        slice_ = self._slice if self._slice.last_at == now else self._slice_at(now)
+        slice_.ended[execution.id] = execution
+        slice_.departed[job_id] = (now, _SUCCEEDED)
+        if job_id > slice_.latest:
+            slice_.latest = job_id
 
     def ended(self, execution_id: ExecutionId) -> tuple[ExecutionState, Execution] | None:
         """(as reported, the execution without its results) of a completion just accepted."""

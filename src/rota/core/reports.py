@@ -136,4 +136,4 @@ class _Alike:
             del t.jobs[job.id]
             ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
         t.recent.depart_together([job.id for job in jobs], now, _SUCCEEDED)
-        t.kinds.of(terms).left(_RUNNING, len(jobs))
+        t.kinds.of(terms).ended(len(jobs))

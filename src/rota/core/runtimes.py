@@ -74,6 +74,8 @@ class Runtimes:
         self._known: dict[tuple[str, str], _Known] = {}
         self._newest: tuple[Name | None, _Known] = (None, _NOTHING)
         """The last of these, which was heard of last; None: to be looked up."""
+        self.changes = 0
+        """Grows when any name is expected to run longer or shorter than before, or may be."""
         self._written: dict[tuple[str, str], Millis] = {}
         self.usages = Usages()
         """What they took besides time."""
@@ -85,6 +87,7 @@ class Runtimes:
         short = sum(1 for ran in runtime.recent if ran <= SHORT_MS)
         self._known[key] = _Known(runtime.recent, _coarse(mean), short)
         self._newest = (None, _NOTHING)
+        self.changes += 1
 
     def estimate(self, terms: Terms) -> Millis:
         """How long a job like this will probably run; never longer than it may."""
@@ -114,17 +117,34 @@ class Runtimes:
         if terms.expected_runtime_ms is not None:
             return False
         key = (terms.tenant, terms.name)
+        if len(runs) == 1:
+            return self.learn_one(key, runs[0])
         newest, known = self._newest
         if key != newest:
             known = self._hear_of(key)
-        before, ran = known.recent, runs[-1]
-        if ran <= SHORT_MS or known.short or len(runs) > 1:
-            known.note(runs)
-        recent = (ran, runs[-2]) if len(runs) > 1 else (ran, *before[:1])
-        if recent == before and len(recent) == 2:
-            return False  # whether that is worth writing down was asked when it was new
+        known.note(runs)
+        return self._settle(key, known, (runs[-1], runs[-2]))
+
+    def learn_one(self, key: Name, ran: Millis) -> bool:
+        """The same of one job of this name, which did not say how long it would run."""
+        newest, known = self._newest
+        if key != newest:
+            known = self._hear_of(key)
+        if ran <= SHORT_MS or known.short:
+            known.note((ran,))
+        before = known.recent
+        recent = (ran, before[0]) if before else (ran,)
+        return recent != before and self._settle(key, known, recent)
+
+    def _settle(self, key: Name, known: _Known, recent: tuple[Millis, ...]) -> bool:
+        """These were the last two; whether that is worth writing down."""
+        if recent == known.recent:
+            return False  # that was asked when it was new
         mean, written = (recent[0] + recent[-1]) // 2, self._written.get(key)
-        known.recent, known.expected = recent, _coarse(mean)
+        known.recent, expected = recent, _coarse(mean)
+        if expected != known.expected:
+            known.expected = expected
+            self.changes += 1
         if len(recent) < 2:
             return False  # a name that comes once is no name
         if written is not None and abs(mean - written) <= max(1_000, RUNTIME_NEWS * written):
@@ -142,6 +162,7 @@ class Runtimes:
             oldest = next(iter(self._known))
             del self._known[oldest]
             self._written.pop(oldest, None)
+            self.changes += 1
         self._known[key] = known
         self._newest = (None if len(self._known) > RUNTIMES_KEPT else key, known)
         return known

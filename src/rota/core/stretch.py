@@ -32,8 +32,7 @@ def stretch(t: Tables, job: JobCell, worker: WorkerCell, mask: int) -> Sequence[
     head. So nothing that starts meanwhile can come between them.
     """
     terms = job.spec.terms
-    # Where workers have room for a few, this is asked in vain at every start.
-    if not mask or worker.room.free.cpu_milli < FEW * terms.needs.resources.cpu_milli:
+    if not mask:
         return (job,)
     most = _room(t, terms, worker)
     party = t.lines.order.only(mask & t.lines.ready) if most > 1 else None
@@ -131,7 +130,7 @@ def _move_together(
             t.leave_shelf(job)
         job.life = running(before, cell.execution)
         moved[job.id] = job
-    t.kinds.of(jobs[0].spec.terms).moved(_QUEUED, _RUNNING, len(jobs))
+    t.kinds.of(jobs[0].spec.terms).started(len(jobs))
 
 
 def _hand_over_together(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from rota.core.depth import Depth
 from rota.core.glance import Cause
 from rota.core.limits import TENANTS_KEPT
 from rota.core.model import ExecutionId, JobState, Quota, Resources, Tenant
@@ -21,7 +22,7 @@ class TenantCell:
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
-        self.depth: dict[JobState, int] = {}
+        self.depth = Depth()
         """Its live jobs by state, those on the shelf among them."""
         self.held: dict[ExecutionId, Resources] = {}
         self.used = Resources()
@@ -33,7 +34,8 @@ class TenantCell:
     @property
     def waiting(self) -> int:
         """Jobs that have not started."""
-        return sum(self.depth.get(state, 0) for state in _WAITING)
+        depth = self.depth.by_state()
+        return sum(depth.get(state, 0) for state in _WAITING)
 
     def hold(self, execution_id: ExecutionId, amount: Resources) -> None:
         """An execution of the tenant's takes this."""
@@ -54,7 +56,7 @@ class TenantCell:
     def is_idle(self) -> bool:
         """Whether nothing would be forgotten with it."""
         tenant = self.tenant
-        has_jobs = any(self.depth.values())
+        has_jobs = bool(self.depth.by_state())
         return not has_jobs and tenant.quota is None and tenant.weight == 1.0 and not tenant.used
 
 

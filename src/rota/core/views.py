@@ -56,7 +56,7 @@ def glance_tenant(t: Tables, cell: TenantCell, now: Instant) -> TenantGlance:
     used = order.usage(cell.tenant.name, now) if isinstance(order, FairOrder) else 0.0
     return TenantGlance(
         cell.tenant,
-        {state: count for state, count in cell.depth.items() if count},
+        cell.depth.by_state(),
         holds,
         dominant_share(holds, t.fleet.capacity),
         entitlement(t, cell),
@@ -67,13 +67,13 @@ def glance_tenant(t: Tables, cell: TenantCell, now: Instant) -> TenantGlance:
 def entitlement(t: Tables, cell: TenantCell) -> float:
     """The part of the fleet that is the tenant's while those are active who are now."""
     others = (one for one in t.tenants.cells.values() if one is not cell)
-    active = sum(one.tenant.weight for one in others if any(one.depth.values()))
+    active = sum(one.tenant.weight for one in others if one.depth.by_state())
     return cell.tenant.weight / (cell.tenant.weight + active)
 
 
 def glance_queue(t: Tables, cell: QueueCell) -> QueueGlance:
     """A queue as it is now."""
-    depth = dict(t.depths.of_queue.get(cell.queue.name, {}))
+    depth = t.depths.of(cell.queue.name).by_state()
     return QueueGlance(cell.queue, depth, t.lines.shelved_of(cell))
 
 

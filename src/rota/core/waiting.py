@@ -64,11 +64,12 @@ def begin_to_wait(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell
     It shares its terms with others already, and its queue is there.
     """
     lines, terms = t.lines, spec.terms
-    kind, estimate = t.kinds.of(terms), t.runtimes.estimate(terms)
+    kind = t.kinds.of(terms)
+    estimate = kind.estimate(t.runtimes)
     life, place = t.released(FRESH, now), lines.order.place(spec)
     cell = JobCell(job_id, spec, life, place=place, estimate=estimate)
     t.jobs[job_id] = t.draft.put[job_id] = cell
-    kind.came(_QUEUED)
+    kind.came()
     job_class = lines.join(cell, kind, now)
     job_class.arrived += 1
     job_class.arrived_work += estimate
@@ -88,7 +89,7 @@ def begin_to_wait_together(
     }
     t.jobs.update(rest)
     t.draft.put.update(rest)
-    t.kinds.of(first.spec.terms).came(_QUEUED, len(rest))
+    t.kinds.of(first.spec.terms).came(len(rest))
     cells = list(rest.values())
     t.lines.join_behind(first, cells, now)
     job_class = t.lines.classes[first.class_index]
