@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx2
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from rota.alerts.channels import Carrier
 from rota.alerts.figures import Watcher
@@ -61,7 +61,7 @@ class Figures(Counts):
 class House:
     """Everything a test may want to look at."""
 
-    app: Starlette
+    app: ASGIApp
     parts: Parts
     engine: Engine
     store: MemoryStore

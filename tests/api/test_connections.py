@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
+from rota.api.bodies import read_body
 from rota.api.connections import BoundedProtocol
 from rota.api.limits import FEED_BYTES, HEADERS_MAX, TAKEN_BYTES_MIN
 from rota.api.lobby import Lobby
@@ -160,6 +161,53 @@ async def test_bytes_that_ask_nothing_buy_no_time(rest: bytes) -> None:
     assert alarm is not None
     one.data_received(rest)
     assert one._head_alarm is alarm
+
+
+async def test_part_of_a_head_has_its_time_also_on_a_connection_that_was_used_before() -> None:
+    house = House()
+    house.may_answer.set()
+    one, line = house.connect()
+    one.data_received(ASK)
+    await until(lambda: line.written.endswith(b"ok"))
+    assert one._head_alarm is None
+    one.data_received(ASK[:5])
+    assert one._head_alarm is not None
+    one.data_received(ASK[5:])
+    assert one._head_alarm is None
+
+
+async def test_part_of_a_head_has_its_time_while_an_answer_is_waited_for() -> None:
+    house = House()
+    one, _ = house.connect()
+    one.data_received(ASK)
+    assert one._head_alarm is None
+    one.data_received(ASK[:5])
+    assert one._head_alarm is not None
+    house.may_answer.set()
+
+
+async def test_a_request_is_known_to_be_whole_when_all_of_it_has_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_clock(_: float) -> None:
+        raise AssertionError("what has come needs no clock")
+
+    house = House()
+    one, _ = house.connect()
+    one.data_received(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbo")
+    cycle = one.cycle
+    late = asyncio.create_task(read_body(cycle.scope, cycle.receive, 100))  # type: ignore[arg-type]  # as uvicorn's
+    await until(lambda: not cycle.body)
+    assert not late.done()
+    one.data_received(b"dy")
+    assert await late == b"body"
+    other, _ = house.connect()
+    other.data_received(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody")
+    monkeypatch.setattr("rota.api.bodies.asyncio.timeout", no_clock)
+    cycle = other.cycle
+    assert await read_body(cycle.scope, cycle.receive, 100) == b"body"  # type: ignore[arg-type]  # as uvicorn's
+    monkeypatch.undo()
+    house.may_answer.set()
 
 
 async def test_a_broken_connection_leaves_no_timer_behind() -> None:

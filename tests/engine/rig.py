@@ -12,7 +12,7 @@ from rota.core.model import ExecutionState, Instant, JobId, JobRecord, JobState,
 from rota.core.outcome import Answer, AnyReceipt, AnyWrite, Order, Refill
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
-from rota.engine.ports import Clock
+from rota.engine.ports import Clerk, Clock
 from rota.engine.seat import Member
 from rota.store.inbox import InboxEntry
 from rota.store.memory import MemoryStore
@@ -229,6 +229,7 @@ class Rig:
 
     def poll(self, worker_id: str = "w1", **said: Any) -> asyncio.Task[Answer]:
         """A worker waits for work."""
+        clerk: Clerk | None = said.pop("clerk", None)
         event = Poll(
             poll_id=self.engine.next_poll_id(),
             worker_id=WorkerId(worker_id),
@@ -236,7 +237,7 @@ class Rig:
             until=self.clock.now() + said.pop("wait_ms", 5_000),
             **said,
         )
-        return asyncio.create_task(self.engine.poll(event, asyncio.Event()))
+        return asyncio.create_task(self.engine.poll(event, asyncio.Event(), clerk))
 
     async def pass_by(self, ms: int) -> None:
         """Time passes, and the engine looks at the clock."""

@@ -10,10 +10,10 @@ import pytest
 from rota.core.errors import NotFound, Superseded
 from rota.core.inputs import Cancel, Heartbeat
 from rota.core.model import JobId, JobState, WorkerId
-from rota.core.outcome import JobsAccepted, PutJob
+from rota.core.outcome import Answer, JobsAccepted, PutJob
 from rota.engine import callers as waiting_room
 from rota.engine.clock import SystemClock
-from rota.engine.ports import BusyError
+from rota.engine.ports import BusyError, UnavailableError
 from rota.store.memory import MemoryStore
 from tests.engine.rig import PATIENCE_S, Rig, running, settle, succeeded
 
@@ -54,6 +54,75 @@ async def test_the_store_is_told_of_a_turn_before_there_is_anything_to_append() 
         rig.ledger.told_at.clear()
         await rig.submit("a")
         assert rig.ledger.told_at[:2] == [0, 0], "as the input comes, and as the turn begins"
+
+
+async def test_an_answer_is_put_into_words_while_it_becomes_durable_and_given_after() -> None:
+    async with running() as rig:
+        await rig.register()
+        dictated: list[Answer] = []
+        poll = rig.poll(clerk=dictated.append)
+        await settle()
+        assert not dictated
+        rig.ledger.shut()
+        caller = asyncio.create_task(rig.submit("a"))
+        await rig.ledger.reached()
+        await settle()
+        (heard,) = dictated
+        assert [order.execution.job_id for order in heard.orders] == ["a"]
+        assert not poll.done()
+        rig.ledger.let_go()
+        assert await poll is heard
+        await caller
+
+
+async def test_what_was_put_into_words_and_did_not_become_durable_is_not_given() -> None:
+    async with running() as rig:
+        await rig.register()
+        dictated: list[Answer] = []
+        poll = rig.poll(clerk=dictated.append)
+        await settle()
+        rig.ledger.shut()
+        caller = asyncio.create_task(rig.submit("a"))
+        await rig.ledger.reached()
+        await settle()
+        assert len(dictated) == 1
+        rig.ledger.is_away = True
+        rig.ledger.let_go()
+        for one in (poll, caller):
+            with pytest.raises(UnavailableError):
+                await one
+        rig.ledger.is_away = False
+
+
+async def test_who_is_told_finds_itself_counted_and_goes_on_before_the_rest_is() -> None:
+    async with running() as rig:
+        await settle()
+        appends = rig.counts.histograms()["append_seconds"]
+        before = appends.buckets()[-1][1]
+        await rig.submit("a")
+        assert rig.counts.submitted() == 1
+        assert rig.engine.feed.seq == rig.engine.standing().seq
+        assert appends.buckets()[-1][1] == before
+        await asyncio.sleep(0)
+        assert appends.buckets()[-1][1] == before + 1
+
+
+async def test_what_waits_to_be_decided_does_not_wait_for_those_who_were_told() -> None:
+    async with running() as rig:
+        rig.ledger.shut()
+        records: list[int] = []
+
+        async def first() -> None:
+            await rig.submit("first")
+            records.append(len(rig.ledger.records))
+
+        callers = [asyncio.create_task(first())]
+        await rig.ledger.reached()
+        callers.append(asyncio.create_task(rig.submit("second")))  # type: ignore[arg-type]
+        await settle()
+        rig.ledger.let_go()
+        await asyncio.gather(*callers)
+        assert records == [2]
 
 
 async def test_inputs_that_come_while_an_append_is_under_way_form_one_record() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from rota.sdk.app import App
 from rota.sdk.arguments import Shape, wants_context
+from rota.sdk.context import Context, ContextInfo
+from rota.sdk.documents import ArgumentError
 
 LATER = """
 def later(order: Later, amount: int) -> Nobody: ...
@@ -42,3 +44,38 @@ def test_a_quoted_annotation_that_names_nothing_leaves_values_as_they_are() -> N
     shape = Shape("later", later)
     assert not shape.wants_context
     assert shape.bind([1, 2], {}).arguments == {"order": 1, "amount": 2}
+
+
+class _Silent:
+    """Nobody listens."""
+
+    def report_progress(self, fraction: float, message: str) -> None:
+        """To nobody."""
+
+    def write_log(self, text: str) -> None:
+        """To nobody."""
+
+
+CONTEXT = Context(ContextInfo(job_id="j", execution_id="e"), _Silent())
+
+
+def test_a_call_without_arguments_gets_what_the_function_has_by_itself() -> None:
+    def plain() -> None: ...
+
+    def whatever(first: int = 1, *more: int, last: str = "x", **rest: int) -> None: ...
+
+    def told(ctx: Context, amount: int = 1) -> None: ...
+
+    for function in (plain, whatever):
+        assert Shape("f", function).decode(b"{}", CONTEXT) == ([], {})
+    assert Shape("f", told).decode(b'{"args": []}', CONTEXT) == ([CONTEXT], {})
+
+
+def test_a_call_without_arguments_is_refused_where_one_is_needed() -> None:
+    def needy(amount: int) -> None: ...
+
+    def named(*, amount: int) -> None: ...
+
+    for function in (needy, named):
+        with pytest.raises(ArgumentError, match="amount"):
+            Shape("f", function).decode(b"{}", CONTEXT)

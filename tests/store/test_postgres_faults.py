@@ -155,6 +155,23 @@ async def test_an_append_past_its_deadline_is_given_up_without_a_cancel(
         assert again.seq == len(await store.catalog.find_jobs(JobQuery()))
 
 
+async def test_an_append_is_asked_for_in_the_task_of_its_caller(cell: Cell) -> None:
+    async with cell.opened() as store, cell.connected() as admin:
+        leader = await leading(store)
+        await leader.append(put(1))
+        before = asyncio.all_tasks()
+        async with admin.transaction():
+            await admin.execute("LOCK TABLE rota.journal IN EXCLUSIVE MODE")
+            appending = asyncio.create_task(leader.append(put(2)))
+
+            async def waits() -> bool:
+                return await _waits_for_lock(cell)
+
+            await eventually(waits)
+            assert asyncio.all_tasks() - before == {appending}
+        await appending
+
+
 async def test_a_warning_on_a_commit_is_no_success(cell: Cell) -> None:
     """As PostgreSQL warns when a commit is told not to wait for its standby."""
     async with cell.opened() as store:

@@ -7,10 +7,10 @@ from functools import cache
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from rota.api.auth import Gate
 from rota.api.directory import Directory
@@ -26,24 +26,23 @@ from rota.wire.units import encode
 __all__ = ["Parts", "create_app"]
 
 
-def create_app(parts: Parts) -> Starlette:
-    """The whole HTTP side of a server, as an ASGI application."""
+def create_app(parts: Parts) -> ASGIApp:
+    """The whole HTTP side of a server, as an ASGI application.
+
+    The framework only serves what is no call: pages, and paths that lead nowhere.
+    """
     calls = _calls(OPERATIONS, parts, Desk(ids=IdMint(parts.cell)))
     pages = [*load_pages(), document_page(_document(parts.version))]
-    app = Starlette(
+    others = Starlette(
         routes=[
             *(Route(path, call) for path, call in calls.items()),
             *(Route(page.path, PageServer(page, parts)) for page in pages),
         ],
-        middleware=[
-            Middleware(Gate, access=parts.access, clock=parts.brain.clock),
-            Middleware(Directory, calls=calls),
-        ],
         exception_handlers={HTTPException: _unrouted},
     )
     # A slash at the end is another path: a redirect would turn a POST into two.
-    app.router.redirect_slashes = False
-    return app
+    others.router.redirect_slashes = False
+    return Gate(Directory(others, calls), parts.access, parts.brain.clock)
 
 
 @cache

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
 
 from starlette.responses import Response
 from starlette.types import Message, Receive, Send
@@ -18,6 +18,17 @@ class Cargo:
     def __init__(self, hold: Hold) -> None:
         self._hold = hold
         self.size = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._hold.give_back(self.size)
 
     def add(self, size: int) -> None:
         """Counts more, or refuses it: then nothing of it is counted."""
@@ -62,11 +73,10 @@ class Hold:
             raise ProblemError(429, "busy", detail, headers=headers)
         self._held += size
 
-    @contextmanager
-    def cargo(self) -> Iterator[Cargo]:
+    def give_back(self, size: int) -> None:
+        """What was taken before."""
+        self._held -= size
+
+    def cargo(self) -> Cargo:
         """One request's part, given back when all is over."""
-        one = Cargo(self)
-        try:
-            yield one
-        finally:
-            self._held -= one.size
+        return Cargo(self)

@@ -9,6 +9,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from rota.api.bodies import note_whole
 from rota.api.envelope import Envelope
 from rota.api.limits import FEED_BYTES, HEAD_BYTES_MAX, HEAD_S_MAX, HEADERS_MAX, TAKEN_BYTES_MIN
 from rota.api.lobby import Lobby
@@ -43,6 +44,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unparsed = b""
         self._untaken: int | None = None
         """What the client had not taken at the last look, where that was too much."""
+        self._is_in_head = False
         self._head_alarm: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
@@ -72,10 +74,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._feed(data)
 
     def on_message_begin(self) -> None:
-        """A head begins; on a connection that was used before it has its own time."""
+        """A head begins."""
         super().on_message_begin()
-        if self._head_alarm is None:
-            self._await_head()
+        self._is_in_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One more; what is raised here makes the parser give up, and `send_400_response` tell."""
@@ -86,6 +87,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is whole."""
         self._bore_fruit = True
+        self._is_in_head = False
         self._head_arrived()
         super().on_headers_complete()
 
@@ -97,6 +99,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """All of the request is there."""
         super().on_message_complete()
+        note_whole(self.scope)  # type: ignore[arg-type]  # a dict that is more than uvicorn says
         if not self._is_idle():
             self._lobby.serve(self)
 
@@ -118,7 +121,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """What came is no HTTP, or too much; it is said as every other problem is."""
         # A head that was broken off at just so many headers had one more.
-        if self._head_alarm is not None and self.headers and len(self.headers) >= HEADERS_MAX:
+        if self._is_in_head and self.headers and len(self.headers) >= HEADERS_MAX:
             self._refuse(431, "head_too_large", f"a request has at most {HEADERS_MAX} headers")
         else:
             self._refuse(400, "not_http", "this is not a request of HTTP/1.1")
@@ -150,13 +153,17 @@ class BoundedProtocol(HttpToolsProtocol):
             piece = data if len(data) <= FEED_BYTES else data[at : at + FEED_BYTES]
             at += len(piece)
             self._parse(piece)
-        if not data or not self._is_idle():
-            self._lobby.hear(self)
-        else:
+        is_mute = bool(data) and self._is_idle()
+        if is_mute:
             self._lobby.wait_for(self)
-            # Bytes that are no request, or the rest of one that was answered, buy no more time.
-            if self._head_alarm is None and not self.transport.is_closing():
-                self._await_head()
+        else:
+            self._lobby.hear(self)
+        # Most heads come whole, and need no clock. A part of one has its own time, also on a
+        # connection that was used before; bytes that are no request, or the rest of one that was
+        # answered, buy no more of it.
+        is_awaited = (is_mute or self._is_in_head) and not self.transport.is_closing()
+        if is_awaited and self._head_alarm is None:
+            self._await_head()
 
     def _parse(self, piece: bytes) -> None:
         self._bore_fruit = False

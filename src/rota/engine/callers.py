@@ -14,7 +14,7 @@ from rota.core.inputs import AnyInput, Poll, Refilled, Submit
 from rota.core.model import PollId
 from rota.core.outcome import Answer, AnyReceipt, Outcome
 from rota.engine.limits import INBOX_MAX, TURN_WEIGHT_MAX
-from rota.engine.ports import BusyError
+from rota.engine.ports import BusyError, Clerk
 
 
 class Pending(NamedTuple):
@@ -26,13 +26,20 @@ class Pending(NamedTuple):
     """Where it came from in the store's inbox: it leaves there when the input is durable."""
 
 
+class OpenPoll(NamedTuple):
+    """A worker that waits for its answer."""
+
+    future: asyncio.Future[Answer]
+    clerk: Clerk | None
+
+
 class Callers:
     """Everybody gets an answer: the one that was decided, or an error to ask again."""
 
     def __init__(self) -> None:
         self._inbox: deque[Pending] = deque()
         self._in_turn: Sequence[Pending] = ()
-        self._polls: dict[PollId, asyncio.Future[Answer]] = {}
+        self._polls: dict[PollId, OpenPoll] = {}
         self._poll_ids = count(1)
 
     @property
@@ -50,17 +57,17 @@ class Callers:
         """A number no other poll of this process has."""
         return PollId(next(self._poll_ids))
 
-    def open_poll(self, poll_id: PollId) -> asyncio.Future[Answer]:
+    def open_poll(self, poll_id: PollId, clerk: Clerk | None) -> asyncio.Future[Answer]:
         """What ends when the poll is answered."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._polls[poll_id] = future
+        self._polls[poll_id] = OpenPoll(future, clerk)
         return future
 
     def close_poll(self, poll_id: PollId) -> None:
         """Nobody waits any more."""
-        future = self._polls.pop(poll_id, None)
-        if future is not None and future.done() and not future.cancelled():
-            future.exception()  # the caller has heard of it another way
+        poll = self._polls.pop(poll_id, None)
+        if poll is not None and poll.future.done() and not poll.future.cancelled():
+            poll.future.exception()  # the caller has heard of it another way
 
     def drain(self) -> list[AnyInput]:
         """The next turn's inputs."""
@@ -82,6 +89,18 @@ class Callers:
             if pending.entry is not None and not isinstance(reply, Refusal)
         ]
 
+    def dictate(self, outcome: Outcome) -> None:
+        """Has answers to workers put into words in the loop's next round: what they say is on its
+        way to the disk then, and nobody has anything else to do for them."""
+        if outcome.answers:
+            asyncio.get_running_loop().call_soon(self._dictate, outcome.answers)
+
+    def _dictate(self, answers: Sequence[Answer]) -> None:
+        for answer in answers:
+            waiting = self._polls.get(answer.poll_id)
+            if waiting is not None and waiting.clerk is not None:
+                waiting.clerk(answer)
+
     def release(self, outcome: Outcome) -> None:
         """Tells the workers what to do, and the turn's callers what was decided.
 
@@ -90,8 +109,8 @@ class Callers:
         batch, self._in_turn = self._in_turn, ()
         for answer in outcome.answers:
             waiting = self._polls.get(answer.poll_id)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(answer)
+            if waiting is not None and not waiting.future.done():
+                waiting.future.set_result(answer)
         replies = outcome.replies[len(outcome.replies) - len(batch) :]
         for pending, reply in zip(batch, replies, strict=True):
             future = pending.future
@@ -102,10 +121,19 @@ class Callers:
             else:
                 future.set_result(reply)
 
+    async def go_first(self) -> None:
+        """Returns when those who were told have gone on, unless more is to be decided.
+
+        They do so in the loop's next round, at the end of which this returns: before anybody new
+        is heard.
+        """
+        if not self._inbox:
+            await asyncio.sleep(0)
+
     def fail(self, error: Exception) -> None:
         """Tells everybody to ask again, those of the turn under way too."""
         _fail((pending.future for pending in (*self._in_turn, *self._inbox)), error)
-        _fail(self._polls.values(), error)
+        _fail((poll.future for poll in self._polls.values()), error)
         self._inbox.clear()
 
 

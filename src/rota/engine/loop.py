@@ -16,7 +16,7 @@ import structlog
 from rota.core.errors import Conflict
 from rota.core.event_inputs import EventInput
 from rota.core.inputs import AnyInput, ClosePoll, Poll, Refilled, ScheduleInput, Timing
-from rota.core.model import PollId
+from rota.core.model import Millis, PollId
 from rota.core.outcome import Answer, AnyReceipt
 from rota.core.scheduler import Scheduler
 from rota.engine.callers import Callers, Pending
@@ -29,7 +29,7 @@ from rota.engine.limits import CLOCK_LOOK_S
 from rota.engine.lookers import Lookers
 from rota.engine.outlook import Outlooks
 from rota.engine.pickup import Pickup, ReadSpec
-from rota.engine.ports import Clock, Observer, Standing, UnavailableError
+from rota.engine.ports import Clerk, Clock, Observer, Standing, UnavailableError
 from rota.engine.reasons import Reasons
 from rota.engine.recovery import build_scheduler
 from rota.engine.refills import Refills
@@ -264,9 +264,9 @@ class Engine(Outlooks):
         self._rouse()
         return await future
 
-    async def poll(self, event: Poll, heard: asyncio.Event) -> Answer:
+    async def poll(self, event: Poll, heard: asyncio.Event, clerk: Clerk | None = None) -> Answer:
         """Waits for work; a caller that goes away closes its poll."""
-        future = self._callers.open_poll(event.poll_id)
+        future = self._callers.open_poll(event.poll_id, clerk)
         try:
             await self.post(event)
             heard.set()
@@ -305,11 +305,8 @@ class Engine(Outlooks):
         await self._wait_for_work()
         if not self._seat.trusted:
             return
-        began = self.clock.steady()
         self._in_turn = True
-        await self._turn()
-        self._in_turn = False
-        self._times.was_busy(began)
+        await self._turn(self.clock.steady())
         await self._lookers.let_look()
 
     async def _may_decide(self) -> bool:
@@ -361,22 +358,24 @@ class Engine(Outlooks):
         delay_s = None if due is None else max(0, due - self.clock.now()) / 1000
         await self._woken_within(None if delay_s is None else min(delay_s, CLOCK_LOOK_S))
 
-    async def _turn(self) -> None:
+    async def _turn(self, since: Millis) -> None:
         self._ledger.deciding()
         began, now = self.clock.fine_s(), self.clock.now()
         events = self._times.news(now, self._seat.take_lapse()) + self._callers.drain()
         brain = self._brain()
         outcome = brain.turn(events, now)
-        decided = self.clock.fine_s()
-        consumed = self._callers.consumed(outcome)
+        decided, consumed = self.clock.fine_s(), self._callers.consumed(outcome)
         if outcome.writes:
             seq = Seq(self._seq + 1)
+            self._callers.dictate(outcome)
             await self._ledger.append(self._seat.epoch, seq, now, outcome.writes, consumed)
             self._seq = seq
             self._lag.appended(seq, self._ledger.folded)
         elif consumed:
             await self._ledger.drop_inbox(consumed)
-        append_s = self.clock.fine_s() - decided
+        self._in_turn, durable = False, self.clock.fine_s()
+        self._times.was_busy(since)
+        self._observer.turned(outcome)
         # Only here do decisions leave: they are durable, and nobody else can have decided by now.
         if self._seat.trusted:
             self._callers.release(outcome)
@@ -386,7 +385,8 @@ class Engine(Outlooks):
             self.feed.publish(self._seq)
         if outcome.wanted:
             self._refills.fetch(outcome.wanted, self._seq)
-        self._observer.turned(outcome, append_s, self.clock.fine_s() - began)
+        await self._callers.go_first()
+        self._observer.took(outcome, durable - decided, durable - began)
         self._foretelling.saw(outcome, brain, now)
 
     def _take_refills(self, answers: Sequence[Refilled]) -> None:

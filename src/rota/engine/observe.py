@@ -67,12 +67,9 @@ class Counts:
         """Memory was thrown away."""
         self.reloads[reason] = self.reloads.get(reason, 0) + 1
 
-    def turned(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
-        """A turn is durable and its effects are leaving."""
+    def turned(self, outcome: Outcome) -> None:
+        """A turn is durable and its effects are about to leave: what they will say is counted."""
         self._submitted += outcome.submitted
-        # Jobs that came together waited alike and ran alike.
-        for wait_ms, times in Counter(outcome.waits).items():
-            self._waits.note(wait_ms / 1000, times)
         if outcome.ends:
             self._ended(outcome.ends)
         for one in outcome.occurrences:
@@ -84,6 +81,12 @@ class Counts:
             self._reacted[reaction] = self._reacted.get(reaction, 0) + count
         for verdict, count in outcome.deadlines.items():
             self._deadlines[verdict] = self._deadlines.get(verdict, 0) + count
+
+    def took(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
+        """Its effects have left: how long it took can be counted in peace."""
+        # Jobs that came together waited alike and ran alike.
+        for wait_ms, times in Counter(outcome.waits).items():
+            self._waits.note(wait_ms / 1000, times)
         orders = sum(len(answer.orders) for answer in outcome.answers)
         if orders:
             self._dispatch.note(turn_s, orders)

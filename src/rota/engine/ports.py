@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -59,6 +59,11 @@ class Clock(Protocol):
         ...
 
 
+Clerk: TypeAlias = Callable[[Answer], None]
+"""Puts an answer into words while what it says becomes durable. It may never do, so nothing of it
+may leave before the answer itself is given."""
+
+
 class Observer(Protocol):
     """Hears of every turn, for the figures."""
 
@@ -66,8 +71,12 @@ class Observer(Protocol):
         """Memory was read from the store."""
         ...
 
-    def turned(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
-        """A turn is durable; the append took `append_s`, all of it `turn_s` seconds."""
+    def turned(self, outcome: Outcome) -> None:
+        """A turn is durable; nobody has been told yet, for who is told may look at the figures."""
+        ...
+
+    def took(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
+        """They have been told; the append took `append_s`, all of it `turn_s` seconds."""
         ...
 
     def reloaded(self, reason: str) -> None:
@@ -120,10 +129,11 @@ class Brain(Protocol):
         """Steps one input; raises the Refusal, UnavailableError or BusyError it met."""
         ...
 
-    async def poll(self, event: Poll, heard: asyncio.Event) -> Answer:
+    async def poll(self, event: Poll, heard: asyncio.Event, clerk: Clerk | None = None) -> Answer:
         """Waits for work; if the caller is cancelled, the poll is closed.
 
         What it reports is durable when `heard` is set, which may be long before the answer.
+        The clerk hears what the answer will be, if it becomes durable.
         """
         ...
 

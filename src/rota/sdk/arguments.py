@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, get_type_hints
 
 import msgspec
@@ -58,12 +59,20 @@ class Shape:
             text = f'the payload of {self.name} is not {{"args": […], "kwargs": {{…}}}}: {error}'
             raise ArgumentError(text) from error
         signature, _ = self._shape()
+        if not (given.args or given.kwargs) and self._takes_nothing:
+            return ([context] if self.wants_context else []), {}
         bound = self.bind(given.args, given.kwargs)
         for name, value in bound.arguments.items():
             kind = signature.parameters[name].kind
             bound.arguments[name] = self._convert(name, kind, value)
         args = list(bound.args)
         return ([context, *args] if self.wants_context else args), dict(bound.kwargs)
+
+    @cached_property
+    def _takes_nothing(self) -> bool:
+        """Whether it can be called without any argument."""
+        signature, _ = self._shape()
+        return all(_is_optional(one) for one in signature.parameters.values())
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
         """The call's arguments by parameter; raises ArgumentError as a wrong call would."""
@@ -108,6 +117,11 @@ class Shape:
             kept = list(signature.parameters.values())[1 if self.wants_context else 0 :]
             self._read = signature.replace(parameters=kept), _hints(self._function)
         return self._read
+
+
+def _is_optional(parameter: inspect.Parameter) -> bool:
+    rest = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return parameter.kind in rest or parameter.default is not inspect.Parameter.empty
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -62,9 +62,9 @@ class Figures(Counts):
         """The forgetful store's tables never lag."""
         return 0.0
 
-    def turned(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
+    def turned(self, outcome: Outcome) -> None:
         """A turn is over."""
-        super().turned(outcome, append_s, turn_s)
+        super().turned(outcome)
         self._site.look_at_memory()
 
 

@@ -180,14 +180,21 @@ class Line:
         self.when_lost: Callable[[], None] | None = None
         """Called when a connection has ended, from whichever side."""
 
-    async def write(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Runs what commits. Raises UnknownFateError wherever it may have happened after all."""
+    async def write(
+        self, work: Callable[[Connection], Awaitable[T]], *, is_left_alone: bool = False
+    ) -> T:
+        """Runs what commits. Raises UnknownFateError wherever it may have happened after all.
+
+        `is_left_alone`: the caller is never cancelled, so that no task has to stand between. That
+        saves two rounds of the loop.
+        """
         await self._my_turn()
         try:
             connection = await self._connected()
             self._warnings.clear()
             try:
-                answer = await self._placed(connection, work)
+                run = self._to_its_end if is_left_alone else self._within_deadline
+                answer = await self._placed(connection, work, run)
             except TROUBLE as error:
                 raise self._told(error, connection) from error
             if self._warnings:
@@ -267,16 +274,19 @@ class Line:
         return self._connection
 
     async def _placed(
-        self, connection: Connection, work: Callable[[Connection], Awaitable[T]]
+        self,
+        connection: Connection,
+        work: Callable[[Connection], Awaitable[T]],
+        run: Callable[[Connection, Callable[[Connection], Awaitable[T]]], Awaitable[T]],
     ) -> T:
         """Rows that were on their way to the partition of the rest while their own was attached are
         refused there; the second time they find it."""
         try:
-            return await self._within_deadline(connection, work)
+            return await run(connection, work)
         except asyncpg.CheckViolationError as error:
             if "partition constraint" not in str(error):
                 raise
-        return await self._within_deadline(connection, work)
+        return await run(connection, work)
 
     async def _within_deadline(
         self, connection: Connection, work: Callable[[Connection], Awaitable[T]]
@@ -307,6 +317,26 @@ class Line:
         if not answered:
             raise TimeoutError(f"no answer within {self._deadline_s:g} s")
         return task.result()
+
+    async def _to_its_end(
+        self, connection: Connection, work: Callable[[Connection], Awaitable[T]]
+    ) -> T:
+        """The same in the caller's own task: closing the socket ends what waits for an answer."""
+        late: list[bool] = []
+
+        def give_up() -> None:
+            late.append(True)
+            connection.terminate()
+
+        alarm = asyncio.get_running_loop().call_later(self._deadline_s, give_up)
+        try:
+            return await work(connection)
+        except TROUBLE as error:
+            if late:
+                raise TimeoutError(f"no answer within {self._deadline_s:g} s") from error
+            raise
+        finally:
+            alarm.cancel()
 
     def _told(self, error: Exception, connection: Connection) -> StoreError:
         if spoils(error):

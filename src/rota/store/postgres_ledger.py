@@ -197,7 +197,8 @@ class PostgresLedger(PostgresInbox):
         """Durable when it returns."""
         await self._folder.room()
         row = (seq, epoch, at, encode_record(writes))
-        await self._appends.write(lambda c: self._append(c, row, consumed))
+        # The loop that appends ends after a turn, never in the middle of one.
+        await self._appends.write(lambda c: self._append(c, row, consumed), is_left_alone=True)
         self._folder.precedence.claim()
         self._folder.note_appended(JournalRecord(seq, epoch, at, writes))
 

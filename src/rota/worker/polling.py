@@ -68,7 +68,7 @@ class Conversation:
         self._rest_until: float | None = None
         """A pause is on until then; what comes meanwhile goes with what ends it."""
         self._known = asyncio.Event()
-        self._open: dict[asyncio.Task[LeaseAnswer], Call] = {}
+        self._open: dict[asyncio.Task[None], Call] = {}
         self._seed = secrets.token_hex(8)
         self._troubles = 0
         self._not_before = 0.0
@@ -116,10 +116,10 @@ class Conversation:
         self._not_before = self._clock.now()
         try:
             while not self._session.done and not self._gave_up():
-                self._call()
+                self._call(crew)
                 await self._something()
                 for task in [task for task in self._open if task.done()]:
-                    if not self._settle(self._open.pop(task), task, crew):
+                    if not self._settle(self._open.pop(task), task):
                         return False
             return True
         finally:
@@ -178,21 +178,21 @@ class Conversation:
     def _path(self, verb: str) -> str:
         return f"/workers/{self.worker_id}/{verb}"
 
-    def _call(self) -> None:
+    def _call(self, crew: Crew) -> None:
         now = self._clock.now()
         if now < self._not_before or not self._session.wants_call(now):
             return
         call = self._session.call(now)
         call.spec.usage = {**self._usage.news(now)}
         self._last_sent, self._newest = now, call.number
-        self._open[asyncio.create_task(self._ask(call))] = call
+        self._open[asyncio.create_task(self._ask(call, crew))] = call
 
-    async def _ask(self, call: Call) -> LeaseAnswer:
+    async def _ask(self, call: Call, crew: Crew) -> None:
+        """One call; what its answer says is done here and now, and not passed on first."""
         timeout_s = call.spec.wait.seconds + self._silence_s()
         try:
-            return _lease_answer.decode(
-                await self._link.ask(post(self._path("lease"), call.spec, timeout_s))
-            )
+            said = await self._link.ask(post(self._path("lease"), call.spec, timeout_s))
+            self._heard(call, self._lease_answer(said), crew)
         finally:
             # Whoever waits looks in the loop's next round, when this task is done. To be told when
             # it is would be a round later, and orders may have come.
@@ -218,28 +218,33 @@ class Conversation:
                 timer.cancel()
         self._stir.clear()
 
-    def _settle(self, call: Call, task: asyncio.Task[LeaseAnswer], crew: Crew) -> bool:
-        """Takes one answer in; False if the server does not know this worker."""
+    def _lease_answer(self, said: bytes) -> LeaseAnswer:
         try:
-            answer = task.result()
+            return _lease_answer.decode(said)
+        except msgspec.MsgspecError as error:
+            away = AwayError(f"{self._link.server} gave an answer without sense: {error}")
+            self._link.pass_over()
+            raise away from None
+
+    def _heard(self, call: Call, answer: LeaseAnswer, crew: Crew) -> None:
+        self._well()
+        now, held = self._clock.now(), self._session.held
+        instructions = self._session.answered(call, answer, now)
+        is_news = instructions or self._session.held > held
+        crew.obey(instructions)
+        crew.renew(now)
+        if not is_news and self._came_early(call, now):
+            self._not_before = now + EARLY_PAUSE_S
+
+    def _settle(self, call: Call, task: asyncio.Task[None]) -> bool:
+        """Takes in how a call ended; False if the server does not know this worker."""
+        try:
+            task.result()
         except AwayError as away:
             self._session.failed(call)
             self._troubled(away)
-        except msgspec.MsgspecError as error:
-            self._session.failed(call)
-            self._troubled(AwayError(f"{self._link.server} gave an answer without sense: {error}"))
-            self._link.pass_over()
         except RefusedError as refusal:
             return self._refused(call, refusal)
-        else:
-            self._well()
-            now, held = self._clock.now(), self._session.held
-            instructions = self._session.answered(call, answer, now)
-            is_news = instructions or self._session.held > held
-            crew.obey(instructions)
-            crew.renew(now)
-            if not is_news and self._came_early(call, now):
-                self._not_before = now + EARLY_PAUSE_S
         return True
 
     def _came_early(self, call: Call, now: float) -> bool:

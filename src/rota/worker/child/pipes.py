@@ -9,6 +9,9 @@ import msgspec
 
 from rota.worker.child.frames import LENGTH, FromChild, ToChild, frame
 
+READ_BYTES = 16 * 1024
+"""A call with the usual arguments is far smaller; of a larger one the rest is read at once."""
+
 _to_child = msgspec.msgpack.Decoder(ToChild)
 
 
@@ -46,20 +49,24 @@ class Ear:
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
+        self._heard = b""
+        """What came behind the last order."""
 
     def listen(self) -> ToChild | None:
-        """The next order; None once the agent is gone."""
-        head = self._read(LENGTH.size)
-        if head is None:
+        """The next order; None once the agent is gone. Most come whole, by one read."""
+        if not self._hear(LENGTH.size):
             return None
-        body = self._read(LENGTH.unpack(head)[0])
-        return None if body is None else read_order(body)
+        end = LENGTH.size + LENGTH.unpack_from(self._heard)[0]
+        if not self._hear(end):
+            return None
+        body, self._heard = self._heard[LENGTH.size : end], self._heard[end:]
+        return read_order(body)
 
-    def _read(self, size: int) -> bytes | None:
-        pieces = b""
-        while len(pieces) < size:
-            piece = os.read(self._pipe, size - len(pieces))
+    def _hear(self, size: int) -> bool:
+        """Reads until so much is there; False: it never will be."""
+        while len(self._heard) < size:
+            piece = os.read(self._pipe, max(READ_BYTES, size - len(self._heard)))
             if not piece:
-                return None
-            pieces += piece
-        return pieces
+                return False
+            self._heard += piece
+        return True
