@@ -42,6 +42,7 @@ async def nothing(scope: object, receive: object, send: object) -> None:
 async def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     """A server with a certificate, which looks at it often."""
     monkeypatch.setattr(hosting, "CERTIFICATE_TICKS", 1)
+    monkeypatch.setattr(hosting, "TICK_S", 0.1)
     make(tmp_path, "first")
     door = DoorOptions(
         host="127.0.0.1", port=0, tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem"

@@ -142,3 +142,26 @@ async def test_a_request_accepted_twice_runs_once_and_the_promised_ids_say_where
 
 async def unknown_key(_key: str) -> None:
     """The tables have not come so far."""
+
+
+async def test_a_leader_tells_of_itself_without_asking_where_its_own_journal_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with cell() as it:
+        leader = await leading(await it.join("a"))
+        follower = await it.join("b")
+        presences = [
+            Presence(it.store, rig.engine, Node(node=rig.engine.node)) for rig in (leader, follower)
+        ]
+        asked: list[bool] = []
+        head = it.store.catalog.head
+
+        async def noted() -> tuple[int, int]:
+            asked.append(True)
+            return await head()
+
+        monkeypatch.setattr(it.store.catalog, "head", noted)
+        await presences[0].tell()
+        assert (asked, presences[0].me.leads) == ([], True)
+        await presences[1].tell()
+        assert (asked, presences[1].me.leads) == ([True], False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -27,6 +29,7 @@ from rota.store.protocol import (
     UnknownFateError,
 )
 from rota.store.sqlite import SqliteStore, open_sqlite
+from rota.store.sqlite_leadership import take_inbox
 from rota.store.sqlite_writer import SqliteWriter
 from tests.store.conformance import (
     Appender,
@@ -38,7 +41,7 @@ from tests.store.conformance import (
     put,
     run_of,
 )
-from tests.store.conformance_access import AccessConformance
+from tests.store.conformance_access import AccessConformance, token
 from tests.store.conformance_bulk import (
     LOG_CAP,
     RUN,
@@ -345,3 +348,45 @@ async def test_readers_hear_that_the_tables_cannot_follow_and_later_they_can(
                 await ledger.caught_up()
         await ledger.caught_up()
         assert len((await ledger.load()).jobs) == 1
+
+
+async def test_looks_that_find_nothing_new_leave_the_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as store:
+        asked: list[bool] = []
+        run_durably = store.ledger.run_durably
+
+        async def noted(work: Callable[[apsw.Connection], Any]) -> Any:
+            asked.append(True)
+            return await run_durably(work)
+
+        monkeypatch.setattr(store.ledger, "run_durably", noted)
+        for _ in range(3):
+            assert (await store.access.revision(), await store.ledger.take_inbox(9)) == (0, [])
+        assert len(asked) == 2
+        await store.access.add_token(token(1))
+        await store.ledger.put_inbox(b"a")
+        for _ in range(3):
+            assert await store.access.revision() == 1
+            assert [one.body for one in await store.ledger.take_inbox(9)] == [b"a"]
+
+
+async def test_what_comes_while_a_look_is_under_way_is_seen_by_the_next(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        for number in range(1, 20):
+            looks = asyncio.gather(store.ledger.take_inbox(99), store.access.revision())
+            if number % 2:
+                await asyncio.sleep(0)
+            comes = asyncio.gather(
+                store.ledger.put_inbox(b"x"), store.access.add_token(token(number))
+            )
+            await asyncio.sleep(0)
+            if number % 3 == 0:
+                comes.cancel()  # it may have happened all the same
+            await asyncio.gather(looks, comes, return_exceptions=True)
+            entries = await store.ledger.run_durably(lambda c: take_inbox(c, 99))
+            revision = (await store.access.load(b"")).revision
+            assert await store.ledger.take_inbox(99) == entries
+            assert await store.access.revision() == revision
+        assert len(entries) > 6

@@ -44,6 +44,7 @@ from rota.api.parcels import Parcel, pack
 from rota.api.problems import GoneAwayError, ProblemError
 from rota.api.roster import Roster
 from rota.api.sessions import cookie_in, cookie_name
+from rota.api.succession import Succession
 from rota.api.waiting import first_of
 from rota.engine.ports import Brain, UnavailableError
 
@@ -148,13 +149,11 @@ class Forwarder:
         """When the leader last answered a submission."""
         self._silent_until = 0
         """Until then no submission is passed on: the leader did not answer one just now."""
-        self._changed = asyncio.Event()
-        self._watching = asyncio.create_task(self._watch(), name="rota-forward")
+        self._succession = Succession(brain, self._trust_again)
 
     async def stop(self) -> None:
         """Lets go of the connections."""
-        self._watching.cancel()
-        await asyncio.gather(self._watching, return_exceptions=True)
+        await self._succession.stop()
         await self._http.close()
 
     async def carry(
@@ -166,8 +165,15 @@ class Forwarder:
         if is_forwarded(scope):
             raise self._not_leading()
         parcel = await pack(scope, receive, streams_in=manners.streams_in)
-        if _submits(manners, scope):
-            return await self._carry_submission(scope, parcel, send)
+        with self._succession.watched():
+            if _submits(manners, scope):
+                return await self._carry_submission(scope, parcel, send)
+            return await self._carry_patiently(manners, scope, parcel, send)
+
+    async def _carry_patiently(
+        self, manners: Manners, scope: Scope, parcel: Parcel, send: Send
+    ) -> Receive | None:
+        """Asks again, if that does no harm, until somebody leads and answers."""
         patient = (
             not manners.writes
             or manners.repeatable
@@ -175,7 +181,7 @@ class Forwarder:
         )
         until = self._brain.clock.steady() + FORWARD_PATIENCE_MS
         while not self._brain.ready:
-            changed = self._changed
+            changed = self._succession.changed
             try:
                 await self._pass_on(scope, parcel, send, submits=False)
                 return None
@@ -230,7 +236,7 @@ class Forwarder:
         """The answer's head; given up when the leader changes, or nobody waits for it any more."""
         asking = asyncio.ensure_future(self._request(scope, parcel, address))
         left = asyncio.ensure_future(parcel.sender_left())
-        changed = asyncio.ensure_future(self._changed.wait())
+        changed = asyncio.ensure_future(self._succession.changed.wait())
         stopping = asyncio.ensure_future(self._stopping())
         silent = asyncio.ensure_future(self._silence(parcel, submits=submits))
         every = (asking, left, changed, stopping, silent)
@@ -333,17 +339,9 @@ class Forwarder:
 
     # Who leads
 
-    async def _watch(self) -> None:
-        """One look for all who wait, however many."""
-        seen = self._brain.standing()
-        while True:
-            await asyncio.sleep(FORWARD_LOOK_S)
-            now = self._brain.standing()
-            if (now.leads, now.address, now.epoch) != (seen.leads, seen.address, seen.epoch):
-                seen = now
-                self._silent_until = 0
-                self._changed.set()
-                self._changed = asyncio.Event()
+    def _trust_again(self) -> None:
+        """Another leads than the one who did not answer."""
+        self._silent_until = 0
 
     async def _pause(self, changed: asyncio.Event, parcel: Parcel) -> None:
         """Until somebody else leads, or a moment has passed: the same one may be back."""

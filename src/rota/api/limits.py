@@ -183,6 +183,8 @@ KEY_TIME_MS = 15_000
 nobody waits for any more can be on its way."""
 REACH_EVERY_S = 0.3
 """How often a follower asks the leader whether it is there."""
+REACH_LEADING_S = 0.5
+"""How often one that leads itself looks whether it should: with what it looks at anyway."""
 REACH_ANSWER_S = 0.5
 """How long that may take."""
 REACH_LOST_MS = 700

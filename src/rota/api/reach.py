@@ -13,8 +13,9 @@ import asyncio
 import aiohttp
 from yarl import URL
 
-from rota.api.limits import REACH_ANSWER_S, REACH_EVERY_S, REACH_LOST_MS
+from rota.api.limits import REACH_ANSWER_S, REACH_EVERY_S, REACH_LEADING_S, REACH_LOST_MS
 from rota.core.model import Millis
+from rota.engine.beat import beat
 from rota.engine.ports import Brain
 from rota.engine.presence import Presence
 
@@ -38,7 +39,10 @@ class Reach:
 
     async def _go_on(self) -> None:
         while True:
-            await asyncio.sleep(REACH_EVERY_S)
+            if self._brain.ready:
+                await beat(REACH_LEADING_S)
+            else:
+                await asyncio.sleep(REACH_EVERY_S)
             standing = self._brain.standing()
             if not standing.address:
                 self._lost_from = None

@@ -14,6 +14,7 @@ import structlog
 from rota.api.limits import ROSTER_HURRY_S, ROSTER_LOOK_S, ROSTER_PATIENCE_S
 from rota.api.roles import Caller
 from rota.core.model import Instant
+from rota.engine.beat import beat
 from rota.engine.ports import Clock
 from rota.store.access import AccessBook, Token, tail_of
 from rota.store.protocol import StoreError
@@ -129,7 +130,7 @@ class Roster:
 
     async def _look(self) -> None:
         while True:
-            await asyncio.sleep(ROSTER_LOOK_S)
+            await beat(ROSTER_LOOK_S)
             try:
                 await self.refresh()
             except StoreError as error:

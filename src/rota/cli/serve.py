@@ -36,6 +36,7 @@ from rota.cli.stores import member_of, open_store, refuse_nowhere, shown, timing
 from rota.cli.tracing import trace
 from rota.cli.up import ServerOptions, UpOptions
 from rota.engine.assurance import Assurance
+from rota.engine.beat import beat
 from rota.engine.clock import SystemClock
 from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
@@ -219,7 +220,7 @@ def _upkeep(ground: Ground, engine: Engine) -> tuple[Retention, Sweeping]:
 
 async def _pulse(engine: Engine) -> None:
     while True:
-        await asyncio.sleep(PULSE_S)
+        await beat(PULSE_S)
         engine.pulse()
 
 

@@ -6,10 +6,9 @@ primary. So the answer is never older than a few seconds.
 
 from __future__ import annotations
 
-import asyncio
-
 import structlog
 
+from rota.engine.beat import beat
 from rota.engine.chore import Chore
 from rota.engine.limits import DURABILITY_LOOK_S
 from rota.store.durability import ONE_DISK, DurabilityLevel
@@ -69,7 +68,7 @@ class Assurance:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(DURABILITY_LOOK_S)
+            await beat(DURABILITY_LOOK_S)
             try:
                 await self.look()
             except StoreError:

@@ -24,6 +24,10 @@ ABSENT_PER_TTL = 10
 TTL, is gone. A live one makes another within a few round trips."""
 ABSENCE_MS = 1_000
 """An append that took longer than this kept workers waiting, and is made up to them."""
+BEAT_NEAR_PART = 0.125
+"""A beat that is nearer than this part of its pause is taken for the one that has just been."""
+BEAT_NEAR_S_MAX = 0.02
+"""The same in seconds, for long ones: timers are exact to some milliseconds."""
 PULSE_S = 1.0
 """How often the server notes that it is not standing still."""
 KEY_MARKS = 1 << 24

@@ -13,6 +13,7 @@ from rota.core.errors import AlreadyAccepted, Refusal, StaleRecall
 from rota.core.inputs import AnyInput, Recall, Reject, Submit
 from rota.core.model import JobRecord
 from rota.core.outcome import AnyReceipt
+from rota.engine.beat import beat
 from rota.engine.limits import (
     DURABLE_INBOX_ENTRIES,
     DURABLE_INBOX_LOOK_S_MAX,
@@ -60,8 +61,11 @@ class Pickup:
                     pause = DURABLE_INBOX_LOOK_S_MIN
                     continue
                 emptied()
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, DURABLE_INBOX_LOOK_S_MAX)
+            if pause < DURABLE_INBOX_LOOK_S_MAX:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, DURABLE_INBOX_LOOK_S_MAX)
+            else:
+                await beat(pause)
 
     async def _take(self) -> int:
         """The oldest ones; answers how many were accepted."""

@@ -14,6 +14,7 @@ import structlog
 from msgspec.structs import replace
 
 from rota.core.model import Millis
+from rota.engine.beat import beat
 from rota.engine.limits import (
     ANNOUNCE_S,
     LAG_SAMPLES,
@@ -84,9 +85,9 @@ class Presence:
 
     async def tell(self) -> None:
         """Measures, and announces."""
-        end = (await self._store.catalog.head())[1]
+        # Whoever leads writes the journal itself, and need not read where it ends.
+        end = 0 if self._brain.standing().leads else (await self._store.catalog.head())[1]
         standing = self._brain.standing()
-        # Whoever leads writes the journal itself, and may have gone on since its end was read.
         behind_ms = self._meter.measure(end, standing.seq, self._brain.clock.steady())
         self.me = replace(
             self.me,
@@ -137,7 +138,7 @@ class Presence:
 
     async def _go_on_heeding(self) -> None:
         while True:
-            await asyncio.sleep(PLEAS_ALONE_LOOK_S if self.is_alone else PLEAS_LOOK_S)
+            await beat(PLEAS_ALONE_LOOK_S if self.is_alone else PLEAS_LOOK_S)
             try:
                 await self.heed()
             except StoreError:  # then nobody can be heard, and nobody could lead
@@ -145,7 +146,7 @@ class Presence:
 
     async def _go_on(self) -> None:
         while True:
-            await asyncio.sleep(ANNOUNCE_S)
+            await beat(ANNOUNCE_S)
             try:
                 await self.tell()
             except StoreError as error:

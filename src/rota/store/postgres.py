@@ -76,7 +76,7 @@ class PostgresStore:
         # On a schema that has no tables for these yet, each server has its own.
         self.access: AccessBook = MemoryAccess()
         if schema.has("access"):
-            self.access = PostgresAccess(self._access_line, self._readers)
+            self.access = PostgresAccess(self._access_line, self._readers, self.ledger.glance)
         self.hooks: Hooks = MemoryHooks()
         if self.has_schedules:
             self.hooks = PostgresHooks(self._access_line)

@@ -24,6 +24,7 @@ from rota.store.access_rows import (
 )
 from rota.store.limits import SIDE_DEADLINE_S, TOKEN_KEPT_MS, TOKENS_MAX
 from rota.store.postgres_connect import Address, Connection, Line, parse_address
+from rota.store.postgres_glance import Glance
 from rota.store.postgres_migrate import prepared
 from rota.store.postgres_pool import ReaderPool
 from rota.store.protocol import SchemaError
@@ -51,15 +52,14 @@ DELETE FROM rota.audit WHERE id IN (SELECT id FROM rota.audit ORDER BY id LIMIT 
 class PostgresAccess:
     """A connection of its own writes; the readers' pool reads."""
 
-    def __init__(self, line: Line, readers: ReaderPool) -> None:
+    def __init__(self, line: Line, readers: ReaderPool, glance: Glance) -> None:
         self._line = line
         self._readers = readers
+        self._glance = glance
 
     async def revision(self) -> int:
         """Another number after every change of the tokens."""
-        return int(
-            await self._readers.run(lambda c: c.fetchval("SELECT revision FROM rota.access"))
-        )
+        return (await self._glance.look()).access_revision
 
     async def load(self, fresh_secret: bytes) -> AccessSnapshot:
         """All tokens."""
@@ -91,7 +91,7 @@ async def open_postgres_access(dsn: str) -> AsyncIterator[PostgresAccess]:
     line, readers = access_line(address), ReaderPool(address)
     try:
         await readers.open()
-        yield PostgresAccess(line, readers)
+        yield PostgresAccess(line, readers, Glance(line))
     finally:
         await readers.close()
         await line.close()

@@ -9,6 +9,7 @@ from rota.core.model import JobId
 from rota.store.inbox import InboxEntry, InboxKind
 from rota.store.limits import INBOX_PUT_TRIES
 from rota.store.postgres_connect import Connection, Line
+from rota.store.postgres_glance import Glance
 from rota.store.postgres_pool import ReaderPool
 from rota.store.protocol import StoreError
 
@@ -26,6 +27,8 @@ class InboxLines(NamedTuple):
 
     writes: Line
     takes: Line
+    glance: Glance | None
+    """Tells whether there is anything to take; None: nobody can, so it is tried."""
 
 
 class PostgresInbox:
@@ -33,7 +36,7 @@ class PostgresInbox:
 
     def __init__(self, lines: InboxLines, readers: ReaderPool, *, has_keys: bool) -> None:
         """`has_keys`: whether the schema has a place for keys and the jobs' ids."""
-        self._writes, self._takes = lines
+        self._writes, self._takes, self._glance = lines
         self._readers = readers
         self._has_keys = has_keys
 
@@ -56,6 +59,8 @@ class PostgresInbox:
 
         No mark of how far was read: an entry may become visible after a later one.
         """
+        if self._glance is not None and not (await self._glance.look()).has_inbox:
+            return []
         found = await self._takes.read(
             lambda c: c.fetch("SELECT id, kind, body FROM rota.inbox ORDER BY id LIMIT $1", limit)
         )

@@ -17,6 +17,7 @@ from rota.store.migrate import left_behind
 from rota.store.postgres_connect import Address, Connection, Line
 from rota.store.postgres_durability import read_durability
 from rota.store.postgres_folder import PostgresFolder
+from rota.store.postgres_glance import Glance
 from rota.store.postgres_inbox import InboxLines, PostgresInbox
 from rota.store.postgres_load import read_shelves
 from rota.store.postgres_mark import SeatMark
@@ -80,8 +81,11 @@ class PostgresLedger(PostgresInbox):
         self._appends = Line(address, "append", APPEND_DEADLINE_S, _DURABLY)
         # Not one of the readers': a crowd of them must not keep a server from following.
         self._follows = Line(address, "follow", FOLLOW_DEADLINE_S, _READ_ONLY)
+        self.glance = Glance(self._follows)
         # A server that puts something into the inbox does not append: that connection is free.
-        lines = InboxLines(self._appends, self._follows)
+        lines = InboxLines(
+            self._appends, self._follows, self.glance if schema.has("access") else None
+        )
         super().__init__(lines, readers, has_keys=schema.has("followers"))
         self._leader = Line(address, "leader", leader_deadline_s, _DURABLY)
         self._mark = SeatMark(self._leader)

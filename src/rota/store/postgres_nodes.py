@@ -8,17 +8,18 @@ import msgspec
 
 from rota.store.limits import NODE_KEPT_MS
 from rota.store.nodes import Node, SeenNode
-from rota.store.postgres_connect import Connection, Line
+from rota.store.postgres_connect import Line
 from rota.store.postgres_pool import ReaderPool
 
 _ANNOUNCE = """
 INSERT INTO rota.nodes (node, body, seen_at) VALUES ($1, $2, clock_timestamp())
 ON CONFLICT (node) DO UPDATE SET body = excluded.body, seen_at = excluded.seen_at
 """
-_FORGET = "DELETE FROM rota.nodes WHERE seen_at < clock_timestamp() - $1 * interval '1 ms'"
-_EVERYONE = """
+_IS_OLD = "seen_at < clock_timestamp() - $1 * interval '1 ms'"
+_FORGET = f"DELETE FROM rota.nodes WHERE {_IS_OLD}"
+_EVERYONE = f"""
 SELECT body, (extract(epoch FROM clock_timestamp() - seen_at) * 1000)::bigint
-FROM rota.nodes ORDER BY node
+FROM rota.nodes WHERE NOT {_IS_OLD} ORDER BY node
 """
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -31,10 +32,15 @@ class PostgresNodes:
     def __init__(self, line: Line, readers: ReaderPool) -> None:
         self._line = line
         self._readers = readers
+        self._has_forgotten = False
 
     async def announce(self, node: Node) -> None:
         """Puts what a server says in the place of what it said before."""
-        await self._line.read(lambda c: _announce(c, node))
+        await self._line.read(lambda c: c.execute(_ANNOUNCE, node.node, _encode(node)))
+        if not self._has_forgotten:
+            # Once by each server that starts: nobody is shown those who are long gone.
+            await self._line.read(lambda c: c.execute(_FORGET, float(NODE_KEPT_MS)))
+            self._has_forgotten = True
 
     async def leave(self, name: str) -> None:
         """It has stopped."""
@@ -42,10 +48,5 @@ class PostgresNodes:
 
     async def everyone(self) -> Sequence[SeenNode]:
         """All that spoke within a day, by name."""
-        found = await self._readers.run(lambda c: c.fetch(_EVERYONE))
+        found = await self._readers.run(lambda c: c.fetch(_EVERYONE, float(NODE_KEPT_MS)))
         return [SeenNode(_decode(body), max(0, silent_ms)) for body, silent_ms in found]
-
-
-async def _announce(connection: Connection, node: Node) -> None:
-    await connection.execute(_ANNOUNCE, node.node, _encode(node))
-    await connection.execute(_FORGET, float(NODE_KEPT_MS))

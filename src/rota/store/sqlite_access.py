@@ -35,10 +35,17 @@ class SqliteAccess:
 
     def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
+        self._changes = 0
+        """How often somebody here began to change tokens."""
+        self._known = (-1, 0)
+        """What that was when the revision was asked for, and what it was: read once for each."""
 
     async def revision(self) -> int:
         """Another number after every change of the tokens."""
-        return await self._writer.run_durably(_revision)
+        changes = self._changes
+        if self._known[0] != changes:
+            self._known = (changes, await self._writer.run_durably(_revision))
+        return self._known[1]
 
     async def load(self, fresh_secret: bytes) -> AccessSnapshot:
         """All tokens."""
@@ -46,10 +53,12 @@ class SqliteAccess:
 
     async def add_token(self, token: Token) -> None:
         """Keeps one, and forgets those that ended long ago."""
+        self._changes += 1
         await self._writer.run_durably(lambda c: _add_token(c, token))
 
     async def revoke_token(self, token_id: str, at: Instant) -> Token | None:
         """The first revocation stands."""
+        self._changes += 1
         return await self._writer.run_durably(lambda c: _revoke_token(c, token_id, at))
 
     async def add_audit(self, entries: Sequence[AuditEntry], drop_before: Instant) -> None:

@@ -73,6 +73,8 @@ class SqliteWriter:
         self._fold_failed = False
         self._retrying = False
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._puts, self._emptied_at = 0, -1
+        """How often an entry was put for the next leader, and that number when none was left."""
         self._closed = False
         self._door = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="rota-store-writer", daemon=True)
@@ -110,6 +112,7 @@ class SqliteWriter:
         self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
     ) -> InboxEntry:
         """Keeps a submission for the next leader, durably."""
+        self._puts += 1
         return await self.run_durably(lambda c: leadership.put_inbox(c, body, key, job_ids))
 
     async def inbox_key(self, key: str) -> InboxEntry | None:
@@ -121,8 +124,14 @@ class SqliteWriter:
         return await self.run_durably(lambda c: leadership.inbox_job(c, job_id))
 
     async def take_inbox(self, limit: int) -> list[InboxEntry]:
-        """The oldest entries; they stay until an append consumes them."""
-        return await self.run_durably(lambda c: leadership.take_inbox(c, limit))
+        """The oldest entries; nobody but this process puts any, so an empty inbox stays so."""
+        puts = self._puts
+        if self._emptied_at == puts:
+            return []
+        found = await self.run_durably(lambda c: leadership.take_inbox(c, limit))
+        if not found:
+            self._emptied_at = puts
+        return found
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
         """Removes entries that no append will consume."""

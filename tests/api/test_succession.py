@@ -1,0 +1,80 @@
+"""Who waits for a leader's answer hears of the next one, and nobody looks while nobody waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rota.api import succession
+from rota.api.succession import Succession
+from rota.engine.ports import Standing
+from tests.engine.rig import until
+
+
+class Servers:
+    """A brain that knows who leads, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.leader = "a"
+        self.epoch = 1
+        self.asked = 0
+
+    def elect(self, leader: str) -> None:
+        self.leader, self.epoch = leader, self.epoch + 1
+
+    def standing(self) -> Standing:
+        self.asked += 1
+        return Standing(*(False, self.leader, f"http://{self.leader}", self.epoch, 0))
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(succession, "FORWARD_LOOK_S", 0.001)
+
+
+def watching(servers: Any, told: list[int]) -> Succession:
+    return Succession(servers, lambda: told.append(servers.epoch))
+
+
+async def test_who_waits_is_told_that_another_leads_and_who_comes_then_waits_for_the_next() -> None:
+    servers, told = Servers(), []
+    it = watching(servers, told)
+    with it.watched():
+        waits = it.changed
+        servers.elect("b")
+        await asyncio.wait_for(waits.wait(), 5)
+        assert told == [2]
+        assert not it.changed.is_set()
+    await it.stop()
+
+
+async def test_a_change_while_nobody_waited_is_known_to_the_next_and_does_not_send_it_away() -> (
+    None
+):
+    servers, told = Servers(), []
+    it = watching(servers, told)
+    servers.elect("b")
+    with it.watched():
+        assert told == [2]
+        begun = servers.asked
+        await until(lambda: servers.asked > begun + 2)
+        assert not it.changed.is_set()
+    await it.stop()
+
+
+async def test_it_looks_only_while_somebody_waits() -> None:
+    servers = Servers()
+    it = watching(servers, [])
+    await asyncio.sleep(0.02)
+    assert servers.asked == 1
+    with it.watched():
+        with it.watched():
+            pass
+        await until(lambda: servers.asked > 5)
+    await asyncio.sleep(0.01)  # the look that was under way
+    asked = servers.asked
+    await asyncio.sleep(0.02)
+    assert servers.asked == asked
+    await it.stop()

@@ -1,0 +1,113 @@
+"""Looks whether others left something new in PostgreSQL: few, and never too old."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from rota.store.nodes import Node
+from rota.store.postgres import PostgresStore
+from rota.store.protocol import StoreError
+from tests.postgres.cell import Cell, migrated_cell
+from tests.store.conformance_access import token
+
+pytestmark = pytest.mark.postgres
+
+_SUBMIT = "SELECT rota.submit($1::jsonb)"
+
+
+@pytest.fixture
+async def cell() -> Cell:
+    return await migrated_cell()
+
+
+def counted(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """One for each time that the connection is used which looks are made on."""
+    reads: list[bool] = []
+    line = store.ledger._follows
+    read = line.read
+
+    async def noted(work: Callable[[Any], Awaitable[Any]]) -> Any:
+        reads.append(True)
+        return await read(work)
+
+    monkeypatch.setattr(line, "read", noted)
+    return reads
+
+
+async def test_who_looks_at_the_same_moment_shares_one_read(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cell.opened() as store:
+        reads = counted(store, monkeypatch)
+        revisions_and_entries = await asyncio.gather(
+            store.access.revision(), store.ledger.take_inbox(9), store.access.revision()
+        )
+        assert revisions_and_entries == [0, [], 0]
+        assert len(reads) == 1
+
+
+async def test_a_look_shows_all_that_was_there_when_it_was_asked_for(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cell.opened() as store, cell.connected() as application:
+        line, may_answer, has_read = store.ledger._follows, asyncio.Event(), asyncio.Event()
+        read = line.read
+
+        async def late(work: Callable[[Any], Awaitable[Any]]) -> Any:
+            found = await read(work)
+            has_read.set()
+            await may_answer.wait()
+            return found
+
+        monkeypatch.setattr(line, "read", late)
+        before = asyncio.create_task(store.access.revision())
+        await has_read.wait()
+        await store.access.add_token(token(1))
+        await application.fetchval(_SUBMIT, json.dumps({"name": "n"}))
+        after = asyncio.gather(store.access.revision(), store.ledger.take_inbox(9))
+        await asyncio.sleep(0)
+        may_answer.set()
+        revision, entries = await after
+        assert (await before, revision, len(entries)) == (0, 1, 1)
+
+
+async def test_who_goes_away_does_not_take_the_answer_from_the_others(cell: Cell) -> None:
+    async with cell.opened() as store:
+        gone, stays = (asyncio.create_task(store.access.revision()) for _ in range(2))
+        await asyncio.sleep(0)
+        gone.cancel()
+        assert await stays == 0
+        assert gone.cancelled()
+
+
+async def test_a_look_that_fails_is_told_to_all_and_the_next_one_is_a_new_one(cell: Cell) -> None:
+    async with cell.opened() as store:
+        async with cell.connected() as other, other.transaction():
+            await other.execute("LOCK TABLE rota.access")
+            looks = await asyncio.gather(
+                store.access.revision(), store.ledger.take_inbox(9), return_exceptions=True
+            )
+        assert [isinstance(one, StoreError) for one in looks] == [True, True]
+        assert await store.access.revision() == 0
+
+
+async def test_a_server_that_was_gone_for_long_is_shown_to_nobody_and_forgotten_at_a_start(
+    cell: Cell,
+) -> None:
+    names = "SELECT array_agg(node ORDER BY node) FROM rota.nodes"
+    async with cell.opened() as one, cell.connected() as person:
+        await one.nodes.announce(Node(node="here"))
+        await one.nodes.announce(Node(node="gone"))
+        long_ago = "UPDATE rota.nodes SET seen_at = now() - interval '25 h' WHERE node = 'gone'"
+        await person.execute(long_ago)
+        await one.nodes.announce(Node(node="here"))
+        assert [seen.told.node for seen in await one.nodes.everyone()] == ["here"]
+        assert await person.fetchval(names) == ["gone", "here"]
+        async with cell.opened() as two:
+            await two.nodes.announce(Node(node="new"))
+        assert await person.fetchval(names) == ["here", "new"]
