@@ -92,6 +92,18 @@ def test_jobs_that_came_at_other_times_have_other_places_when_they_are_back() ->
     assert [cell.place for cell in cells] == [order.place(cell.spec) for cell in cells]
 
 
+def test_a_job_with_a_time_of_its_own_shares_its_place_with_none_of_its_batch() -> None:
+    world = World(timing=Timing(window=WIDE), policy=DEFAULT)
+    for number in range(1, 81):
+        world.submit(f"j{number}", run_at=None if number % 4 else world.now)
+    world.register(cpu=1)
+    run(world, "j1")
+    order = world.scheduler._t.lines.order
+    cells = list(world.scheduler._t.jobs.values())
+    assert len(cells) == 80
+    assert [cell.place for cell in cells] == [order.place(cell.spec) for cell in cells]
+
+
 def test_who_comes_late_does_not_go_before_those_on_the_shelf() -> None:
     world = world_with(8)
     world.submit("urgent", priority=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob
 from rota.store.fold import Standing, fold
+from rota.store.jobs_in_bulk import Form
 from rota.store.known import KnownJobs
 from rota.store.known_shelf import ShelfRow
 from tests.store.conformance import put
@@ -66,7 +67,7 @@ def test_a_job_that_was_read_from_the_shelf_and_started_is_known_as_it_is_stored
     known, stored = KnownJobs(10), b"as a newer program has written it"
     learn(known, waiting(1, line=7))
     shelved = Standing(JobState.QUEUED, 1, "default", line=7)
-    row = ShelfRow(FIRST, put(1).spec, stored, shelved)
+    row = ShelfRow(FIRST, put(1).spec, Form(len(stored), stored), shelved)
     known.shelf.end(known.shelf.begin(), "1", [row])
     known.shelf.take_up()
     learn(known, MoveJob(FIRST, Life(JobState.RUNNING, attempt=1)))

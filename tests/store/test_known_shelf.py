@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import DropJob, MoveJob
 from rota.store.fold import Folded, Standing, fold
+from rota.store.jobs_in_bulk import Form
 from rota.store.known_shelf import FOLDS_MAX, ROW_BYTES, KnownShelf, ShelfRow
 from tests.store.naive import spec
 
@@ -16,7 +17,8 @@ NOTHING = Folded()
 
 
 def rows(job_ids: Sequence[JobId] = IDS) -> list[ShelfRow]:
-    return [ShelfRow(job_id, spec(), b"stored", STANDING) for job_id in job_ids]
+    form = Form(len(b"stored"), b"stored")
+    return [ShelfRow(job_id, spec(), form, STANDING) for job_id in job_ids]
 
 
 def moved(*job_ids: JobId) -> Folded:

@@ -133,9 +133,14 @@ SELECT 'job-' || n, 1, 'default', 'default', 'many', 0, 0, '', convert_to(repeat
 """
 
 
-async def test_a_shelf_is_read_along_its_index_also_before_the_table_is_analysed() -> None:
+@pytest.mark.parametrize("statement", [postgres_load._SHELF, postgres_load._ALIKE])
+async def test_a_shelf_is_read_along_its_index_also_before_the_table_is_analysed(
+    statement: str,
+) -> None:
     cell = await migrated_cell()
-    asked = postgres_load._SHELF.replace("$1", "7").replace("$2", "10").replace("$3", "2000")
+    asked = statement
+    for number, value in enumerate(("7", "10", "2000", "100", "4"), 1):
+        asked = asked.replace(f"${number}", value)
     async with cell.connected() as admin, admin.transaction():
         await admin.execute(_MANY)
         await admin.execute(postgres_load._AS_INDEXED)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rota.core.model import JobId, JobRecord, JobState, Life, Spec
-from rota.store.jobs_in_bulk import JobsInBulk
+from rota.store.jobs_in_bulk import Alike, Form, JobsInBulk
 from rota.store.rows import Row
 from tests.core.asking import spec
 from tests.doubt import examples
@@ -55,6 +55,23 @@ def test_jobs_of_one_batch_share_also_what_few_have() -> None:
     read = list(JobsInBulk().jobs([(JobId("a"), QUEUED, encode(one)) for one in asked]))
     assert [job.spec for job in read] == asked
     assert read[2].spec.labels is read[3].spec.labels
+
+
+def test_only_a_place_that_was_cut_out_makes_jobs_a_batch() -> None:
+    asked = replace(spec(created_at=7), order=70_000, payload=b"70_000 or 70_001")
+    data = encode(asked)
+    ids, orders = [JobId("a"), JobId("b")], [70_000, 70_001]
+    for number in (encode(asked.order), asked.payload):
+        start = data.index(number) + 1
+        form = Form(len(data), data[:start], 4, data[start + 4 :])
+        batch = JobsInBulk().batch(Alike(QUEUED, form, ids, orders))
+        if number is asked.payload:
+            assert batch is None
+        else:
+            assert batch == [
+                JobRecord(one, replace(asked, order=order), Life(JobState.QUEUED))
+                for one, order in zip(ids, orders, strict=True)
+            ]
 
 
 def _stored(order: int, created_at: int, payload: bytes, trace: str, version: int) -> bytes:

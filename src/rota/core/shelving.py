@@ -7,7 +7,8 @@ restart it is on the shelf again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from rota.core.cells import JobCell
 from rota.core.errors import StaleRecall
@@ -98,30 +99,23 @@ def bring_back(t: Tables, record: JobRecord, now: Instant) -> JobCell:
     return cell
 
 
-def _return(t: Tables, lane: Lane, record: JobRecord, ahead: JobCell | None = None) -> JobCell:
-    """Into memory, from where it was counted as queued already; behind another, perhaps.
+def _return(t: Tables, lane: Lane, record: JobRecord) -> JobCell:
+    """Into memory, from where it was counted as queued already.
 
     The store has seen to it that it shares its terms with others.
     """
     spec = record.spec
-    if spec.terms.tenant != lane.key[0]:  # a line of an earlier program has several
+    if not _is_of(lane, spec):
         t.count_shelved(lane, -1)
         return t.add_job(record.id, spec, record.life)
-    shares = ahead is not None and _came_together(spec, ahead.spec)
-    place = ahead.place if ahead is not None and shares else t.lines.order.place(spec)
+    place = t.lines.order.place(spec)
     cell = t.jobs[record.id] = JobCell(record.id, spec, record.life, place=place)
     return cell
 
 
-def _came_together(spec: Spec, other: Spec) -> bool:
-    """Whether all that their places are made of is the same."""
-    return (
-        spec.terms is other.terms
-        and spec.created_at == other.created_at
-        and spec.run_at is other.run_at is None
-        and spec.finish_by is other.finish_by is None
-        and spec.graph_ms is other.graph_ms is None
-    )
+def _is_of(lane: Lane, spec: Spec) -> bool:
+    """Whether it is counted with its lane: a line of an earlier program has several tenants."""
+    return spec.terms.tenant == lane.key[0]
 
 
 def see_off(t: Tables) -> None:
@@ -169,23 +163,58 @@ def refill(t: Tables, event: Refilled, now: Instant) -> Counted:
 
 def _stand_again(t: Tables, lane: Lane, back: Sequence[JobRecord], now: Instant) -> None:
     """In line; alike jobs that follow each other, as mostly all of a shelf do, stand as one."""
-    first = last = None
+    first: JobCell | None = None
     behind: list[JobCell] = []
-    for record in back:
-        cell = _return(t, lane, record, last)
+    for stretch in _came_together(back):
+        last = behind[-1] if behind else first
+        cell = _return(t, lane, stretch[0])
         if first is not None and last is not None and _follows(cell, last):
             behind.append(cell)
-            if len(behind) == STRETCH_JOBS:
-                t.lines.join_behind(first, behind, now)
-                first, behind = cell, []
         else:
             if first is not None and behind:
                 t.lines.join_behind(first, behind, now)
             stand_in_line(t, cell, now)
             first, behind = cell, []
-        last = cell
+        behind += _return_behind(t, lane, cell, stretch)
+        if len(behind) >= STRETCH_JOBS:
+            t.lines.join_behind(first, behind, now)
+            first, behind = behind[-1], []
     if first is not None and behind:
         t.lines.join_behind(first, behind, now)
+
+
+def _came_together(back: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:
+    """Those that follow each other, and are alike in all that their places are made of."""
+    begun = 0
+    for number, (before, one) in enumerate(pairwise(back), 1):
+        ahead, spec = before.spec, one.spec
+        if number - begun == STRETCH_JOBS or not (
+            spec.terms is ahead.terms
+            and spec.created_at == ahead.created_at
+            and spec.order > ahead.order
+            and spec.run_at is ahead.run_at is None
+            and spec.finish_by is ahead.finish_by is None
+            and spec.graph_ms is ahead.graph_ms is None
+            and spec.concurrency is ahead.concurrency is None
+        ):
+            yield back[begun:number]
+            begun = number
+    if back:
+        yield back[begun:]
+
+
+def _return_behind(
+    t: Tables, lane: Lane, first: JobCell, together: Sequence[JobRecord]
+) -> Collection[JobCell]:
+    """The others of those that came together; the first is in memory already."""
+    if len(together) == 1:
+        return ()
+    if not _is_of(lane, first.spec):
+        return [_return(t, lane, one) for one in together[1:]]
+    place = first.place
+    cells = {one.id: JobCell(one.id, one.spec, one.life, place=place) for one in together[1:]}
+    t.jobs.update(cells)
+    return cells.values()
 
 
 def _follows(cell: JobCell, before: JobCell) -> bool:

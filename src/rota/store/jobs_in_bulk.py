@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.model import Instant, JobRecord, Life, Spec, Terms
+from rota.core.model import Instant, JobId, JobRecord, Life, Spec, Terms
 from rota.core.pool import Pool
 
 _SHARED_MAX = 10_000
@@ -17,6 +17,9 @@ _SHARED_MAX = 10_000
 _SHARED_TERMS_MAX = 20_000
 _ARRAY_HEADS = {0x90: 1, 0xD0: 3}
 """Bytes before the first element of msgpack's arrays, of up to 15 elements and of more."""
+
+Cut: TypeAlias = tuple[int, int]
+"""The first byte of a number in a stored spec, and how many there are."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_life = msgspec.msgpack.Decoder(Life).decode
@@ -38,10 +41,28 @@ _decode_parts: Callable[[bytes], Any] = msgspec.msgpack.Decoder(_Parts).decode
 _rest_of = attrgetter(*(field.name for field in _SPEC_FIELDS[5:]))
 
 
-class _Mould:
-    """A stored spec with its place in the line of arrivals cut out.
+class Form(msgspec.Struct, frozen=True, gc=False):
+    """A stored spec with its place in the line of arrivals cut out; jobs of one batch share it."""
 
-    Jobs of one batch differ in nothing else, so that none of them but the first needs decoding.
+    size: int
+    """Bytes of the whole."""
+    head: bytes
+    """With the byte that says how long the number is."""
+    width: int = 0
+    """Bytes of the number; 0: nothing is cut out."""
+    tail: bytes = b""
+
+    def encoded(self, order: int) -> bytes:
+        """The whole, as it is stored, of the job with this place."""
+        if not self.width:
+            return self.head
+        return self.head + order.to_bytes(self.width, "big") + self.tail
+
+
+class _Mould:
+    """Jobs of one batch differ in nothing but their place in the line of arrivals.
+
+    So none of them but the first needs decoding.
     """
 
     __slots__ = ("_end", "_head", "_like", "_size", "_start", "_tail")
@@ -58,11 +79,25 @@ class _Mould:
         self._size = len(data) if fits and len(number) > 1 else -1
         self._like = spec
 
+    @property
+    def cut(self) -> Cut | None:
+        """Where the number is; None: nobody knows."""
+        return (self._start, self._end - self._start) if self._size > 0 else None
+
     def cast(self, data: bytes) -> Spec | None:
         """The spec, if it differs in nothing else."""
         if len(data) == self._size and data.startswith(self._head) and data.endswith(self._tail):
             return replace(self._like, order=int.from_bytes(data[self._start : self._end], "big"))
         return None
+
+
+class Alike(msgspec.Struct, frozen=True, gc=False):
+    """Jobs whose lives and specs are stored alike but for their places, which are in order."""
+
+    life: bytes
+    form: Form
+    ids: Sequence[JobId]
+    orders: Sequence[int]
 
 
 class JobsInBulk:
@@ -79,6 +114,9 @@ class JobsInBulk:
         self._encoded: msgspec.Raw | None = None
         self._before: Spec | None = None
         """The one that was decoded last; its terms as they were encoded."""
+        self.cut: Cut | None = None
+        """Where the place in the line of arrivals is in the last specs; None: they were not alike,
+        so that those that follow will not be, either."""
 
     def jobs(self, rows: Iterable[Any]) -> Iterator[JobRecord]:
         """From id, life, spec, and whatever follows."""
@@ -94,6 +132,19 @@ class JobsInBulk:
             if life is None:
                 life = self._life(row[1])
             yield JobRecord(row[0], spec, life)
+        self.cut = None if mould is None else mould.cut
+
+    def batch(self, alike: Alike) -> list[JobRecord] | None:
+        """Jobs that differ in nothing but their place; None: that is not what was cut out."""
+        form, orders = alike.form, alike.orders
+        data = form.encoded(orders[0])
+        spec = self._spec(data)
+        mould = _Mould(data, bytes(self._encoded or b""), spec)
+        if mould.cut != (len(form.head), form.width) or len(alike.ids) != len(orders):
+            return None
+        life = self._lives.get(alike.life) or self._life(alike.life)
+        both = zip(alike.ids, orders, strict=True)
+        return [JobRecord(one, replace(spec, order=order), life) for one, order in both]
 
     def _spec(self, data: bytes) -> Spec:
         parts, before = _decode_parts(data), self._before

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
 
 from rota.core.model import JobId, Spec
 from rota.store.fold import Folded, Standing
+from rota.store.jobs_in_bulk import Form
 
 ROW_BYTES = 200
 """What a row takes beside its encoded spec, about."""
@@ -29,10 +30,14 @@ class ShelfRow(msgspec.Struct, frozen=True, gc=False):
 
     id: JobId
     spec: Spec
-    encoded: bytes
-    """The spec as it is stored: a newer program may have written more than this one knows."""
+    form: Form
     standing: Standing
-    """Alike jobs share one."""
+    """Alike jobs share both."""
+
+    @property
+    def encoded(self) -> bytes:
+        """The spec as it is stored: a newer program may have written more than this one knows."""
+        return self.form.encoded(self.spec.order)
 
 
 class Reading:
@@ -91,7 +96,7 @@ class KnownShelf:
         with self._changing:
             # Where nothing is written no fold takes them up, and a whole window may be read.
             room = self._most_bytes - sum(one.size for one in self._readings)
-            sizes = list(accumulate(ROW_BYTES + len(row.encoded) for row in rows))
+            sizes = list(accumulate(ROW_BYTES + row.form.size for row in rows))
             kept = bisect_right(sizes, room)
             reading.seen, reading.rows = seen, rows[:kept]
             reading.size = sizes[kept - 1] if kept else 0
@@ -110,10 +115,19 @@ class KnownShelf:
             ended = [one for one in self._readings if one.rows is not None]
             self._readings = [one for one in self._readings if one.rows is None]
         for reading in ended:
-            for row in reading.unmoved():
-                if row.id not in self.known and self._bytes < self._most_bytes:
-                    self.known[row.id] = row
-                    self._bytes += ROW_BYTES + len(row.encoded)
+            rows = {row.id: row for row in reading.unmoved()}
+            # Mostly all of them are new, and there is room.
+            has_room = self._bytes + reading.size <= self._most_bytes
+            if not has_room or not self.known.keys().isdisjoint(rows):
+                rows = self._first_that_fit(rows)
+            self.known.update(rows)
+            self._bytes += sum([ROW_BYTES + row.form.size for row in rows.values()])
+
+    def _first_that_fit(self, rows: Mapping[JobId, ShelfRow]) -> dict[JobId, ShelfRow]:
+        new = [row for job_id, row in rows.items() if job_id not in self.known]
+        sizes = list(accumulate(ROW_BYTES + row.form.size for row in new))
+        kept = bisect_right(sizes, self._most_bytes - self._bytes)
+        return {row.id: row for row in new[:kept]}
 
     def learn(self, folded: Folded, stamp: str) -> None:
         """This was written, for good: whatever it was, on the shelf it is not as it was."""
@@ -133,7 +147,7 @@ class KnownShelf:
         for job_id in job_ids:
             row = rows.pop(job_id, None)
             if row is not None:
-                freed += ROW_BYTES + len(row.encoded)
+                freed += ROW_BYTES + row.form.size
         self._bytes -= freed
 
     def clear(self) -> None:

@@ -14,7 +14,7 @@ from rota.core.model import JobRecord
 from rota.core.outcome import Refill
 from rota.store import rows
 from rota.store.fold import Standing
-from rota.store.jobs_in_bulk import JobsInBulk
+from rota.store.jobs_in_bulk import Alike, Form, JobsInBulk
 from rota.store.known_shelf import ShelfRow
 from rota.store.limits import LOAD_ROWS_PER_FETCH, SHELF_ROWS_PER_FETCH
 from rota.store.postgres_connect import Connection
@@ -26,11 +26,25 @@ from rota.store.settings import read_settings
 
 _by_arrival = attrgetter("spec.order")
 _by_number = itemgetter(3)
+BATCH_MIN = 8
+"""Jobs that are alike, on average, for which it pays to have the database put them together."""
 
 _SHELF = """
 SELECT id, life, spec FROM rota.jobs_shelved
 WHERE line = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
 """
+_ALIKE = """
+SELECT life, substr(spec, 1, $4) AS head, substr(spec, 1 + $4 + $5) AS tail,
+    string_agg(id, ','), array_agg(ordinal),
+    bool_and(substr(spec, 1 + $4, $5) = substr(int8send(ordinal), 9 - $5))
+FROM (
+    SELECT id, life, spec, ordinal FROM rota.jobs_shelved
+    WHERE line = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
+) j
+GROUP BY life, head, tail
+"""
+"""The same jobs, put together as far as they differ in nothing but their place, which is in the
+spec behind so many bytes, and so many bytes long."""
 _AS_INDEXED = "SET LOCAL enable_sort = off"
 """Before the table is analysed, its planner takes a shelf for short, and would read and sort all of
 it for each stretch."""
@@ -78,17 +92,47 @@ async def _read_shelf(
     await connection.execute(_AS_INDEXED)
     jobs: list[JobRecord] = []
     rows_: list[ShelfRow] = []
-    after, left = wanted.after, wanted.limit
+    after, left, came_in_batches = wanted.after, wanted.limit, True
     while left > 0:
         size = min(left, SHELF_ROWS_PER_FETCH)
-        stored = await connection.fetch(_SHELF, wanted.line, after, size)
-        stretch = list(bulk.jobs(stored))
-        jobs += stretch
-        rows_ += _rows_of(stretch, stored)
+        place, found = (wanted.line, after, size), None
+        if came_in_batches and bulk.cut is not None:
+            found = await _read_alike(connection, place, bulk)
+            came_in_batches = found is not None
+        if found is None:
+            stored = await connection.fetch(_SHELF, *place)
+            stretch = list(bulk.jobs(stored))
+            found = stretch, list(_rows_of(stretch, stored))
+        jobs += found[0]
+        rows_ += found[1]
         left -= size
-        if len(stretch) < size:
+        if len(found[0]) < size:
             break
-        after = stretch[-1].spec.order
+        after = jobs[-1].spec.order
+    return jobs, rows_
+
+
+async def _read_alike(
+    connection: Connection, place: tuple[int, int, int], bulk: JobsInBulk
+) -> tuple[list[JobRecord], list[ShelfRow]] | None:
+    """A stretch of jobs that came in batches, as those before it did; None: they did not."""
+    assert bulk.cut is not None
+    start, width = bulk.cut
+    found = await connection.fetch(_ALIKE, *place, start, width)
+    jobs: list[JobRecord] = []
+    rows_: list[ShelfRow] = []
+    for life, head, tail, ids, orders, fits in sorted(found, key=_by_first_place):
+        form = Form(len(head) + width + len(tail), head, width, tail)
+        batch = bulk.batch(Alike(life, form, ids.split(","), orders)) if fits else None
+        # Nothing but the index says that they come in order.
+        if batch is None or orders != sorted(orders) or (jobs and jobs[-1].spec.order > orders[0]):
+            bulk.cut = None
+            return None
+        jobs += batch
+        standing = _standing_of(batch[0])
+        rows_ += [ShelfRow(job.id, job.spec, form, standing) for job in batch]
+    if len(found) > len(jobs) // BATCH_MIN:
+        bulk.cut = None
     return jobs, rows_
 
 
@@ -98,8 +142,18 @@ def _rows_of(jobs: Iterable[JobRecord], found: Iterable[Any]) -> Iterator[ShelfR
     for job, row in zip(jobs, found, strict=True):
         if standing is None or job.life is not life or job.spec.terms.queue != queue:
             life, queue = job.life, job.spec.terms.queue
-            standing = Standing(life.state, life.lives, queue, life.line)
-        yield ShelfRow(job.id, job.spec, row[2], standing)
+            standing = _standing_of(job)
+        yield ShelfRow(job.id, job.spec, Form(len(row[2]), row[2]), standing)
+
+
+def _standing_of(job: JobRecord) -> Standing:
+    life = job.life
+    return Standing(life.state, life.lives, job.spec.terms.queue, life.line)
+
+
+def _by_first_place(alike: Any) -> int:
+    place: int = alike[4][0]
+    return place
 
 
 async def _fetch_shelves(connection: Connection, wanted: Sequence[Refill]) -> Sequence[Any]:

@@ -1,0 +1,167 @@
+"""Batches on PostgreSQL's shelf: put together by the database, and read as each would be alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import asyncpg
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from rota.core.model import JobId, JobRecord, JobState, Life, Spec
+from rota.core.outcome import Refill
+from rota.store import postgres_load
+from rota.store.jobs_in_bulk import JobsInBulk
+from rota.store.known_shelf import ShelfRow
+from tests.core.asking import spec
+from tests.doubt import examples
+from tests.postgres.cell import Cell, migrated_cell
+
+pytestmark = pytest.mark.postgres
+
+LINE = 7
+encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
+
+
+_cells: list[Cell] = []
+
+
+async def one_cell() -> Cell:
+    """The same for all: a new one for each example takes longer than all that is asked of it."""
+    if not _cells:
+        _cells.append(await migrated_cell())
+    return _cells[0]
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Jobs that differ in nothing but their ids and places; ids are like no others if so asked."""
+
+    jobs: int
+    name: str = "job"
+    created_at: int = 1_700_000_000_000
+    ready_at: int = 5
+    is_of_newer: bool = False
+    """Whether a newer program has stored them, with a field that this one does not know."""
+    id_part: str = "-"
+
+
+BATCHES = st.builds(
+    Batch,
+    st.integers(1, 20),
+    st.sampled_from(["job", "another job"]),
+    st.sampled_from([7, 1_700_000_000_000, 1_700_000_000_001]),
+    st.sampled_from([5, 6]),
+    st.booleans(),
+    st.sampled_from(["-", "-", "-", ","]),
+)
+FIRST_PLACES = st.sampled_from([0, 120, 250, 70_000, 65_530, 2**32 - 6, 2**40])
+"""Some of them where a number becomes longer."""
+
+
+def rows_of(batches: Iterable[Batch], first: int) -> list[tuple[str, bytes, bytes, int]]:
+    """Id, life, spec, place."""
+    rows, place = [], first
+    for batch in batches:
+        life = encode(Life(JobState.QUEUED, reason="ready", ready_at=batch.ready_at, line=LINE))
+        for _ in range(batch.jobs):
+            asked = replace(spec(name=batch.name, created_at=batch.created_at), order=place)
+            more = ["what is that?"] if batch.is_of_newer else []
+            stored = encode([*decode(encode(asked)), *more])
+            rows.append((f"{place:08}{batch.id_part}{place}", life, stored, place))
+            place += 1
+    return rows
+
+
+async def put(connection: asyncpg.Connection[Any], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Only these are on the shelf."""
+    await connection.execute("DELETE FROM rota.jobs_shelved")
+    await connection.executemany(
+        "INSERT INTO rota.jobs_shelved (id, lives, queue, tenant, name, priority, created_at, life,"
+        f" spec, line, ordinal) VALUES ($1, 1, 'q', 't', 'n', 0, 0, $2, $3, {LINE}, $4)",
+        rows,
+    )
+
+
+class Counting(JobsInBulk):
+    """Knows how many rows were read one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.singly = 0
+
+    def jobs(self, rows: Iterable[Any]) -> Iterator[JobRecord]:
+        kept = list(rows)
+        self.singly += len(kept)
+        return super().jobs(kept)
+
+
+@settings(max_examples=examples(20, 400), deadline=None)
+@given(
+    st.lists(BATCHES, max_size=8),
+    FIRST_PLACES,
+    st.sampled_from([1, 5, 20, 40]),
+    st.sampled_from([30, 120]),
+)
+async def test_whatever_is_on_a_shelf_is_read_as_it_is_stored(
+    batches: list[Batch], first: int, stretch: int, limit: int
+) -> None:
+    cell = await one_cell()
+    rows = rows_of(batches, first)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(postgres_load, "SHELF_ROWS_PER_FETCH", stretch)
+        async with cell.connected() as connection, connection.transaction():
+            await put(connection, rows)
+            bulk = JobsInBulk()
+            for _ in range(2):  # the second time with all that was learned of them
+                jobs, kept = await postgres_load._read_shelf(
+                    connection, Refill(LINE, first - 1, limit, 1), bulk
+                )
+                assert jobs == [
+                    JobRecord(JobId(row[0]), decode(row[2], type=Spec), decode(row[1], type=Life))
+                    for row in rows[:limit]
+                ]
+                assert [(row.id, row.encoded) for row in kept] == [
+                    (row[0], row[2]) for row in rows[:limit]
+                ]
+                assert [row.spec for row in kept] == [job.spec for job in jobs]
+
+
+async def test_only_the_first_stretch_of_a_shelf_of_batches_is_read_job_by_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(postgres_load, "SHELF_ROWS_PER_FETCH", 50)
+    cell = await one_cell()
+    rows = rows_of([Batch(25, ready_at=ready_at) for ready_at in range(16)], 1_000)
+    bulk = Counting()
+    async with cell.connected() as connection, connection.transaction():
+        await put(connection, rows)
+        jobs: list[JobRecord] = []
+        kept: list[ShelfRow] = []
+        for done in (0, 200):
+            jobs, kept = await postgres_load._read_shelf(
+                connection, Refill(LINE, 999 + done, 200, 1), bulk
+            )
+            assert [job.id for job in jobs] == [row[0] for row in rows[done : done + 200]]
+    assert bulk.singly == 50
+    assert kept[-1].form is kept[-25].form
+    assert jobs[-1].spec.terms is jobs[0].spec.terms
+
+
+async def test_where_jobs_are_not_alike_the_database_is_not_asked_twice_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(postgres_load, "SHELF_ROWS_PER_FETCH", 20)
+    cell = await one_cell()
+    batches = [Batch(2, name="job" * (1 + number % 7)) for number in range(60)]
+    bulk = Counting()
+    async with cell.connected() as connection, connection.transaction():
+        await put(connection, rows_of(batches, 1_000))
+        asked: list[str] = []
+        connection.add_query_logger(lambda query: asked.append(query.query))
+        await postgres_load._read_shelf(connection, Refill(LINE, 999, 120, 1), bulk)
+    assert bulk.singly == 120
+    assert asked.count(postgres_load._ALIKE) == 1
