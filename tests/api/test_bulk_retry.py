@@ -108,3 +108,64 @@ async def test_what_waits_for_a_job_that_fails_again_at_once_does_not_run(
     assert (answer["count"], answer["refused"]) == (1, 1)
     assert await _states(house, jobs) == ["failed", "cancelled"]
     assert await _names_in_order(house, worker) == []
+
+
+async def _array_that_failed(house: House, worker: str, size: int = 4) -> str:
+    """Every second of its members has."""
+    array = await house.submit("render", count=size)
+    for place, order in enumerate((await house.lease(worker))["executions"]):
+        await house.finish(order, "failed" if place % 2 else "succeeded")
+    return str(array["job_id"])
+
+
+async def _retry_of_group(house: House, reason: str) -> dict[str, Any]:
+    """What the dashboard's button sends for a group of dead letters."""
+    groups = (await house.ask("GET", "/dead-letters/groups", expect=200))["items"]
+    (group,) = [one for one in groups if one["reason"] == reason]
+    wanted = {"status": "failed", "name": group["name"], "fingerprint": group["fingerprint"]}
+    return {"action": "retry", "filter": wanted, "limit": 200}
+
+
+@pytest.mark.parametrize("reason", ["error", "members"])
+async def test_a_group_of_failed_members_starts_over_with_its_array(
+    house: House, reason: str
+) -> None:
+    worker = await house.register(cpu=4)
+    array = await _array_that_failed(house, worker)
+    again = await _retry_of_group(house, reason)
+    foreseen = await house.ask("POST", "/jobs/bulk", again | {"dry_run": True}, expect=200)
+    answer = await house.ask("POST", "/jobs/bulk", again, expect=200)
+    assert [foreseen["count"], answer["count"], answer["refused"]] == [1, 1, 0]
+    orders = (await house.lease(worker))["executions"]
+    assert [order["array"]["index"] for order in orders] == [1, 3]
+    assert await _states(house, [array]) == ["running"]
+
+
+async def test_an_array_that_is_meant_with_its_members_starts_over_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.api.bulk.BULK_PAGE", 2)
+    worker = await house.register(cpu=4)
+    array = await _array_that_failed(house, worker)
+    again = {"action": "retry", "filter": {"name": "render"}}
+    answer = await house.ask("POST", "/jobs/bulk", again, expect=200)
+    assert (answer["count"], answer["refused"]) == (1, 0)
+    assert (await house.ask("GET", f"/jobs/{array}"))["array"]["queued"] == 2
+    # Their rows still say that they failed, but there is nothing left to do.
+    answer = await house.ask("POST", "/jobs/bulk", again, expect=200)
+    assert (answer["count"], answer["refused"]) == (0, 0)
+
+
+async def test_members_of_an_array_that_is_not_meant_are_refused(house: House) -> None:
+    worker = await house.register(cpu=3)
+    array = (await house.submit("render", count=3))["job_id"]
+    first, second, third = (await house.lease(worker))["executions"]
+    await house.ask("PUT", f"/jobs/{first['job_id']}/cancel")
+    await house.finish(first, "cancelled")
+    await house.finish(second, "failed")
+    await house.finish(third)
+    assert await _states(house, [array]) == ["failed"]
+    again = {"action": "retry", "filter": {"status": "cancelled"}}
+    answer = await house.ask("POST", "/jobs/bulk", again, expect=200)
+    assert (answer["count"], answer["refused"]) == (0, 1)
+    assert await _states(house, [array]) == ["failed"]

@@ -186,6 +186,17 @@ async def test_a_rehearsal_is_not_taken_for_a_submission() -> None:
         assert (await leader.ask("GET", "/jobs"))["items"] == []
 
 
+async def test_what_is_said_to_be_no_rehearsal_is_accepted_though_the_leader_goes() -> None:
+    async with a_cell() as cell:
+        leader, follower = await cell.pair()
+        leader.store.ledger.shut()
+        body = {"name": "j", "task": NOOP}
+        asking = asyncio.create_task(follower.http.post("/jobs?dry_run=false", json=body))
+        await leader.store.ledger.reached()
+        await leader.crash()
+        assert (await asking).status_code == 201
+
+
 async def test_a_leader_that_no_other_server_reaches_lets_another_lead() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()

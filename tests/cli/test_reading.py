@@ -19,6 +19,18 @@ def test_a_list_shows_ids_that_can_be_given_back(server: SmallServer, rota: Rota
     assert rota("show", row[0], "--json").json["job_id"] == job.job_id
 
 
+def test_a_job_that_waits_to_be_tried_again_has_no_length(server: SmallServer, rota: Rota) -> None:
+    lengths = {}
+    for status in ("queued", "running"):
+        job = server.add_job(status, status)
+        job.started_at = job.created_at
+        shown = rota("show", job.job_id).out.splitlines()
+        lengths[status] = "ran" in [line.split()[0] for line in shown]
+    assert lengths == {"queued": False, "running": True}
+    listed = (line.split() for line in rota("jobs").out.splitlines()[1:])
+    assert {row[1]: row[8] == "-" for row in listed} == {"queued": True, "running": False}
+
+
 def test_an_empty_list_says_so_beside_the_output(server: SmallServer, rota: Rota) -> None:
     listed = rota("jobs")
     assert (listed.status, listed.out, listed.err) == (0, "", "no jobs\n")

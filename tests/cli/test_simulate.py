@@ -84,6 +84,29 @@ def test_a_workflow_is_replayed(rota: Rota, tmp_path: Path) -> None:
     assert ran.json["load"] is None
 
 
+def test_jobs_that_ask_for_memory_are_said_to_be_left_out_where_there_is_none(
+    rota: Rota, tmp_path: Path
+) -> None:
+    def job(number: int, **asked: int) -> dict[str, object]:
+        moments = ("submitted_at", "started_at", "finished_at")
+        times = {one: f"2026-01-31T09:00:0{n}Z" for n, one in enumerate(moments)}
+        return {"job_id": str(number), "name": "j", "requirements": {"cpu": 1, **asked}, **times}
+
+    path = tmp_path / "past.jsonl"
+    lines = [{"rota_history": 1}, job(1), job(2, memory=1 << 20), job(3, memory=1 << 20)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    ran = rota("simulate", "--trace", str(path), "--cpus", "2", "--json")
+    assert (ran.status, ran.json["jobs"]) == (0, 1)
+    assert "2 jobs that asked for memory left out" in ran.err
+    assert "say --memory SIZE" in ran.err
+    ran = rota("simulate", "--trace", str(path), "--cpus", "2", "--memory", "1GiB", "--json")
+    assert (ran.json["jobs"], ran.err) == (3, "")
+    path.write_text("".join(json.dumps(line) + "\n" for line in (lines[0], lines[2])))
+    ran = rota("simulate", "--trace", str(path), "--cpus", "2")
+    assert (ran.status, ran.out) == (1, "")
+    assert "1 job that asked for memory left out" in ran.err
+
+
 def test_load_is_made_up_to_order(rota: Rota) -> None:
     ran = rota(
         *("simulate", "--synthetic", "jobs=300,load=0.8,run=5s,spread=0,cpu=1-2,tenants=3"),

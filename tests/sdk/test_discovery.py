@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rota.sdk.discovery import Endpoint, discover, is_loopback
-from rota.sdk.errors import TokenError
+from rota.sdk.errors import AddressError, TokenError
 
 
 def write_local(path: Path, url: str, token: str) -> None:
@@ -143,6 +143,13 @@ def test_loopback_is_known(url: str, here: bool) -> None:
 
 def test_an_address_without_a_scheme_is_http(tmp_path: Path) -> None:
     assert find(tmp_path, url="rota.example:7070").url == "http://rota.example:7070"
+
+
+@pytest.mark.parametrize("url", ["rota:7070", "rota.example", "http://rota", "[::1]:7070"])
+def test_a_host_by_one_word_needs_a_scheme_or_a_port(tmp_path: Path, url: str) -> None:
+    assert find(tmp_path, url=url).url.endswith(url)
+    with pytest.raises(AddressError, match="'rota' is no address of a server"):
+        find(tmp_path, url=f"{url},rota")
 
 
 def test_several_servers_are_a_list_or_one_text_with_commas(tmp_path: Path) -> None:

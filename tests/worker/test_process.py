@@ -170,6 +170,25 @@ async def test_payload_result_and_files_travel(tmp_path: Path, sink: Sink) -> No
 
 
 @pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (rb"caf\351", rb"'caf\udce9' in ROTA_ARTIFACTS is not kept: its name is not UTF-8"),
+        (rb".caf\351", rb"'.caf\udce9' in ROTA_ARTIFACTS is not kept: it is hidden"),
+        (rb"a\nb", rb"'a\nb' in ROTA_ARTIFACTS is not kept: its name has a backslash or"),
+        (rb"a\\b", rb"a\b in ROTA_ARTIFACTS is not kept: its name has a backslash or"),
+    ],
+)
+async def test_a_file_with_a_name_that_cannot_be_kept_does_not_fail_the_job(
+    tmp_path: Path, sink: Sink, name: bytes, said: bytes
+) -> None:
+    script = f'cd "$ROTA_ARTIFACTS"; echo x > "$(printf \'{name.decode()}\')"; echo data > a.txt'
+    report = await ran(shell(script), tmp_path, sink)
+    assert report.status == "succeeded"
+    assert sink.files == {"a.txt": b"data\n"}
+    assert said in sink.log
+
+
+@pytest.mark.parametrize(
     ("script", "why"),
     [
         ('echo "{" > "$ROTA_RESULT"', "not JSON"),

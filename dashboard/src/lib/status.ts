@@ -1,6 +1,7 @@
 // The statuses of jobs and executions: which are final, how each looks. Never by colour alone.
 
 import type { JobView } from "../api/schema.gen";
+import { bandOf } from "./band";
 
 export type Status = JobView["status"];
 
@@ -19,6 +20,15 @@ export const LIVE: readonly Status[] = ["pending", "queued", "running", "cancell
 export const RETRIABLE: readonly Status[] = ["failed", "cancelled", "skipped", "expired"];
 
 export const isFinal = (status: string): boolean => !(LIVE as readonly string[]).includes(status);
+
+/** Whether it runs or has run to its end. One that waits to be tried again does neither. */
+export const hasLength = (job: JobView): boolean =>
+  job.started_at !== null &&
+  (job.finished_at !== null || !["pending", "queued"].includes(job.status) || bandOf(job) !== null);
+
+/** What is said beside a status: nothing that it says itself. */
+export const noteBeside = (status: string, note: string | null | undefined): string | null =>
+  note && note !== status ? note : null;
 
 export type Tone = "good" | "bad" | "busy" | "wait" | "off";
 

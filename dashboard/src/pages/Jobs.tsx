@@ -18,7 +18,14 @@ import {
 } from "../lib/filter";
 import { count, plural, shortId, taskLine } from "../lib/format";
 import { go, pageOf, useSearch } from "../lib/router";
-import { LIVE, SHAPES, STATUSES, type Status as StatusWord, toneOf } from "../lib/status";
+import {
+  hasLength,
+  LIVE,
+  SHAPES,
+  STATUSES,
+  type Status as StatusWord,
+  toneOf,
+} from "../lib/status";
 import { BulkDialog } from "../parts/BulkDialog";
 import { Ago, Empty, Link, Loading, PageHead, Status, Took, Trouble } from "../parts/basics";
 import { type Column, Table } from "../parts/Table";
@@ -211,7 +218,7 @@ const COLUMNS: readonly Column<JobView>[] = [
   {
     head: "Took",
     kind: "number",
-    cell: (job) => (job.started_at ? <Took from={job.started_at} to={job.finished_at} /> : "–"),
+    cell: (job) => (hasLength(job) ? <Took from={job.started_at} to={job.finished_at} /> : "–"),
   },
 ];
 

@@ -17,7 +17,8 @@ const WORDS: Record<BulkAction, { title: string; done: string; warning: string }
     title: "Retry jobs",
     done: "started over",
     warning:
-      "They start over with all their attempts; what was skipped because of them waits again.",
+      "They start over with all their attempts; what was skipped because of them waits again. " +
+      "Members of an array or gang that has ended start over with it: all that did not succeed.",
   },
   delete: { title: "Delete jobs", done: "deleted", warning: "They cannot be brought back." },
   reprioritise: { title: "Change priority", done: "given the priority", warning: "" },

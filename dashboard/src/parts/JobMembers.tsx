@@ -6,7 +6,7 @@ import { type Band, memberOf } from "../lib/band";
 import { type Act, rotaLine } from "../lib/commands";
 import { count, errorLine, plural } from "../lib/format";
 import { pageOf, useSearch } from "../lib/router";
-import { SHAPES } from "../lib/status";
+import { hasLength, SHAPES } from "../lib/status";
 import { Elsewhere } from "./Acts";
 import { Ago, Empty, Link, Loading, Status, Took, Trouble } from "./basics";
 import { type Column, Table } from "./Table";
@@ -170,6 +170,6 @@ const COLUMNS: readonly Column<JobView>[] = [
   {
     head: "Took",
     kind: "number",
-    cell: (one) => (one.started_at ? <Took from={one.started_at} to={one.finished_at} /> : "–"),
+    cell: (one) => (hasLength(one) ? <Took from={one.started_at} to={one.finished_at} /> : "–"),
   },
 ];

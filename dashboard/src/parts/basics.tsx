@@ -4,7 +4,7 @@ import { type AnchorHTMLAttributes, type MouseEvent, type ReactNode, useState } 
 import type { Problem } from "../api/client";
 import { useNow } from "../lib/clock";
 import { go } from "../lib/router";
-import { SHAPES, type Tone, toneOf } from "../lib/status";
+import { noteBeside, SHAPES, type Tone, toneOf } from "../lib/status";
 import { ago, between, exact, length } from "../lib/time";
 
 export function Link(props: { to: string } & AnchorHTMLAttributes<HTMLAnchorElement>) {
@@ -22,13 +22,14 @@ export function Link(props: { to: string } & AnchorHTMLAttributes<HTMLAnchorElem
 
 export function Status(props: { of: string; note?: string | null | undefined }) {
   const tone = toneOf(props.of);
+  const note = noteBeside(props.of, props.note);
   return (
     <span className={`status tone-${tone}`}>
       <span aria-hidden="true" className="shape">
         {SHAPES[tone]}
       </span>
       {props.of.replaceAll("_", " ")}
-      {props.note ? <span className="note"> {props.note}</span> : null}
+      {note ? <span className="note"> {note}</span> : null}
     </span>
   );
 }

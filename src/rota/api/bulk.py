@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from rota.api.amend import post_update
-from rota.api.bulk_order import Latecomers
+from rota.api.bulk_order import Heads, Latecomers
 from rota.api.error_groups import fingerprint_of, read_dead
 from rota.api.jobs import label_in, post_retry, states_in
 from rota.api.limits import (
@@ -67,8 +67,9 @@ async def _carry_out(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
     count = refused = 0
     more, left = False, spec.limit
     latecomers = Latecomers(call.parts.catalog, call.parts.brain.clock.now())
+    meant = _sieve(call)
     async for found in _pages(call):
-        page = [job for job in found if _is_meant(spec, job)]
+        page = await meant(found)
         if left is not None:
             more, page = len(page) > left, page[:left]
             left -= len(page)
@@ -116,12 +117,12 @@ async def _examine(call: Call[BulkSpec, NoQuery]) -> tuple[int, bool]:
 
     Whoever gives a limit wants an idea, and soon.
     """
-    spec, count = call.body, 0
+    spec, meant, count = call.body, _sieve(call), 0
     if spec.limit is not None and spec.filter.job_ids is None:
         dead, more = await read_dead(call, _query(spec), BULK_EXAMINED_MAX)
-        return sum(_is_meant(spec, job) for job in dead), more
+        return len(await meant(dead)), more
     async for found in _pages(call):
-        count += sum(_is_meant(spec, job) for job in found)
+        count += len(await meant(found))
     return count, False
 
 
@@ -132,6 +133,20 @@ async def _act_on(act: Act, jobs: Sequence[JobRecord]) -> int:
         part = jobs[start : start + BULK_AT_ONCE]
         count += sum(await asyncio.gather(*(_try(act, job.id) for job in part)))
     return count
+
+
+def _sieve(
+    call: Call[BulkSpec, NoQuery],
+) -> Callable[[Sequence[JobRecord]], Awaitable[list[JobRecord]]]:
+    """Leaves of each page what is to be acted on."""
+    spec = call.body
+    heads = Heads(call.parts.catalog, _query(spec).states)
+
+    async def meant(page: Sequence[JobRecord]) -> list[JobRecord]:
+        found = [job for job in page if _is_meant(spec, job)]
+        return await heads.of(found) if spec.action == "retry" else found
+
+    return meant
 
 
 def _is_meant(spec: BulkSpec, job: JobRecord) -> bool:

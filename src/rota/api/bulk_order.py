@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from rota.api.limits import BULK_PAGE, READ_AT_ONCE
 from rota.api.recall import read_jobs
+from rota.core.band import Member
 from rota.core.graph import accepts
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Instant, JobId, JobRecord, JobState
@@ -13,6 +14,36 @@ from rota.store.protocol import Catalog
 
 Act = Callable[[Sequence[JobRecord]], Awaitable[int]]
 """Starts these over, in any order; how many of them it could be done to."""
+
+
+class Heads:
+    """Members start over with their array or gang only, so that stands for them, and once."""
+
+    def __init__(self, catalog: Catalog, states: Sequence[JobState]) -> None:
+        self._catalog = catalog
+        self._states = states
+        """Those that are meant."""
+        self._seen: set[JobId] = set()
+
+    async def of(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+        """These, with the heads of those that are members. A member whose head goes on is left out:
+        nothing can be done. One whose head has ended otherwise, or is gone, stays, to be refused.
+        """
+        above = {JobId(one.spec.band.parent) for one in jobs if isinstance(one.spec.band, Member)}
+        heads = {one.id: one for one in await read_jobs(self._catalog, sorted(above))}
+        meant: dict[JobId, JobRecord] = {}
+        for job in jobs:
+            band = job.spec.band
+            head = heads.get(JobId(band.parent)) if isinstance(band, Member) else None
+            if head is None or (
+                head.life.state in JOB_FINAL and head.life.state not in self._states
+            ):
+                meant[job.id] = job
+            elif head.life.state in JOB_FINAL:
+                meant[head.id] = head
+        fresh = [one for one in meant.values() if one.id not in self._seen]
+        self._seen |= {one.id for one in fresh if one.spec.band is not None}
+        return fresh
 
 
 class Latecomers:

@@ -11,6 +11,7 @@ import asyncio
 import ssl
 from collections.abc import Iterable
 from typing import Protocol
+from urllib.parse import parse_qsl
 
 import aiohttp
 import structlog
@@ -367,7 +368,8 @@ class Forwarder:
 def _submits(manners: Manners, scope: Scope) -> bool:
     """Whether it can be accepted here if the leader does not answer."""
     # A rehearsal changes nothing, and only the leader can play it.
-    is_rehearsal = b"dry_run" in scope["query_string"]
+    query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    is_rehearsal = dict(query).get("dry_run", "false").lower() not in ("false", "0")
     return manners.without_leader and manners.writes and not is_rehearsal
 
 

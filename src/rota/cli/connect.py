@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import click
 import msgspec
 
 from rota.cli.problems import Failure, explain
@@ -29,7 +30,10 @@ def endpoint_of(url: str | Sequence[str] | None = None) -> Endpoint:
     try:
         return discover(url)
     except (AddressError, TokenError) as error:
-        raise Failure(plain(str(error))) from error
+        said = plain(str(error))
+        if isinstance(error, AddressError) and url:
+            raise click.UsageError(said) from error
+        raise Failure(said) from error
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def job_row(job: JobView, now_ms: int) -> Row:
         f"{job.attempt}/{job.retry.max_attempts}",
         percent(job.progress),
         age(job.created_at, now_ms),
-        between(job.started_at, job.finished_at, now_ms),
+        _length(job, now_ms) or "-",
         job.reason or "",
     )
 
@@ -213,8 +213,16 @@ def _times(job: JobView, now_ms: int) -> list[tuple[str, Cell | None]]:
         ("expires", local(job.expires_at) if job.expires_at else None),
         ("started", local(job.started_at) if job.started_at else None),
         ("finished", local(job.finished_at) if job.finished_at else None),
-        ("ran", between(job.started_at, job.finished_at, now_ms) if job.started_at else None),
+        ("ran", _length(job, now_ms)),
     ]
+
+
+def _length(job: JobView, now_ms: int) -> str | None:
+    """None for a job that waits, also to be tried again; an array or gang goes on meanwhile."""
+    waits = job.status in ("pending", "queued") and job.array is None and job.gang is None
+    if job.started_at is None or (waits and job.finished_at is None):
+        return None
+    return between(job.started_at, job.finished_at, now_ms)
 
 
 def task_line(name: str, task: bytes) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 from rota.cli.problems import Failure
+from rota.cli.text import plural
 from rota.core.inputs import AnyInput
 from rota.simulate.fleet import FleetPlan, pool, uniform
 from rota.simulate.history import read_history
@@ -42,9 +43,23 @@ def case_of(given: Mapping[str, Any]) -> Case:
     except TraceError as error:
         raise Failure(str(error)) from error
     fits = fitting(case.workload, case.fleet.can_run) if named != ["synthetic"] else case.workload
+    hint = _memory_hint(case) if fits.dropped > case.workload.dropped else ""
     if not len(fits):
-        raise Failure(f"{fits.title}: none of its jobs fits a machine of this fleet")
+        raise Failure(f"{fits.title}: none of its jobs fits a machine of this fleet{hint}")
+    if hint:
+        click.echo(f"{fits.title}{hint}", err=True)
     return case._replace(workload=_at_pace(fits, case.fleet, given))
+
+
+def _memory_hint(case: Case) -> str:
+    """Why jobs are left out that ask for memory, where no machine was given any."""
+    if any(alike.capacity.memory for alike in case.fleet.machines):
+        return ""
+    asking = sum(work.terms.needs.resources.memory > 0 for work in case.workload)
+    if not asking:
+        return ""
+    left_out = f"{plural(asking, 'job')} that asked for memory left out"
+    return f": {left_out}, for this fleet has none: say --memory SIZE with --workers or --cpus"
 
 
 def _swf(path: Path, given: Mapping[str, Any], fleet: FleetPlan | None) -> Case:

@@ -158,21 +158,29 @@ def _choose_urls(
 def _urls(given: str | Sequence[str]) -> tuple[str, ...]:
     texts = [given] if isinstance(given, str) else given
     parts = (part for text in texts for part in text.split(","))
-    return tuple(dict.fromkeys(_checked(_tidy(part)) for part in parts if part.strip()))
+    return tuple(dict.fromkeys(_address_in(part.strip()) for part in parts if part.strip()))
 
 
-def _checked(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        whole = bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        whole = False
-    if not whole or not url.isprintable():
+def _address_in(given: str) -> str:
+    url = _tidy(given)
+    if not given.isprintable() or " " in given or not _names_a_server(given, url):
         # Here, so that who only declares jobs does not load what calls are made of.
         from rota.sdk.errors import AddressError
 
-        raise AddressError(url)
+        raise AddressError(given)
     return url
+
+
+def _names_a_server(given: str, url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    if parts.scheme not in _PORTS or not host or port == 0:
+        return False
+    # A word alone is a slip (`http//x`) more often than a server at the port of web sites.
+    return "://" in given.rstrip("/") or port is not None or "." in host
 
 
 def _local_servers(env: Mapping[str, str], folder: Path) -> Iterator[_Trace]:

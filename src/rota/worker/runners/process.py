@@ -274,10 +274,8 @@ class ProcessRun:
 
     async def _upload(self, folder: Folder) -> None:
         files, others = folder.kept_files()
-        for other in others:
-            self._note(
-                f"{other.name} in ROTA_ARTIFACTS is not kept: it is hidden or not a plain file"
-            )
+        for name, why in others:
+            self._note(f"{name} in ROTA_ARTIFACTS is not kept: {why}")
         for file in files:
             try:
                 await self._upload_one(file)
