@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from rota.api.bulk_order import Act, Latecomers
+from rota.core.model import JobId, JobRecord
 from tests.api.house import NOOP, House
 
 LABELS = {"dag": "night"}
@@ -169,3 +171,37 @@ async def test_members_of_an_array_that_is_not_meant_are_refused(house: House) -
     answer = await house.ask("POST", "/jobs/bulk", again, expect=200)
     assert (answer["count"], answer["refused"]) == (0, 1)
     assert await _states(house, [array]) == ["failed"]
+
+
+async def test_a_server_that_stops_does_not_wait_for_the_rest_of_a_graph(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _submit(house, [], ["0"], ["1"], ["2"])
+    await house.ask("POST", "/jobs/bulk", {**AGAIN, "action": "cancel"}, expect=200)
+    start = Latecomers.start
+
+    async def late(self: Latecomers, act: Act) -> int:
+        house.parts.closing.set()
+        return await start(self, act)
+
+    monkeypatch.setattr(Latecomers, "start", late)
+    await house.ask("POST", "/jobs/bulk", AGAIN, expect=503)
+
+
+async def test_a_long_chain_is_not_read_again_for_each_of_its_jobs(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    length, read = 40, 0
+    await _submit(house, [], *([str(place)] for place in range(length - 1)))
+    await house.ask("POST", "/jobs/bulk", {**AGAIN, "action": "cancel"}, expect=200)
+    catalog = house.parts.catalog
+    jobs = catalog.jobs
+
+    async def counted(job_ids: Sequence[JobId]) -> list[JobRecord]:
+        nonlocal read
+        read += len(job_ids)
+        return await jobs(job_ids)
+
+    monkeypatch.setattr(catalog, "jobs", counted)
+    assert (await house.ask("POST", "/jobs/bulk", AGAIN, expect=200))["count"] == length
+    assert read <= 10 * length

@@ -101,6 +101,15 @@ def test_every_command_that_says_something_says_it_in_json_too(name: str) -> Non
         assert takes is (words not in WITHOUT_JSON), words
 
 
+@pytest.mark.parametrize("name", [name for words in SECTIONS.values() for name in words])
+def test_no_help_tells_of_a_bound_that_is_none(name: str) -> None:
+    first = tree.get_command(click.Context(tree), name)
+    assert first is not None
+    for words, command in runnable(name, first):
+        told = command.get_help(click.Context(command))
+        assert "None" not in told, words
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_printed(rota: Rota, shell: str) -> None:
     script = rota("completion", shell)

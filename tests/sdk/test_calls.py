@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rota.sdk import access_calls, calls, outlook_calls
 from rota.sdk.calls import JobSearch
-from rota.wire.jobs import BatchSpec, JobSpec
+from rota.wire.jobs import BatchSpec, JobSpec, RetrySpec
 from rota.wire.tasks import Noop
 from rota.wire.tokens import TokenSpec
 from rota.wire.units import Duration, dec_hook
@@ -26,6 +26,13 @@ def test_a_job_may_be_a_mapping_or_the_typed_record() -> None:
     ]
     assert specs[0] == specs[1]
     assert loose.keyed
+
+
+def test_a_typed_record_says_nothing_of_a_longest_delay_that_nobody_gave() -> None:
+    hour = Duration(3_600_000)
+    typed = calls.submit(JobSpec(name="a", task=Noop(), retry=RetrySpec(delay=hour)))
+    heard = msgspec.json.decode(typed.body or b"", type=JobSpec, dec_hook=dec_hook)
+    assert heard.retry.longest_delay == hour
 
 
 def test_a_dry_run_is_the_same_request_with_a_flag_and_no_key() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from rota.core import attendance, control, executions, plain, reports, restore, stretch
+from rota.core import attendance, control, executions, plain, reports, restore
 from rota.core.cells import WorkerCell
 from rota.core.outcome import MoveSchedule
 from rota.core.recent import Recent
@@ -63,13 +63,13 @@ def _anybody_appends() -> list[Patch]:
 
 
 def _stale_reports_count() -> list[Patch]:
-    complete, claimed = executions.complete, executions.claimed
+    complete, minted = executions.complete, executions.execution_id
     job_of: dict[str, Any] = {}
 
-    def note(job: Any, worker_id: Any, now: Any, behind: Any = None) -> Any:
-        execution = claimed(job, worker_id, now, behind)
-        job_of[execution.id] = job.id
-        return execution
+    def note(job_id: Any, fence: Any, now: Any) -> Any:
+        execution_id = minted(job_id, fence, now)
+        job_of[execution_id] = job_id
+        return execution_id
 
     def take(t: Any, done: Any, now: Any) -> Any:
         job = t.jobs.get(job_of.get(done.execution_id))
@@ -81,8 +81,8 @@ def _stale_reports_count() -> list[Patch]:
                 )
         return complete(t, done, now)
 
-    rooms = (executions, plain, stretch)
-    return [*((room, "claimed", note) for room in rooms), (reports, "complete", take)]
+    rooms = (executions, plain)
+    return [*((room, "execution_id", note) for room in rooms), (reports, "complete", take)]
 
 
 def _keys_forgotten() -> list[Patch]:

@@ -58,12 +58,14 @@ BATCHES = st.builds(
     st.booleans(),
     st.sampled_from(["-", "-", "-", ","]),
 )
-FIRST_PLACES = st.sampled_from([0, 120, 250, 70_000, 65_530, 2**32 - 6, 2**40])
+FIRST_PLACES = st.sampled_from([0, 120, 251, 70_000, 65_531, 2**32 - 5, 2**40])
 """Some of them where a number becomes longer."""
 
 
-def rows_of(batches: Iterable[Batch], first: int) -> list[tuple[str, bytes, bytes, int]]:
-    """Id, life, spec, place."""
+def rows_of(
+    batches: Iterable[Batch], first: int, step: int = 1
+) -> list[tuple[str, bytes, bytes, int]]:
+    """Id, life, spec, place; a step is longer than one where jobs of other lines came between."""
     rows, place = [], first
     for batch in batches:
         life = encode(Life(JobState.QUEUED, reason="ready", ready_at=batch.ready_at, line=LINE))
@@ -72,7 +74,7 @@ def rows_of(batches: Iterable[Batch], first: int) -> list[tuple[str, bytes, byte
             more = ["what is that?"] if batch.is_of_newer else []
             stored = encode([*decode(encode(asked)), *more])
             rows.append((f"{place:08}{batch.id_part}{place}", life, stored, place))
-            place += 1
+            place += step
     return rows
 
 
@@ -103,14 +105,14 @@ class Counting(JobsInBulk):
 @given(
     st.lists(BATCHES, max_size=8),
     FIRST_PLACES,
-    st.sampled_from([1, 5, 20, 40]),
-    st.sampled_from([30, 120]),
+    st.sampled_from([1, 2]),
+    st.sampled_from([(1, 30), (5, 30), (20, 120), (40, 120)]),
 )
 async def test_whatever_is_on_a_shelf_is_read_as_it_is_stored(
-    batches: list[Batch], first: int, stretch: int, limit: int
+    batches: list[Batch], first: int, step: int, sizes: tuple[int, int]
 ) -> None:
-    cell = await one_cell()
-    rows = rows_of(batches, first)
+    cell, (stretch, limit) = await one_cell(), sizes
+    rows = rows_of(batches, first, step)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(postgres_load, "SHELF_ROWS_PER_FETCH", stretch)
         async with cell.connected() as connection, connection.transaction():
@@ -128,6 +130,25 @@ async def test_whatever_is_on_a_shelf_is_read_as_it_is_stored(
                     (row[0], row[2]) for row in rows[:limit]
                 ]
                 assert [row.spec for row in kept] == [job.spec for job in jobs]
+
+
+@pytest.mark.parametrize("longer", [2**8, 2**16, 2**32])
+async def test_jobs_are_read_where_numbers_of_places_become_longer_and_the_line_has_gaps(
+    longer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first that is longer looks as if it were not: its upper half is as its lower one."""
+    monkeypatch.setattr(postgres_load, "SHELF_ROWS_PER_FETCH", 10)
+    cell = await one_cell()
+    first = longer - 39
+    rows = rows_of([Batch(40)], first, step=2)
+    assert longer + 1 in [row[3] for row in rows]
+    async with cell.connected() as connection, connection.transaction():
+        await put(connection, rows)
+        jobs, kept = await postgres_load._read_shelf(
+            connection, Refill(LINE, first - 1, 40, 1), JobsInBulk()
+        )
+    assert [(job.id, job.spec.order) for job in jobs] == [(row[0], row[3]) for row in rows]
+    assert [row.encoded for row in kept] == [row[2] for row in rows]
 
 
 async def test_only_the_first_stretch_of_a_shelf_of_batches_is_read_job_by_job(

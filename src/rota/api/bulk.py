@@ -80,7 +80,12 @@ async def _carry_out(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
         refused += len(page) - await _act_on(act, page)
         if more:
             break
-    refused += len(latecomers) - await latecomers.start(lambda jobs: _act_on(act, jobs))
+
+    async def start_over(jobs: Sequence[JobRecord]) -> int:
+        _check_open(call)
+        return await _act_on(act, jobs)
+
+    refused += len(latecomers) - await latecomers.start(start_over)
     return BulkAnswer(count=count - refused, refused=refused, more=more)
 
 
@@ -211,12 +216,17 @@ async def _pages(call: Call[BulkSpec, NoQuery]) -> AsyncIterator[list[JobRecord]
     while True:
         page = await catalog.find_jobs(query)
         yield page
-        if call.parts.closing.is_set():
-            raise UnavailableError("the server is stopping; part of the jobs were done")
+        _check_open(call)
         if page.rest is None and len(page) < BULK_PAGE:
             return
         last = page[-1].id if page.rest is None else page.rest
         query = msgspec.structs.replace(query, before=last)
+
+
+def _check_open(call: Call[BulkSpec, NoQuery]) -> None:
+    """A server that stops waits for nobody who has much to do still."""
+    if call.parts.closing.is_set():
+        raise UnavailableError("the server is stopping; part of the jobs were done")
 
 
 def _query(spec: BulkSpec) -> JobQuery:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from rota.api.limits import BULK_PAGE, READ_AT_ONCE
 from rota.api.recall import read_jobs
@@ -14,6 +14,8 @@ from rota.store.protocol import Catalog
 
 Act = Callable[[Sequence[JobRecord]], Awaitable[int]]
 """Starts these over, in any order; how many of them it could be done to."""
+_Part = dict[JobId, tuple[JobId, ...]]
+"""Some of the jobs that wait here, and whom of all that wait here each depends on."""
 
 
 class Heads:
@@ -79,34 +81,44 @@ class Latecomers:
                 del self._lives[job_id]
         return count
 
-    async def _with_upstream(self, job_ids: Sequence[JobId]) -> list[JobId]:
+    async def _with_upstream(self, job_ids: Sequence[JobId]) -> _Part:
         """Those that are left of these, and who must go before them though it is newer."""
-        found: dict[JobId, None] = {}
+        found: _Part = {}
         level = [job_id for job_id in job_ids if job_id in self._lives]
         while level:
-            found |= dict.fromkeys(level)
-            jobs = await read_jobs(self._catalog, level)
-            above = {d.job_id: None for job in jobs for d in job.spec.dependencies}
-            level = [one for one in above if one in self._lives and one not in found]
-        return list(found)
+            found |= dict.fromkeys(level, ())
+            for start in range(0, len(level), READ_AT_ONCE):
+                for job in await self._catalog.jobs(level[start : start + READ_AT_ONCE]):
+                    above = (d.job_id for d in job.spec.dependencies)
+                    found[job.id] = tuple(one for one in above if one in self._lives)
+            news = {one: None for job_id in level for one in found[job_id]}
+            level = [one for one in news if one not in found]
+        return found
 
-    async def _start_part(self, job_ids: Sequence[JobId], act: Act) -> int:
+    async def _start_part(self, part: _Part, act: Act) -> int:
         """Whoever waits for none of the others, again and again."""
-        count = 0
-        while job_ids:
-            jobs = await read_jobs(self._catalog, job_ids)
-            # Who was skipped comes back with the one in front, and may have ended again.
-            waiting = {job.id: job for job in jobs if job.life.lives == self._lives[job.id]}
-            count += len(jobs) - len(waiting)
-            first = [job for job in waiting.values() if not _waits(job, waiting)]
+        count, waiting = 0, dict(part)
+        while waiting:
+            first = [
+                job_id
+                for job_id, above in waiting.items()
+                if not any(one in waiting for one in above)
+            ]
             # A job that ended can be waited for by one that it waited for itself.
-            first = first or list(waiting.values())
-            ruled_out = await self._ruled_out(first)
-            count += await act([job for job in first if job.id not in ruled_out])
-            for job in first:
-                del waiting[job.id]
-            job_ids = list(waiting)
+            first = first or list(waiting)
+            count += await self._start_over(first, act)
+            for job_id in first:
+                del waiting[job_id]
         return count
+
+    async def _start_over(self, job_ids: Sequence[JobId], act: Act) -> int:
+        """Only these are read now: a long chain has as many rounds as jobs."""
+        jobs = await read_jobs(self._catalog, job_ids)
+        # Who was skipped comes back with the one in front, and may have ended again.
+        left = [job for job in jobs if job.life.lives == self._lives[job.id]]
+        ruled_out = await self._ruled_out(left)
+        started = await act([job for job in left if job.id not in ruled_out])
+        return len(jobs) - len(left) + started
 
     async def _ruled_out(self, jobs: Sequence[JobRecord]) -> dict[JobId, None]:
         """Those of whose upstream jobs one was started over, and has ended otherwise already."""
@@ -123,7 +135,3 @@ class Latecomers:
             for d in job.spec.dependencies
             if d.job_id in ended and not accepts(d.when, ended[d.job_id])
         }
-
-
-def _waits(job: JobRecord, others: Mapping[JobId, JobRecord]) -> bool:
-    return any(d.job_id in others for d in job.spec.dependencies)

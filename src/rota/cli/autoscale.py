@@ -6,7 +6,7 @@ import click
 
 from rota.cli import offers
 from rota.cli.connect import answer, connected
-from rota.cli.options import Number, duration, json_option, size
+from rota.cli.options import NumberRange, duration, json_option, size
 from rota.cli.render import Column, Row, console, put, show_table
 from rota.cli.text import amount, count, plural, span
 from rota.cli.text import size as size_text
@@ -38,9 +38,9 @@ KIND_COLUMNS = (Column("WORKERS WITH", cut=True), *CREW_COLUMNS)
     help="Within which all that waits is to be done.",
 )  # fmt: skip
 @click.option("--queue", "-q", shell_complete=offers.queues, help="Of this queue only.")
-@click.option("--cpu", type=Number(0), help="A new worker would have so many cpus.")
+@click.option("--cpu", type=NumberRange(0), help="A new worker would have so many cpus.")
 @click.option("--memory", type=size, metavar="SIZE", help="And so much memory.")
-@click.option("--gpu", type=Number(0), help="And so many gpus.")
+@click.option("--gpu", type=NumberRange(0), help="And so many gpus.")
 @json_option
 def autoscale(
     target: Duration, queue: str | None, memory: ByteSize | None, *, as_json: bool, **amounts: float

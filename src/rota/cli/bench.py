@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.connect import connected
-from rota.cli.options import Number, json_option
+from rota.cli.options import NumberRange, json_option
 from rota.cli.problems import Failure
 from rota.cli.render import Column, Row, print_object, show_table
 from rota.sdk import Endpoint, discover
@@ -39,7 +39,7 @@ COLUMNS = (
 
 @click.command()
 @click.option(
-    "--seconds", type=Number(0.1, 600), default=2.0, show_default=True,
+    "--seconds", type=NumberRange(0.1, 600), default=2.0, show_default=True,
     help="For each measurement, at most.",
 )  # fmt: skip
 @click.option(

@@ -24,7 +24,7 @@ STATUSES = (
 )
 
 
-class Number(click.FloatRange):
+class Number(click.types.FloatParamType):
     """A number that is one: JSON has no word for the others, so the server would hear nothing."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -33,6 +33,10 @@ class Number(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is no number that can be counted", param, ctx)
         return number
+
+
+class NumberRange(Number, click.FloatRange):
+    """The same between bounds, which its help tells: click has no words for none."""
 
 
 def duration(value: Any) -> Duration:

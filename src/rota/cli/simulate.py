@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from rota.cli.options import Number, duration, json_option, size
+from rota.cli.options import NumberRange, duration, json_option, size
 from rota.cli.policy_figures import document, draw
 from rota.cli.policy_trials import Names, policies_option, tried
 from rota.cli.problems import Failure
@@ -39,7 +39,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--workers", type=click.IntRange(1, WORKERS_SIMULATED_MAX), help="or on so many workers"
 )
-@click.option("--cpu", type=Number(0, 1e6, min_open=True), help="with so many cpus each (1)")
+@click.option("--cpu", type=NumberRange(0, 1e6, min_open=True), help="with so many cpus each (1)")
 @click.option("--memory", type=size, metavar="SIZE", help="and so much memory each.")
 @policies_option
 @click.option(
@@ -50,12 +50,12 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--by-tenant", is_flag=True, help="Say what it comes to for each tenant.")
 @click.option(
     "--pace",
-    type=Number(0, 1000, min_open=True),
+    type=NumberRange(0, 1000, min_open=True),
     help="Stretch the time between arrivals: 0.5 doubles the load.",
 )
 @click.option(
     "--load",
-    type=Number(0, 100, min_open=True),
+    type=NumberRange(0, 100, min_open=True),
     help="Stretch it until the load is this.",
 )
 @click.option(

@@ -95,7 +95,7 @@ KEY_VALUE = "KEY=VALUE"
 @click.option(
     "--label", "-l", multiple=True, type=pair, metavar=KEY_VALUE, help="A label to find it by."
 )
-@click.option("--payload", metavar="JSON|@FILE", help="Data for it, in $ROTA_PAYLOAD.")
+@click.option("--payload", metavar="JSON|@FILE", help="Data for it, in the file $ROTA_PAYLOAD.")
 @click.option("--env", "-e", multiple=True, type=pair, metavar=KEY_VALUE, help="Environment.")
 @click.option("--cwd", type=click.Path(), help="The folder it starts in.")
 @click.option("--function", metavar="NAME", help="Run this function of a worker's app.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.options import Number, duration
+from rota.cli.options import NumberRange, duration
 from rota.sdk.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ STORY_LINES = 40
 @click.option("--seed", type=click.IntRange(0), help="The run of this seed.")
 @click.option("--seeds", metavar="N..M", help="The runs of all of these.")
 @click.option("--for", "time", type=duration, metavar="DURATION", help="As many as fit in this.")
-@click.option("--minutes", type=Number(0.1, 600), help="Simulated length of the faults.")
+@click.option("--minutes", type=NumberRange(0.1, 600), help="Simulated length of the faults.")
 @click.option(
     "--profile", default="all", show_default=True, help="Which faults; a wrong name lists them."
 )

@@ -14,7 +14,7 @@ import click
 from rota.cli.connect import endpoint_of
 from rota.cli.diary import log_option
 from rota.cli.loops import run_on_quick_loop
-from rota.cli.options import Number, duration, name_only, pair, size
+from rota.cli.options import NumberRange, duration, name_only, pair, size
 from rota.cli.problems import refuse_all_but_linux
 from rota.cli.spec import custom_of
 from rota.wire.units import Duration
@@ -50,10 +50,10 @@ def _address(value: Any) -> tuple[str, int]:
     help="Ask another server when one says nothing for so long past its time.",
 )  # fmt: skip
 @click.option("--name", help="What to call it; else the host's name and the process's number.")
-@click.option("--cpu", type=Number(0), help="Cpus to give; else what is found.")
+@click.option("--cpu", type=NumberRange(0), help="Cpus to give; else what is found.")
 @click.option("--memory", type=size, metavar="SIZE", help="Memory to give.")
 @click.option("--storage", type=size, metavar="SIZE", help="Disk to give.")
-@click.option("--gpu", type=Number(0), help="Gpus to give.")
+@click.option("--gpu", type=NumberRange(0), help="Gpus to give.")
 @click.option(
     "--custom",
     multiple=True,

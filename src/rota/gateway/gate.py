@@ -6,7 +6,6 @@ Who asks is for the cells to find out: they get the token as it came.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -59,7 +58,8 @@ class Gate:
             detail = f"this gateway does not go by the name {host[:100]!r}; it goes by {known}"
             raise ProblemError(421, "wrong_host", detail)
         origin = headers.get("origin")
-        same = origin is None or urlsplit(origin).netloc.lower() == host.lower()
+        # Not taken apart as an address, for not every word can be: it is one scheme and one host.
+        same = origin is None or origin.partition("://")[2].lower() == host.lower()
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") or not same:
             raise ProblemError(403, "cross_site", "requests from other web pages are refused")
 

@@ -137,6 +137,8 @@ class JobsInBulk:
     def batch(self, alike: Alike) -> list[JobRecord] | None:
         """Jobs that differ in nothing but their place; None: that is not what was cut out."""
         form, orders = alike.form, alike.orders
+        if orders[0] >= 1 << 8 * form.width:
+            return None  # a longer number, of which that is only the end
         data = form.encoded(orders[0])
         spec = self._spec(data)
         mould = _Mould(data, bytes(self._encoded or b""), spec)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from rota.wire.affinity import AffinitySpec, AffinityView
 from rota.wire.bands import ArrayView, Count, GangSpec, GangView, MaxParallel
@@ -95,7 +95,7 @@ class RetrySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backoff: Literal["exponential", "linear", "fixed"] = "exponential"
     delay: Duration = msgspec.field(default_factory=lambda: _SECOND)
     factor: Annotated[float, Meta(ge=1, le=100)] = 2.0
-    max_delay: Duration = msgspec.field(default_factory=lambda: _FIVE_MINUTES)
+    max_delay: Duration | UnsetType = UNSET
     jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
     memory_factor: Annotated[float, Meta(ge=1, le=MEMORY_FACTOR_MAX)] = 1.0
     memory_max: ByteSize | None = None
@@ -103,9 +103,9 @@ class RetrySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def longest_delay(self) -> Duration:
         """No delay is longer; whoever asks for a long one and says no more gets it."""
-        if self.max_delay is _FIVE_MINUTES and self.delay.ms > _FIVE_MINUTES.ms:
-            return self.delay
-        return self.max_delay
+        if self.max_delay is not UNSET:
+            return self.max_delay
+        return self.delay if self.delay.ms > _FIVE_MINUTES.ms else _FIVE_MINUTES
 
 
 class ConcurrencySpec(msgspec.Struct, forbid_unknown_fields=True):
