@@ -53,7 +53,7 @@ class EmbeddedServer(uvicorn.Server):
         self._leaving = asyncio.Event()
         super().__init__(
             uvicorn.Config(
-                app,  # type: ignore[arg-type]  # Starlette is one of its kinds
+                app,  # type: ignore[arg-type]  # as ASGI has it, which uvicorn spells out
                 log_config=None,
                 access_log=False,
                 server_header=False,
