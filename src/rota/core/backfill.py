@@ -7,7 +7,7 @@ or the shortest first, and start where they will be out of the way in time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 import msgspec
@@ -139,6 +139,7 @@ class Pass:
             found = self._try_head(line, hopes, rest)
             if found is not None:
                 return found
+            self._pass_over()
         return None
 
     def _for_whom_it_was_cleared(self, worker_id: WorkerId, job_id: JobId) -> Candidate | None:
@@ -177,7 +178,7 @@ class Pass:
                 return None
             # Where places are kept, whoever is hoped for decides for whom the next one is.
             if may is None and not picky and not self.reservations.by_worker:
-                t.fleet.give_up(job_class)
+                t.fleet.give_up(job_class.bit)
             self.in_vain |= job_class.bit
         self._hold_back(line, head)
         return None
@@ -192,6 +193,48 @@ class Pass:
         if line.stuck != head:
             line.stuck, line.stuck_since = head, self._now
         return self._now < line.stuck_since + RESERVE_AFTER_MS
+
+    def _pass_over(self) -> None:
+        """Where no open worker has room for anybody, who would be tried in vain is passed at once.
+
+        In their order, up to the first of whom there is more to say than that it waits.
+        """
+        t = self._t
+        if t.fleet.roomy.by_id or self.reservations.nearby or not self._may_wait:
+            return
+        hopes = t.fleet.hopes() & t.lines.ready & ~(t.parked | self.in_vain)
+        passed, is_hopeless_met = 0, False
+        for line in self._in_order(t.lines.ready & ~(t.parked | self.behind | self._left_out)):
+            if passed == hopes:
+                break
+            if not line.bit & hopes:
+                # Of those who are not hoped for only the first is looked at, each time anew.
+                if not is_hopeless_met and not self._may_be_passed(line):
+                    break
+                is_hopeless_met = True
+            elif not line.bit & passed:
+                is_there = bool(t.fleet.machines_for(line.job_class).kinds)
+                if line.job_class.picky or (is_there and not self._may_be_passed(line)):
+                    break
+                passed |= line.bit
+        self.in_vain |= passed
+        self._left_out |= passed
+        t.fleet.give_up(passed)
+
+    def _in_order(self, mask: int) -> Iterator[Line]:
+        """The lines of these classes, as they would go; as far as that is known without a search.
+
+        Nobody may start or be seated meanwhile.
+        """
+        for parties in self._t.lines.order.in_turn(mask):
+            if len(parties) > 1:
+                return
+            bits = mask & parties[0].ready
+            for _, key, _, line in parties[0].heads:
+                if line.bit & bits:
+                    if line.first is not key:
+                        return
+                    yield line
 
     def _hold_back(self, line: Line, head: LineKey) -> None:
         job_class, backfill = line.job_class, self._t.policy.backfill

@@ -267,7 +267,9 @@ class WorkerCell:
             self.undelivered.pop(execution_id, None)
         if amount is not None:
             ends = self.ends
-            del ends[bisect_left(ends, (ends_at, execution_id))]
+            # What began first mostly ends first.
+            is_first = ends[0][1] == execution_id
+            del ends[0 if is_first else bisect_left(ends, (ends_at, execution_id))]
             self.room = self.room.with_back(amount)
             self.stamp += 1
             self._prospects = None

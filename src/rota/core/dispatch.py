@@ -55,7 +55,7 @@ def _fill(t: Tables, now: Instant) -> None:
         worker = pick(t, line, now) if job_class.picky else fleet.choose(job_class)
         if worker is None:
             if not job_class.picky:
-                fleet.give_up(job_class)
+                fleet.give_up(job_class.bit)
             in_vain |= job_class.bit
             continue
         head = lines.head(line)

@@ -12,6 +12,7 @@ from rota.core.cells import QueueCell
 from rota.core.depth import Depth
 from rota.core.depths import Depths
 from rota.core.gates import is_limited
+from rota.core.learned import Name
 from rota.core.limits import TERMS_POOL_MAX
 from rota.core.model import Millis, Terms
 from rota.core.orders import Order
@@ -29,6 +30,7 @@ class Kind:
         "_of_queue",
         "_of_tenant",
         "is_plain",
+        "name",
         "queue",
         "resources",
         "stand",
@@ -39,6 +41,8 @@ class Kind:
     def __init__(self, terms: Terms, queue: QueueCell, tenant: TenantCell, depth: Depth) -> None:
         self.terms = terms
         """Kept, so that no other terms can have their identity."""
+        self.name: Name = (terms.tenant, terms.name)
+        """By which what they take is learned (runtimes.py)."""
         self.resources = terms.needs.resources
         self.queue = queue
         self.tenant = tenant

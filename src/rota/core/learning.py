@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from rota.core.cells import JobCell
 from rota.core.fitness import unable
 from rota.core.inputs import Completion
+from rota.core.kinds import Kind
 from rota.core.model import Execution, ExecutionState, Instant, Millis, Runtime, Terms
 from rota.core.tables import Tables
 
@@ -34,11 +35,11 @@ def learn(
         _write(t, terms)
 
 
-def learn_plainly(t: Tables, terms: Terms, execution: Execution, now: Instant) -> None:
+def learn_plainly(t: Tables, kind: Kind, execution: Execution, now: Instant) -> None:
     """The same of one that went well, was not measured, and did not say how long it would run."""
     ran = now - execution.claimed_at if execution.behind is None else _ran(execution, now)
-    if t.runtimes.learn_one((terms.tenant, terms.name), ran):
-        _write(t, terms)
+    if t.runtimes.learn_one(kind.name, ran):
+        _write(t, kind.terms)
 
 
 def _ran(execution: Execution, now: Instant) -> Millis:

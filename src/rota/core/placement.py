@@ -299,9 +299,9 @@ class Fleet:
                 self._fresh_for = 0
         return self._hopeful | mask
 
-    def give_up(self, job_class: JobClass) -> None:
-        """No open worker has room."""
-        self._hopeful &= ~job_class.bit
+    def give_up(self, classes: int) -> None:
+        """No open worker has room for any of these."""
+        self._hopeful &= ~classes
 
     def _best_of_many(self, job_class: JobClass, may: May | None) -> WorkerCell | None:
         self._read_log(job_class)

@@ -42,9 +42,13 @@ def start_alone(t: Tables, job: JobCell, kind: Kind, worker: WorkerCell, now: In
     if ends_at <= now:
         ends_at = probable_end(t, kind.terms, now, now)
     share = share_of(lines.classes[job.class_index], t.fleet.capacity)
-    if kind.stand is None or not kind.stand.leave_first(job):
+    stand = kind.stand
+    if stand is not None and stand.leave_first(job):
+        payer = stand.party
+    else:
         lines.leave(job)
-    rate = order.begin(kind.payer(order), share, (now, ends_at))
+        payer = kind.payer(order)
+    rate = order.begin(payer, share, (now, ends_at))
     cell = ExecutionCell(execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate)
     t.executions[run_id] = cell
     draft.executions[run_id] = execution
@@ -119,7 +123,7 @@ def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> No
     if done.used is not None:
         learn(t, terms, ((execution, done),), now)
     elif terms.expected_runtime_ms is None:
-        learn_plainly(t, terms, execution, now)
+        learn_plainly(t, kind, execution, now)
     life = job.life = ended_well(job.life, execution, now)
     draft.moved[job_id] = job
     draft.ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))

@@ -42,10 +42,12 @@ Left: TypeAlias = tuple[Instant, JobState | None]
 class _Slice:
     """What left memory in a stretch of time."""
 
-    __slots__ = ("departed", "ended", "first_at", "last_at", "latest", "shift")
+    __slots__ = ("departed", "ended", "first_at", "last_at", "latest", "shift", "went_well")
 
     def __init__(self, now: Instant, latest: JobId) -> None:
         self.first_at = self.last_at = now
+        self.went_well: Left = (now, _SUCCEEDED)
+        """What is noted of each job that went well at `last_at`: one pair for all of them."""
         self.departed: dict[JobId, Left] = {}
         self.ended: dict[ExecutionId, Execution] = {}
         self.latest = latest
@@ -150,7 +152,7 @@ class Recent:
             execution = replace(execution, result=None, error=None, usage=None)
         slice_ = self._slice if self._slice.last_at == now else self._slice_at(now)
         slice_.ended[execution.id] = execution
-        slice_.departed[job_id] = (now, _SUCCEEDED)
+        slice_.departed[job_id] = slice_.went_well
         if job_id > slice_.latest:
             slice_.latest = job_id
 
@@ -221,6 +223,7 @@ class Recent:
         if self._slice.is_full(now):
             self._begin(now)
         self._slice.last_at = now
+        self._slice.went_well = (now, _SUCCEEDED)
         return self._slice
 
     def _begin(self, now: Instant) -> None:
