@@ -210,6 +210,59 @@ async def test_a_request_is_known_to_be_whole_when_all_of_it_has_come(
     house.may_answer.set()
 
 
+async def test_an_answer_that_is_posted_leaves_at_once_and_once() -> None:
+    house = House()
+    one, line = house.connect()
+    one.data_received(ASK)
+    scope: Any = one.cycle.scope
+    posted = one.head(scope) + b"content-length: 2\r\n\r\nhi"
+    one.post(scope, posted)
+    assert line.written == posted
+    assert posted.startswith(b"HTTP/1.1 200 OK\r\n")
+    house.may_answer.set()
+    await until(lambda: one.cycle.response_complete)
+    one.data_received(ASK)
+    await until(lambda: line.written.endswith(b"ok"))
+    assert line.written.startswith(posted)
+    assert line.written.count(b"HTTP/1.1") == 2
+
+
+async def test_who_asks_again_right_after_a_posted_answer_is_answered_next() -> None:
+    """Its answer was there before whoever made it had done the rest."""
+    house = House()
+    one, line = house.connect()
+    one.data_received(ASK)
+    scope: Any = one.cycle.scope
+    one.post(scope, b"posted")
+    one.data_received(ASK)
+    one.post(scope, b"posted")
+    house.may_answer.set()
+    await until(lambda: line.written.endswith(b"ok"))
+    assert line.written.startswith(b"postedHTTP/1.1 200 OK")
+    assert line.written.count(b"ok") == 1
+
+
+@pytest.mark.parametrize("why", ["others wait", "it is to end", "nothing is taken", "gone"])
+async def test_an_answer_that_uvicorn_has_more_to_say_about_is_not_posted(why: str) -> None:
+    house = House()
+    one, line = house.connect()
+    ask = b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n" if why == "it is to end" else ASK
+    one.data_received(ask)
+    scope: Any = one.cycle.scope
+    if why == "others wait":
+        one.data_received(ASK)
+    elif why == "nothing is taken":
+        one.pause_writing()
+    elif why == "gone":
+        one.connection_lost(None)
+    assert one.head(scope) == b""
+    one.post(scope, b"posted")
+    assert line.written == b""
+    one.resume_writing()
+    house.may_answer.set()
+    await until(lambda: why == "gone" or line.written.endswith(b"ok"))
+
+
 async def test_a_broken_connection_leaves_no_timer_behind() -> None:
     house = House()
     house.may_answer.set()

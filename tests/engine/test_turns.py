@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +17,22 @@ from rota.engine.clock import SystemClock
 from rota.engine.ports import BusyError, UnavailableError
 from rota.store.memory import MemoryStore
 from tests.engine.rig import PATIENCE_S, Rig, running, settle, succeeded
+
+
+class Scribe:
+    """A clerk who keeps what is written and what leaves; `sees` is called as it does."""
+
+    def __init__(self, sees: Callable[[], None] = lambda: None) -> None:
+        self.written: list[Answer] = []
+        self.posted: list[Answer] = []
+        self._sees = sees
+
+    def write(self, answer: Answer) -> None:
+        self.written.append(answer)
+
+    def post(self, answer: Answer) -> None:
+        self.posted.append(answer)
+        self._sees()
 
 
 async def test_a_caller_is_answered_only_when_the_record_is_durable() -> None:
@@ -59,38 +76,54 @@ async def test_the_store_is_told_of_a_turn_before_there_is_anything_to_append() 
 async def test_an_answer_is_put_into_words_while_it_becomes_durable_and_given_after() -> None:
     async with running() as rig:
         await rig.register()
-        dictated: list[Answer] = []
-        poll = rig.poll(clerk=dictated.append)
+        clerk = Scribe()
+        poll = rig.poll(clerk=clerk)
         await settle()
-        assert not dictated
+        assert not clerk.written
         rig.ledger.shut()
         caller = asyncio.create_task(rig.submit("a"))
         await rig.ledger.reached()
         await settle()
-        (heard,) = dictated
+        (heard,) = clerk.written
         assert [order.execution.job_id for order in heard.orders] == ["a"]
         assert not poll.done()
+        assert not clerk.posted
         rig.ledger.let_go()
         assert await poll is heard
+        assert clerk.posted == [heard]
         await caller
+
+
+async def test_what_is_in_words_leaves_before_anybody_is_told_and_before_it_is_counted() -> None:
+    async with running() as rig:
+        await rig.register()
+        seen: list[tuple[bool, int]] = []
+        clerk = Scribe(lambda: seen.append((poll.done(), rig.counts.submitted())))
+        poll = rig.poll(clerk=clerk)
+        await settle()
+        await rig.submit("a")
+        assert seen == [(False, 0)]
+        assert poll.done()
+        assert rig.counts.submitted() == 1
 
 
 async def test_what_was_put_into_words_and_did_not_become_durable_is_not_given() -> None:
     async with running() as rig:
         await rig.register()
-        dictated: list[Answer] = []
-        poll = rig.poll(clerk=dictated.append)
+        clerk = Scribe()
+        poll = rig.poll(clerk=clerk)
         await settle()
         rig.ledger.shut()
         caller = asyncio.create_task(rig.submit("a"))
         await rig.ledger.reached()
         await settle()
-        assert len(dictated) == 1
+        assert len(clerk.written) == 1
         rig.ledger.is_away = True
         rig.ledger.let_go()
         for one in (poll, caller):
             with pytest.raises(UnavailableError):
                 await one
+        assert not clerk.posted
         rig.ledger.is_away = False
 
 

@@ -40,6 +40,7 @@ SECURITY_HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+NO_STORE = (b"cache-control", b"no-store")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +192,7 @@ def _is_open(scope: Scope) -> bool:
 def _guard(headers: list[tuple[bytes, bytes]]) -> None:
     headers.extend(SECURITY_HEADERS)
     if all(name != b"cache-control" for name, _ in headers):
-        headers.append((b"cache-control", b"no-store"))
+        headers.append(NO_STORE)
 
 
 def _how_it_ended(token: Token) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from typing import Any
 
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from rota.api.bodies import note_whole
 from rota.api.envelope import Envelope
+from rota.api.letters import note_line
 from rota.api.limits import FEED_BYTES, HEAD_BYTES_MAX, HEAD_S_MAX, HEADERS_MAX, TAKEN_BYTES_MIN
 from rota.api.lobby import Lobby
 from rota.api.problems import RETRY_AFTER_S
@@ -46,10 +49,12 @@ class BoundedProtocol(HttpToolsProtocol):
         """What the client had not taken at the last look, where that was too much."""
         self._is_in_head = False
         self._head_alarm: asyncio.TimerHandle | None = None
+        self._self = weakref.ref(self)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Somebody is there; now they must say something."""
-        super().connection_made(Envelope(transport, self.loop))  # type: ignore[arg-type]  # does all that one does
+        self._envelope = Envelope(transport, self.loop)
+        super().connection_made(self._envelope)  # type: ignore[arg-type]  # does all that one does
         if not self._lobby.admit(self):
             detail = f"{self._lobby.limit} connections are open already: ask again later"
             self._refuse(503, "too_many_connections", detail)
@@ -100,6 +105,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """All of the request is there."""
         super().on_message_complete()
         note_whole(self.scope)  # type: ignore[arg-type]  # a dict that is more than uvicorn says
+        note_line(self.scope, self._self)  # type: ignore[arg-type]  # the same
         if not self._is_idle():
             self._lobby.serve(self)
 
@@ -117,6 +123,26 @@ class BoundedProtocol(HttpToolsProtocol):
         """The client has taken most of what there was."""
         self._untaken = None
         super().resume_writing()
+
+    def head(self, scope: Scope) -> bytes:
+        """How a good answer to that request begins; empty if it has to go the usual way."""
+        if not self._may_post(scope):
+            return b""
+        usual = (b"%s: %s\r\n" % field for field in self.cycle.default_headers)
+        return b"".join((b"HTTP/1.1 200 OK\r\n", *usual))
+
+    def post(self, scope: Scope, answer: bytes) -> None:
+        """Sends a whole answer to that request, in the place of the one that is under way."""
+        if self._may_post(scope):
+            self._envelope.post(answer)
+
+    def _may_post(self, scope: Scope) -> bool:
+        """Not where others wait behind it, or uvicorn has more to say than the answer."""
+        cycle = self.cycle
+        if cycle is None or cycle.scope is not scope or cycle.response_started:
+            return False
+        is_there = not (cycle.disconnected or self.transport.is_closing())
+        return is_there and cycle.keep_alive and not self.flow.write_paused
 
     def send_400_response(self, msg: str) -> None:
         """What came is no HTTP, or too much; it is said as every other problem is."""

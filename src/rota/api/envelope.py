@@ -16,19 +16,22 @@ class Envelope:
     body still to write. A head that nothing follows leaves with the loop's next round.
     """
 
-    __slots__ = ("_head", "_loop", "_transport")
+    __slots__ = ("_head", "_loop", "_posted", "_transport")
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
         self._head = b""
+        self._posted = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
         """Sends it, with what was held back before it."""
-        if self._head:
+        if self._posted:
+            self._posted -= 1
+        elif self._head:
             head, self._head = self._head, b""
             self._transport.writelines((head, data))
         elif data.startswith(_HEAD):
@@ -36,6 +39,11 @@ class Envelope:
             self._loop.call_soon(self._flush)
         else:
             self._transport.write(data)
+
+    def post(self, answer: bytes) -> None:
+        """Sends a whole answer now; its head and its body, when they are written, are known."""
+        self._posted = 2
+        self._transport.write(answer)
 
     def close(self) -> None:
         """Closes once all is sent."""

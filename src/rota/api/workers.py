@@ -10,15 +10,15 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from rota.api.ids import mint_session
+from rota.api.letters import Letter
 from rota.api.metrics import worker_status
 from rota.api.paging import Cursor, Limit, any_of, cut, read_cursor
-from rota.api.parts import Parts
 from rota.api.problems import GoneAwayError, invalid, not_found
 from rota.api.recall import expect, post
 from rota.api.reported import completions_of, running_of
 from rota.api.routes import JSON, Call, NoQuery
 from rota.api.translate import resources_of
-from rota.api.views import order_views, worker_view
+from rota.api.views import worker_view
 from rota.api.waiting import first_of, gone
 from rota.core.glance import WorkerGlance
 from rota.core.inputs import AnyInput, Drain, Heartbeat, Leave, Poll, Recall, Register, Resume
@@ -26,11 +26,9 @@ from rota.core.model import WorkerId
 from rota.core.outcome import Answer, Beat, WorkerAnswer
 from rota.engine.ports import Clerk, UnavailableError
 from rota.wire.limits import LEASE_ORDERS_MAX, PAGE_ITEMS_DEFAULT
-from rota.wire.units import encode
 from rota.wire.workers import (
     HeartbeatAnswer,
     HeartbeatSpec,
-    LeaseAnswer,
     LeaseSpec,
     RegisterAnswer,
     RegisterSpec,
@@ -94,39 +92,9 @@ async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
     return HeartbeatAnswer(cancel=list(beat.cancel), lost=list(beat.lost))
 
 
-class _Letter:
-    """The answer to a `lease` call in words, most often made before it is known to be good."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._arrived = parts.brain.clock.steady()
-        self._answer: Answer | None = None
-        self._text = b""
-
-    def write(self, answer: Answer) -> None:
-        """`held_for` is how long the call was held until this was decided: leases count from
-        there, so that they end here rather too early than too late."""
-        brain = self._parts.brain
-        self._text = encode(
-            LeaseAnswer(
-                executions=order_views(answer.orders, brain.timing, self._parts.naming),
-                held_for=(brain.clock.steady() - self._arrived) / 1000,
-                cancel=list(answer.cancel),
-                lost=list(answer.lost),
-            )
-        )
-        self._answer = answer
-
-    def text_of(self, answer: Answer) -> bytes:
-        """What was written of it, or is now."""
-        if self._answer is not answer:
-            self.write(answer)
-        return self._text
-
-
 async def lease_work(call: Call[LeaseSpec, NoQuery]) -> Response:
     """Takes reports, then waits for work as long as the worker may and is there."""
-    brain, spec, letter = call.parts.brain, call.body, _Letter(call.parts)
+    brain, spec, letter = call.parts.brain, call.body, Letter(call.parts, call.request.scope)
     wait_ms = min(spec.wait.ms, brain.timing.lease_ttl_ms // 3)
     worker_id = worker_id_in(call)
     poll = Poll(
@@ -140,7 +108,7 @@ async def lease_work(call: Call[LeaseSpec, NoQuery]) -> Response:
         spare=spec.spare,
         patient=spec.patient,
     )
-    answer = await _wait(call, poll, letter.write)
+    answer = await _wait(call, poll, letter)
     call.desk.usage.note(worker_id, spec.usage)
     return Response(letter.text_of(answer), media_type=JSON)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+
+from rota.cli.large_pages import gather
 
 T = TypeVar("T")
 
@@ -17,6 +20,8 @@ is usual, finds none."""
 SETTLED_S = 5.0
 """By then all that a process keeps for life is there. The collector need not look at it again: that
 takes tens of milliseconds, in which nobody is answered."""
+GATHER_S = 60.0
+"""Between two looks at what has grown since: a look takes a few milliseconds."""
 
 
 def run_on_quick_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -29,4 +34,11 @@ def run_on_quick_loop(work: Coroutine[Any, Any, T]) -> T:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.get_loop().call_later(SETTLED_S, gc.freeze)
+        runner.get_loop().call_later(SETTLED_S, _gather_now_and_then, runner.get_loop())
         return runner.run(work)
+
+
+def _gather_now_and_then(loop: asyncio.AbstractEventLoop) -> None:
+    # In a thread: to move one page takes up to a millisecond, and nobody has to wait for it.
+    threading.Thread(target=gather, name="rota-large-pages", daemon=True).start()
+    loop.call_later(GATHER_S, _gather_now_and_then, loop)

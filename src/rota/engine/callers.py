@@ -99,17 +99,20 @@ class Callers:
         for answer in answers:
             waiting = self._polls.get(answer.poll_id)
             if waiting is not None and waiting.clerk is not None:
-                waiting.clerk(answer)
+                waiting.clerk.write(answer)
 
     def release(self, outcome: Outcome) -> None:
         """Tells the workers what to do, and the turn's callers what was decided.
 
-        In this order: a job starts sooner by the time that its submitter's answer takes.
+        In this order: a job starts sooner by the time that its submitter's answer takes. Words that
+        are ready leave here; all else is done by those who are told, in the loop's next round.
         """
         batch, self._in_turn = self._in_turn, ()
         for answer in outcome.answers:
             waiting = self._polls.get(answer.poll_id)
             if waiting is not None and not waiting.future.done():
+                if waiting.clerk is not None:
+                    waiting.clerk.post(answer)
                 waiting.future.set_result(answer)
         replies = outcome.replies[len(outcome.replies) - len(batch) :]
         for pending, reply in zip(batch, replies, strict=True):

@@ -370,18 +370,18 @@ class Engine(Outlooks):
             self._callers.dictate(outcome)
             await self._ledger.append(self._seat.epoch, seq, now, outcome.writes, consumed)
             self._seq = seq
-            self._lag.appended(seq, self._ledger.folded)
         elif consumed:
             await self._ledger.drop_inbox(consumed)
         self._in_turn, durable = False, self.clock.fine_s()
-        self._times.was_busy(since)
-        self._observer.turned(outcome)
         # Only here do decisions leave: they are durable, and nobody else can have decided by now.
         if self._seat.trusted:
             self._callers.release(outcome)
         else:
             self._callers.fail(UnavailableError("the leader's seat could not be renewed in time"))
+        self._times.was_busy(since)
+        self._observer.turned(outcome)  # who was told goes on later, and finds itself counted
         if outcome.writes:
+            self._lag.appended(self._seq, self._ledger.folded)
             self.feed.publish(self._seq)
         if outcome.wanted:
             self._refills.fetch(outcome.wanted, self._seq)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
 
@@ -59,9 +59,17 @@ class Clock(Protocol):
         ...
 
 
-Clerk: TypeAlias = Callable[[Answer], None]
-"""Puts an answer into words while what it says becomes durable. It may never do, so nothing of it
-may leave before the answer itself is given."""
+class Clerk(Protocol):
+    """Makes a poll's answer ready beside the loop, for whoever waits for it."""
+
+    def write(self, answer: Answer) -> None:
+        """Puts it into words while what it says becomes durable. It may never do, so nothing of it
+        may leave here."""
+        ...
+
+    def post(self, answer: Answer) -> None:
+        """It is durable and about to be given: what was written of it may leave."""
+        ...
 
 
 class Observer(Protocol):

@@ -1,0 +1,123 @@
+"""A worker's answer is ready before it may leave, and leaves before the rest is done."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import Any
+
+import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rota.api import letters
+from rota.api.letters import Letter, note_line
+from rota.core.model import PollId
+from rota.core.outcome import Answer
+from tests.api.house import House
+
+
+class Counter:
+    """A connection that keeps what is posted."""
+
+    def __init__(self, head: bytes = b"HTTP/1.1 200 OK\r\n") -> None:
+        self.posted: list[bytes] = []
+        self._head = head
+
+    def head(self, scope: Scope) -> bytes:
+        return self._head
+
+    def post(self, scope: Scope, answer: bytes) -> None:
+        self.posted.append(answer)
+
+
+def letter_to(house: House, counter: Counter) -> Letter:
+    scope: dict[str, Any] = {}
+    note_line(scope, weakref.ref(counter))
+    return Letter(house.parts, scope)
+
+
+ANSWER = Answer(poll_id=PollId(1))
+
+
+async def test_what_is_posted_says_what_the_usual_answer_says(house: House) -> None:
+    counter = Counter()
+    letter = letter_to(house, counter)
+    letter.write(ANSWER)
+    assert not counter.posted
+    letter.post(ANSWER)
+    ((head, _, body),) = [one.partition(b"\r\n\r\n") for one in counter.posted]
+    assert body == letter.text_of(ANSWER)
+    posted = dict(line.split(": ", 1) for line in head.decode().splitlines()[1:])
+    assert int(posted.pop("content-length")) == len(body)
+    worker = await house.register()
+    usual = await house.http.post(f"/workers/{worker}/lease", json={"max": 1, "wait": "0s"})
+    assert usual.status_code == 200
+    assert posted == {name: value for name, value in usual.headers.items() if name in posted}
+    assert set(usual.headers) - set(posted) == {"content-length"}
+
+
+async def test_only_what_is_in_words_is_posted(house: House) -> None:
+    counter = Counter()
+    letter = letter_to(house, counter)
+    letter.post(ANSWER)
+    letter.write(ANSWER)
+    letter.post(Answer(poll_id=PollId(1)))
+    assert not counter.posted, "another one that only looks like it"
+
+
+async def test_what_has_to_go_the_usual_way_does(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing, large = Counter(head=b""), Counter()
+    for counter, limit in ((closing, 1_000_000), (large, 10)):
+        monkeypatch.setattr(letters, "ANSWER_PIECE_BYTES", limit)
+        letter = letter_to(house, counter)
+        letter.write(ANSWER)
+        letter.post(ANSWER)
+        assert not counter.posted
+        assert letter.text_of(ANSWER)
+
+
+async def test_a_connection_that_is_gone_is_not_held_by_what_came_over_it(house: House) -> None:
+    counter = Counter()
+    letter = letter_to(house, counter)
+    letter.write(ANSWER)
+    del counter
+    gc.collect()
+    letter.post(ANSWER)
+
+
+async def test_a_worker_hears_by_its_connection_before_its_call_has_gone_on(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter, append = Counter(), house.store.ledger.append
+
+    async def slowly(*record: Any) -> None:
+        await asyncio.sleep(0.01)
+        assert not counter.posted, "it is not durable yet"
+        await append(*record)
+
+    monkeypatch.setattr(house.store.ledger, "append", slowly)
+    worker = await house.register()
+    told: list[int] = []
+
+    def connected(app: ASGIApp) -> ASGIApp:
+        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+            note_line(scope, weakref.ref(counter))
+
+            async def noted(message: Any) -> None:
+                told.append(len(counter.posted))
+                await send(message)
+
+            await app(scope, receive, noted if scope["path"].endswith("/lease") else send)
+
+        return call
+
+    house.http._transport.app = connected(house.app)  # type: ignore[attr-defined]  # in place of sockets
+    waiting = asyncio.create_task(house.lease(worker, wait="5s"))
+    await asyncio.sleep(0.05)
+    await house.submit()
+    (order,) = (await waiting)["executions"]
+    assert order["execution_id"].encode() in counter.posted[0]
+    assert told == [1, 1]
