@@ -26,11 +26,18 @@ from rota.engine.loop import Engine
 from rota.engine.seat import Member
 from rota.store.durability import DurabilityLevel
 from rota.store.memory import MemoryStore
+from rota.store.protocol import LeaderRow
 from tests.api.files import memory_files
 from tests.api.house import ADMIN, NOOP, TOKEN, Figures, watch_of
 from tests.engine.rig import PATIENCE_S, SlowStore, until
 
-TTL_MS = 1_500
+TTL_MS = 6_000
+"""Shared cores stall for seconds, and nobody is to lose the seat by that. One that crashes is
+missed long before."""
+SILENT_TTL_MS = 1_500
+"""Where one that is only silent has to lose it."""
+HELD_S = 3 * PATIENCE_S
+"""For a poll that is held here, then by the next leader, then answered."""
 
 
 class Server:
@@ -49,7 +56,7 @@ class Server:
         self.url = f"http://{self.host}"
         member = Member(node=self.node, address=address or self.url, ttl_ms=ttl_ms)
         figures = Figures()
-        timing = Timing(lease_ttl_ms=15_000, handover_ms=ttl_ms)
+        timing = Timing(lease_ttl_ms=60_000, handover_ms=ttl_ms)
         self.engine = Engine(self.store, self.clock, timing, figures, member)  # type: ignore[arg-type]
         await self.engine.start(SubmittedSpecs(self.clock))
         self.roster = Roster(self.store.access, self.clock)
@@ -77,7 +84,7 @@ class Server:
         self._server = EmbeddedServer(create_app(self.parts), options)
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._listening]))
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        self.http = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=PATIENCE_S)
+        self.http = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=HELD_S)
         await until(lambda: self._server.started)
 
     async def crash(self) -> None:
@@ -136,7 +143,7 @@ class Server:
         body = {"name": name, "resources": {"cpu": 8}}
         return str((await self.ask("POST", "/workers/register", body, expect=201))["worker_id"])
 
-    def lease(self, worker_id: str, wait: float = 5.0) -> asyncio.Task[Any]:
+    def lease(self, worker_id: str, wait: float = PATIENCE_S) -> asyncio.Task[Any]:
         """A worker waits for work."""
         body = {"max": 10, "wait": wait}
         return asyncio.create_task(
@@ -175,9 +182,13 @@ class Cell:
         """
         server = Server(self.store, node, required)
         server.store.ledger.may_claim = leads
+        server.store.ledger.is_present = self._has_connection
         self.servers.append(server)
         await server.start(self._ttl_ms, address)
         return server
+
+    def _has_connection(self, row: LeaderRow) -> bool:
+        return any(one.node == row.holder and not one.died for one in self.servers)
 
     async def pair(self) -> tuple[Server, Server]:
         """One that leads, one that follows and knows it; on a slow machine it may be the second."""

@@ -19,13 +19,17 @@ from tests.api.company import a_cell
 from tests.api.house import House, open_house, watch_of
 from tests.engine.rig import until
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what the library imports is not ours to mend
-    import apprise
-
-    apprise.Apprise.instantiate("json://127.0.0.1")
-
 SECRET = "a-secret-of-some-length"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _library_is_loaded() -> None:
+    """Before the first test, and not by whoever only lists the tests: it takes a while."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the library imports is not ours to mend
+        import apprise
+
+        apprise.Apprise.instantiate("json://127.0.0.1")
 
 
 class Ear:

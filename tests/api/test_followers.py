@@ -13,7 +13,7 @@ import pytest
 
 from rota.api.limits import FORWARD_PATIENCE_MS
 from rota.sdk.calls import uuid7
-from tests.api.company import Cell, a_cell
+from tests.api.company import SILENT_TTL_MS, Cell, a_cell
 from tests.api.house import NOOP
 from tests.engine.rig import until
 
@@ -88,8 +88,27 @@ async def test_a_poll_open_through_a_follower_goes_on_with_the_next_leader(asked
         assert order["job_id"] == job["job_id"]
 
 
+async def test_a_poll_stays_with_the_next_leader_whoever_hears_of_it_later() -> None:
+    async with a_cell() as cell:
+        leader, second = await cell.pair()
+        third = await cell.start("c", leads=False)
+        await until(lambda: third.engine.standing().address == leader.url)
+        poll = third.lease(await third.register())
+        await leader.polled()
+        succession = third.parts.forwarder._succession
+        await succession.stop()  # as if all its looks came late
+        await leader.crash()
+        await second.polled()
+        held = list(second.engine._callers._polls)
+        succession.look()
+        await third.ask("GET", "/queues", expect=200)
+        assert list(second.engine._callers._polls) == held
+        await third.submit()
+        assert len((await poll)["executions"]) == 1
+
+
 async def test_a_leader_that_is_frozen_does_not_hold_a_call_that_may_be_repeated() -> None:
-    async with a_cell() as cell, a_silent_leader(cell) as heard:
+    async with a_cell(SILENT_TTL_MS) as cell, a_silent_leader(cell) as heard:
         follower = await cell.start("b")
         asking = asyncio.create_task(follower.ask("GET", "/queues", expect=200))
         keyed = {"Idempotency-Key": "once"}

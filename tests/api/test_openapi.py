@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import httpx2
 import msgspec
 import pytest
 
+from rota.api import app
 from rota.api.openapi import build_document
 from rota.api.operations import OPERATIONS
 from rota.api.routes import Operation
 from rota.wire.units import dec_hook
-from tests.api.house import House
+from tests.api.house import URL, House
 
 DOCUMENT = json.loads(json.dumps(build_document(OPERATIONS, "1.2.3")))
 NAMED = [pytest.param(one, id=f"{one.method} {one.path}") for one in OPERATIONS]
@@ -46,6 +50,19 @@ async def test_the_server_hands_out_the_document(house: House) -> None:
     served = await house.ask("GET", "/openapi.json", expect=200)
     assert served["openapi"] == "3.1.0"
     assert list(served["paths"]) == list(DOCUMENT["paths"])
+
+
+async def test_a_start_does_not_wait_for_the_document_and_all_who_ask_get_the_same(
+    house: House,
+) -> None:
+    made = app._document.cache_info().misses
+    other = app.create_app(replace(house.parts, version="a version of its own"))
+    assert app._document.cache_info().misses == made
+    transport = httpx2.ASGITransport(app=other)
+    async with httpx2.AsyncClient(transport=transport, base_url=URL) as http:
+        answers = await asyncio.gather(*(http.get("/openapi.json") for _ in range(3)))
+    assert {one.json()["info"]["version"] for one in answers} == {"a version of its own"}
+    assert app._document.cache_info().misses == made + 1
 
 
 def test_every_reference_leads_somewhere() -> None:

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from msgspec.structs import replace
+
 from rota.core.inputs import Completion, Poll, Recall, Register, Submit, Tick, Timing, Window
 from rota.core.model import ExecutionState, Instant, JobId, JobRecord, JobState, WorkerId
 from rota.core.outcome import Answer, AnyReceipt, AnyWrite, Order, Refill
@@ -48,6 +50,8 @@ class SlowLedger:
         """Whether calls fail."""
         self.may_claim = True
         """Whether the seat can be had."""
+        self.is_present: Callable[[LeaderRow], bool] | None = None
+        """Whether the seat's holder has a connection; None: the store cannot tell."""
         self.refills: list[Refill] = []
         """What was wanted of the shelf."""
         self.refill_errors: list[Exception] = []
@@ -81,7 +85,10 @@ class SlowLedger:
     async def observe(self) -> LeaderRow | None:
         """As the store does, unless it is away."""
         self._refuse_if_away()
-        return await self.inner.observe()
+        row = await self.inner.observe()
+        if row is None or self.is_present is None:
+            return row
+        return replace(row, present=self.is_present(row))
 
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
         """As the store does, unless it is away."""

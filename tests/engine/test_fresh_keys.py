@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from rota.core.model import JobId, KeyRecord
 from rota.core.outcome import PutKey
 from rota.engine import fresh_keys
 from rota.engine.fresh_keys import FreshKeys
+from rota.engine.limits import KEY_MARKS
 from rota.store.limits import KEY_AGE_MS
 from rota.store.memory import MemoryStore
 from rota.store.protocol import Catalog, Seq, StoreError
@@ -41,6 +43,14 @@ async def begun(store: MemoryStore, clock: FakeClock | None = None) -> FreshKeys
     keys.begin(has_inbox=False)
     await settle()
     return keys
+
+
+def test_marks_that_nobody_set_take_no_memory() -> None:
+    """Followers have them, too, and may never lead."""
+    process, store, count = psutil.Process(), MemoryStore(), 32
+    before = process.memory_info().rss
+    kept = [FreshKeys(store.catalog, FakeClock()) for _ in range(count)]
+    assert process.memory_info().rss - before < len(kept) * KEY_MARKS // 8 // 4
 
 
 @given(before=st.lists(texts), since=st.lists(texts), marks=st.sampled_from([8, 1 << 10]))

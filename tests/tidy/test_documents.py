@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,13 @@ PROSE_OF_PATHS = (
 
 def documents(*names: str) -> list[Path]:
     """The Markdown files with these paths or in these folders (none named: all of them)."""
-    files = [path for path in all_files() if path.suffix == ".md"]
-    return [path for path in files if not names or shown(path).startswith(names)]
+    return [path for path in _markdown() if not names or shown(path).startswith(names)]
+
+
+@cache
+def _markdown() -> tuple[Path, ...]:
+    """Looked for once: the lists of tests alone ask for it four times."""
+    return tuple(path for path in all_files() if path.suffix == ".md")
 
 
 def make_words(text: str) -> list[str]:

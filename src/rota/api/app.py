@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -32,7 +32,7 @@ def create_app(parts: Parts) -> ASGIApp:
     The framework only serves what is no call: pages, and paths that lead nowhere.
     """
     calls = _calls(OPERATIONS, parts, Desk(ids=IdMint(parts.cell)))
-    pages = [*load_pages(), document_page(_document(parts.version))]
+    pages = [*load_pages(), document_page(partial(_document, parts.version))]
     others = Starlette(
         routes=[
             *(Route(path, call) for path, call in calls.items()),

@@ -6,7 +6,7 @@ import asyncio
 import difflib
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -217,10 +217,16 @@ def _names_at(kind: Any, path: str) -> list[str]:
 
 
 def _types_at(kind: Any, path: str) -> list[inspect.Type]:
-    here: list[inspect.Type] = [inspect.type_info(kind)]
+    here: list[inspect.Type] = [_shape(kind)]
     for step in _STEP.finditer(path):
         here = [after for one in here for after in _step_into(one, step.group(1))]
     return here
+
+
+@cache
+def _shape(kind: Any) -> inspect.Type:
+    """Looked into once: there are a few hundred types, and calls that are refused never end."""
+    return inspect.type_info(kind)
 
 
 def _fields(kind: inspect.Type) -> Iterator[inspect.Field]:
@@ -243,7 +249,7 @@ def _step_into(kind: inspect.Type, name: str | None) -> Iterator[inspect.Type]:
 class QueryReader:
     """Reads a query string as one struct: unknown and doubled parameters are refused."""
 
-    def __init__(self, kind: type[Any]) -> None:
+    def __init__(self, kind: type[msgspec.Struct]) -> None:
         self._kind = kind
         self._known: list[str] = []
         self._lists: list[str] = []
@@ -251,7 +257,7 @@ class QueryReader:
         self._times: list[str] = []
         self._plain: list[str] = []
         """Those for which the word `null` is just a word."""
-        shape = inspect.type_info(kind)
+        shape = _shape(kind)
         assert isinstance(shape, inspect.StructType)
         for field in shape.fields:
             options = list(alternatives(field.type))
@@ -293,6 +299,12 @@ class QueryReader:
         if value.lower() == "null" and name in self._known and name not in self._plain:
             raise invalid(name, "null is no value: leave it out")  # it would count as not given
         return value
+
+
+@cache
+def query_reader(kind: type[msgspec.Struct]) -> QueryReader:
+    """The one for this type: most calls take the same parameters, none."""
+    return QueryReader(kind)
 
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:

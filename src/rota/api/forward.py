@@ -218,6 +218,8 @@ class Forwarder:
         note_minted(scope, told_at(key, now) or now)
 
     async def _pass_on(self, scope: Scope, parcel: Parcel, send: Send, *, submits: bool) -> None:
+        # Else it would be given up when the next look sees the one who is asked here.
+        self._succession.look()
         address = self._brain.standing().address
         if not address:
             raise _UnsentError("no server leads just now")

@@ -1,15 +1,18 @@
 """The pages for browsers: the dashboard as it was built, and the description of the API.
 
-All files are read once, at start, and are served from memory.
+All files are read once, at start, and are served from memory. They are packed, and the description
+is made, when somebody first asks: most starts of a server are not for a browser.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -44,22 +47,31 @@ class Page:
 
     path: str
     media: str
-    content: bytes
-    packed: bytes
-    """The same for browsers that unpack; empty where that saves nothing."""
-    mark: str
-    """Changes with the content, so that a browser that has it is not sent it again."""
+    make: Callable[[], bytes]
+    """What is in it; asked for once."""
     cache: str = "no-cache"
 
+    @cached_property
+    def content(self) -> bytes:
+        """As it was written."""
+        return self.make()
 
-def page_of(path: str, media: str, content: bytes, cache: str = "no-cache") -> Page:
-    """A page, packed and marked."""
-    packed = b""
-    if len(content) >= _WORTH_PACKING:
+    @cached_property
+    def packed(self) -> bytes:
+        """The same for browsers that unpack; empty where that saves nothing."""
+        if len(self.content) < _WORTH_PACKING:
+            return b""
         # Without a time in it, equal content gives equal bytes on every server.
-        packed = gzip.compress(content, compresslevel=9, mtime=0)
-    mark = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
-    return Page(path, media, content, packed, mark, cache)
+        return gzip.compress(self.content, compresslevel=9, mtime=0)
+
+    @cached_property
+    def mark(self) -> str:
+        """Changes with the content, so that a browser that has it is not sent it again."""
+        return f'"{hashlib.sha256(self.content).hexdigest()[:20]}"'
+
+    def prepare(self) -> tuple[str, bytes]:
+        """Makes all that takes a while."""
+        return self.mark, self.packed
 
 
 def load_pages(built: Path = BUILT) -> list[Page]:
@@ -72,8 +84,8 @@ def load_pages(built: Path = BUILT) -> list[Page]:
     content = front.read_bytes()
     return [
         *pages,
-        page_of("/", _MEDIA[".html"], content),
-        page_of(UI_PATH, _MEDIA[".html"], content),
+        Page("/", _MEDIA[".html"], lambda: content),
+        Page(UI_PATH, _MEDIA[".html"], lambda: content),
     ]
 
 
@@ -86,12 +98,13 @@ def _load(file: Path) -> Page:
     if _UNCHANGING.match(file.name):
         cache = "public, max-age=31536000, immutable"
     path = _PATHS.get(file.name, f"/static/{file.name}")
-    return page_of(path, _MEDIA[file.suffix], file.read_bytes(), cache)
+    content = file.read_bytes()
+    return Page(path, _MEDIA[file.suffix], lambda: content, cache)
 
 
-def document_page(document: bytes) -> Page:
+def document_page(make: Callable[[], bytes]) -> Page:
     """The OpenAPI document, served like a file."""
-    return page_of("/openapi.json", "application/json", document)
+    return Page("/openapi.json", "application/json", make)
 
 
 class PageServer:
@@ -100,10 +113,21 @@ class PageServer:
     def __init__(self, page: Page, parts: Parts) -> None:
         self._page = page
         self._parts = parts
+        self._preparing = asyncio.Lock()
+        self._prepared = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """GET and HEAD only."""
+        if not self._prepared:
+            await self._prepare()
         await self._answer(scope)(scope, receive, send)
+
+    async def _prepare(self) -> None:
+        # Beside the loop, which has better to do for a tenth of a second; by one of all who ask.
+        async with self._preparing:
+            if not self._prepared:
+                await asyncio.to_thread(self._page.prepare)
+                self._prepared = True
 
     def _answer(self, scope: Scope) -> Response:
         if scope["method"] not in ("GET", "HEAD"):

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from rota.api.auth import remote_of
-from rota.api.bodies import QueryReader, decode_json, header, read_body, require_json
+from rota.api.bodies import decode_json, header, query_reader, read_body, require_json
 from rota.api.ids import mint_request_id
 from rota.api.limits import ANSWER_PIECE_BYTES, AUDIT_TEXT_MAX
 from rota.api.parts import Desk, Parts
@@ -100,7 +100,7 @@ class Operation:
     body: Any = None
     decode: Callable[[bytes], Any] | None = None
     """Reads the body as its type, where there is a better way than the usual one."""
-    query: type[Any] = NoQuery
+    query: type[msgspec.Struct] = NoQuery
     answer: Any = None
     status: int = 200
     errors: Sequence[int] = ()
@@ -156,7 +156,7 @@ class Server:
         self._parts = parts
         self._desk = desk
         self._forwarder = None if operation.anywhere else parts.forwarder
-        self._query = QueryReader(operation.query)
+        self._query = query_reader(operation.query)
         self._no_query = operation.query is NoQuery
         self._decode: Callable[[bytes], Any] | None = None
         if operation.body is not None and not (operation.streams_in or operation.reads_body):

@@ -32,7 +32,7 @@ class Succession:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Whoever leads at its beginning is the one whose successor is told of."""
-        self._look()
+        self.look()
         self._waiting += 1
         self._is_awaited.set()
         try:
@@ -46,9 +46,10 @@ class Succession:
         while True:
             await self._is_awaited.wait()
             await asyncio.sleep(FORWARD_LOOK_S)
-            self._look()
+            self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Tells of whom was not known at the last look: who asks somebody looks first."""
         now = self._who()
         if now != self._seen:
             self._seen = now

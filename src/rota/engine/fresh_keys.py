@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from mmap import ACCESS_COPY, mmap
 from zlib import crc32
 
 from rota.core.inputs import AnyInput
@@ -34,8 +35,7 @@ class FreshKeys:
         self._clock = clock
         self._reading = Chore("rota-used-keys")
         self._complete = self._took_inbox = False
-        # Only what is written to takes memory.
-        self._young, self._old = bytearray(KEY_MARKS // 8), bytearray(KEY_MARKS // 8)
+        self._young, self._old = _no_marks(), _no_marks()
         self._young_since = clock.steady()
 
     def begin(self, *, has_inbox: bool) -> None:
@@ -80,7 +80,7 @@ class FreshKeys:
         """What was used longer ago than a key is honoured need not be known any more."""
         if self._clock.steady() - self._young_since < KEY_AGE_MS:
             return
-        self._old, self._young = self._young, bytearray(KEY_MARKS // 8)
+        self._old, self._young = self._young, _no_marks()
         self._young_since = self._clock.steady()
         self._complete = True  # all that could not be read is too old by now
 
@@ -102,6 +102,11 @@ class FreshKeys:
                 return await self._catalog.keys_after(last, USED_KEYS_PER_LOOK)
             except StoreError:
                 await asyncio.sleep(USED_KEYS_RETRY_S)
+
+
+def _no_marks() -> mmap:
+    """Room for all of them; only what is written to takes memory, which a `bytearray` fills."""
+    return mmap(-1, KEY_MARKS // 8, access=ACCESS_COPY)
 
 
 def _place(key: str) -> tuple[int, int]:
