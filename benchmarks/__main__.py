@@ -41,6 +41,7 @@ from benchmarks.cell import workplace
 from benchmarks.machine import header
 from benchmarks.peers import compare
 from benchmarks.table import Row, Scale, markdown
+from benchmarks.traffic import Lane
 
 MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
     "smoke": smoke.measure,
@@ -85,8 +86,11 @@ def main() -> None:
     for name in names:
         began = time.perf_counter()
         print(f"{name} …", end=" ", file=sys.stderr, flush=True)
+        put_off = Lane.put_off
         taken += MEASUREMENTS[name](scale)
-        print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
+        put_off = Lane.put_off - put_off
+        late = f", {put_off} requests put off by the server" if put_off else ""
+        print(f"{time.perf_counter() - began:.0f} s{late}", file=sys.stderr)
     print(markdown(taken))
     if scale.keep:
         smoke.keep(taken)

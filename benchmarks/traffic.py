@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import uvloop
 
@@ -22,27 +22,48 @@ T = TypeVar("T")
 
 NOOP = {"name": "noop", "task": {"kind": "noop"}}
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+_RETRY_AFTER = re.compile(rb"retry-after: *(\d+)", re.IGNORECASE)
+_CLOSES = re.compile(rb"connection: *close", re.IGNORECASE)
+_LATER = (b"429", b"503")
+PATIENCE_S = 60
+"""For so long a request that is put off is sent again."""
 SETTLE_S_MAX = 120
 LOOK_S = 0.01
 """Between two looks at whether all is done; the figure is this much too low at most."""
 
 
+class Address(Protocol):
+    """Where a server is, and what opens it."""
+
+    host: str
+    port: int
+
+    @property
+    def token(self) -> str:
+        """An administrator's."""
+        ...
+
+
 class Lane:
     """One kept-alive connection, one request at a time."""
 
+    put_off: ClassVar[int] = 0
+    """How often any of them was told to come again later: the server had too much to do, or nobody
+    led. The wait is part of what is measured."""
+
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: str
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cell: Address, token: str
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._head = head
+        self._cell = cell
+        host = f"{cell.host}:{cell.port}"
+        self._head = f"Host: {host}\r\nAuthorization: Bearer {token or cell.token}\r\n"
 
     @classmethod
-    async def open(cls, cell: Cell, token: str = "") -> Lane:
+    async def open(cls, cell: Address, token: str = "") -> Lane:
         """A connection to the cell's server; with another token than the administrator's."""
-        reader, writer = await asyncio.open_connection(cell.host, cell.port, limit=1 << 26)
-        head = f"Host: {cell.host}:{cell.port}\r\nAuthorization: Bearer {token or cell.token}\r\n"
-        return cls(reader, writer, head)
+        return cls(*await _connected(cell), cell, token)
 
     def request(self, method: str, path: str, body: bytes = b"", key: str = "") -> bytes:
         """All bytes of a request."""
@@ -53,14 +74,31 @@ class Lane:
         return head.encode() + body
 
     async def send(self, request: bytes) -> bytes:
-        """The answer's body; anything but a success is an error."""
+        """The answer's body; anything but a success is an error.
+
+        What is put off is sent again, as clients do. It may have been done all the same, so that
+        there can be a few more jobs than were asked for.
+        """
+        deadline = time.perf_counter() + PATIENCE_S
+        while True:
+            head, body = await self._exchange(request)
+            if head[9:10] == b"2":
+                return body
+            later = _RETRY_AFTER.search(head) if head[9:12] in _LATER else None
+            if later is None or time.perf_counter() > deadline:
+                raise RuntimeError(f"{head.splitlines()[0].decode()}: {body[:500].decode()}")
+            Lane.put_off += 1
+            await asyncio.sleep(int(later[1]))
+
+    async def _exchange(self, request: bytes) -> tuple[bytes, bytes]:
         self._writer.write(request)
         head = await self._reader.readuntil(b"\r\n\r\n")
         length = _LENGTH.search(head)
         body = await self._reader.readexactly(int(length[1])) if length else await self._pieces()
-        if head[9:10] != b"2":
-            raise RuntimeError(f"{head.splitlines()[0].decode()}: {body[:500].decode()}")
-        return body
+        if _CLOSES.search(head):
+            await self.close()
+            self._reader, self._writer = await _connected(self._cell)
+        return head, body
 
     async def _pieces(self) -> bytes:
         """A body whose length was not known when it began."""
@@ -81,6 +119,10 @@ class Lane:
         """Hangs up."""
         self._writer.close()
         await self._writer.wait_closed()
+
+
+async def _connected(cell: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(cell.host, cell.port, limit=1 << 26)
 
 
 @asynccontextmanager

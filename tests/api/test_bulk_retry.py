@@ -99,15 +99,17 @@ async def test_what_waits_for_a_job_that_fails_again_at_once_does_not_run(
     worker = await house.register()
     jobs = await _submit(house, [], ["0"])
     await house.ask("POST", "/jobs/bulk", {**AGAIN, "action": "cancel"}, expect=200)
-    start = Latecomers.start
+    start_over = Latecomers._start_over
 
-    async def late(self: Latecomers, act: Act) -> int:
+    async def overtaken(self: Latecomers, job_ids: Sequence[JobId], act: Act) -> int:
+        started = await start_over(self, job_ids, act)
         await _fail_next(house, worker)
-        return await start(self, act)
+        return started
 
-    monkeypatch.setattr(Latecomers, "start", late)
+    monkeypatch.setattr(Latecomers, "_start_over", overtaken)
     answer = await house.ask("POST", "/jobs/bulk", AGAIN, expect=200)
     assert (answer["count"], answer["refused"]) == (1, 1)
+    assert sum(answer["reasons"].values()) == 1
     assert await _states(house, jobs) == ["failed", "cancelled"]
     assert await _names_in_order(house, worker) == []
 
@@ -205,3 +207,17 @@ async def test_a_long_chain_is_not_read_again_for_each_of_its_jobs(
     monkeypatch.setattr(catalog, "jobs", counted)
     assert (await house.ask("POST", "/jobs/bulk", AGAIN, expect=200))["count"] == length
     assert read <= 10 * length
+
+
+async def test_what_was_skipped_counts_though_the_job_in_front_is_newer(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.api.bulk.BULK_PAGE", 2)
+    monkeypatch.setattr("rota.api.bulk_order.BULK_PAGE", 2)
+    worker = await house.register()
+    jobs = await _submit(house, ["1"], ["2"], ["3"], ["4"], [])
+    await _fail_next(house, worker)
+    assert await _states(house, jobs) == ["skipped"] * 4 + ["failed"]
+    answer = await house.ask("POST", "/jobs/bulk", AGAIN, expect=200)
+    assert (answer["count"], answer["refused"]) == (5, 0)
+    assert await _names_in_order(house, worker) == [["j4"], ["j3"], ["j2"], ["j1"], ["j0"]]

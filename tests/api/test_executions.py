@@ -153,7 +153,37 @@ async def test_artifacts_are_kept_listed_and_fetched(house: House) -> None:
     assert fetched.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize("name", [".hidden", "a%00b", "..", "%2e%2e%2fetc", "a%0Ab"])
+@pytest.mark.parametrize("written", ["plots%2F2026%2fa%20b.png", "plots/2026/a%20b.png"])
+async def test_a_file_in_folders_is_fetched_by_its_whole_name(house: House, written: str) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/artifacts"
+    kept = await house.http.put(f"{path}/{written}", content=b"png")
+    assert (kept.status_code, kept.json()["name"]) == (200, "plots/2026/a b.png")
+    assert [one["name"] for one in (await house.ask("GET", path))["items"]] == [kept.json()["name"]]
+    fetched = await house.http.get(f"{path}/{written}")
+    assert (fetched.status_code, fetched.content) == (200, b"png")
+    assert fetched.headers["content-disposition"].endswith("''a%20b.png")
+    assert (await house.http.head(f"{path}/{written}")).headers["content-length"] == "3"
+    link = await house.ask("GET", f"{path}/plots%2F2026%2Fa%20b.png/link", expect=200)
+    assert link["url"] == f"{path}/plots%2F2026%2Fa%20b.png"
+    assert (await house.http.get(link["url"])).content == b"png"
+
+
+async def test_a_file_may_be_called_as_a_call_is(house: House) -> None:
+    order = await house.start(await house.register())
+    path = f"/executions/{order['execution_id']}/artifacts"
+    for name in ("plots", "plots%2Flink", "plots%2Fupload"):
+        assert (await house.http.put(f"{path}/{name}", content=name.encode())).status_code == 200
+        assert (await house.http.get(f"{path}/{name}")).content == name.encode()
+    link = await house.ask("GET", f"{path}/plots/link", expect=200)
+    assert link["url"] == f"{path}/plots"
+    assert len((await house.ask("GET", path))["items"]) == 3
+
+
+_ELSEWHERE = ["a%2F..%2Fb", "a/%2e%2e/b", "%2Fetc", "a%2F", "a/", "a%2F%2Fb", "a%2F.b", "a%5Cb"]
+
+
+@pytest.mark.parametrize("name", [".hidden", "a%00b", "..", "%2e%2e%2fetc", "a%0Ab", *_ELSEWHERE])
 async def test_artifact_names_cannot_lead_elsewhere(house: House, name: str) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts/{name}"

@@ -267,6 +267,30 @@ async def test_a_name_that_cannot_be_is_told_what_a_name_may_be(house: House, pa
     assert problem["errors"] == [{"field": "name", "message": said}]
 
 
+@pytest.mark.parametrize("path", NAMED)
+async def test_a_name_that_is_too_long_is_told_how_long_one_may_be(house: House, path: str) -> None:
+    problem = await house.ask("PUT", f"{path}/{'a' * 1000}", NAMED[path], expect=422)
+    assert problem["errors"] == [{"field": "name", "message": "takes at most 255 characters"}]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("queue", "", "takes at least 1 character"),
+        ("queue", "q" * 256, "takes at most 255 characters"),
+        ("priority", 1001, "takes a number of at most 1000"),
+        ("priority", -1001, "takes a number of at least -1000"),
+        ("labels", {str(number): "" for number in range(65)}, "takes at most 64 entries"),
+    ],
+)
+async def test_what_is_too_much_or_too_little_is_told_how_much_may_be(
+    house: House, field: str, value: object, said: str
+) -> None:
+    body = {"name": "j", "task": NOOP, field: value}
+    problem = await house.ask("POST", "/jobs", body, expect=422)
+    assert problem["errors"] == [{"field": field, "message": said}]
+
+
 async def test_every_pattern_of_the_contract_has_words_for_people() -> None:
     said = set(patterns.SAID)
     for module in pkgutil.iter_modules(wire.__path__):

@@ -110,7 +110,7 @@ async def test_a_bulk_action_touches_all_that_match_and_counts(house: House) -> 
         await house.submit(queue="q" if number < 5 else "other", labels={"n": str(number % 2)})
     spec = {"action": "cancel", "filter": {"queue": "q", "labels": {"n": "0"}}}
     dry = await house.ask("POST", "/jobs/bulk", {**spec, "dry_run": True}, expect=200)
-    assert dry == {"count": 3, "refused": 0, "dry_run": True, "more": False}
+    assert dry == {"count": 3, "refused": 0, "dry_run": True, "more": False, "reasons": {}}
     assert (await house.ask("POST", "/jobs/bulk", spec, expect=200))["count"] == 3
     assert len((await house.ask("GET", "/jobs?status=cancelled"))["items"]) == 3
     assert (await house.ask("POST", "/jobs/bulk", spec, expect=200))["count"] == 0

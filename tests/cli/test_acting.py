@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from rota.cli.bulk import _draw
+from rota.wire.jobs import BulkAnswer
 from rota.wire.problems import FieldError
 from tests.cli.conftest import Rota
 from tests.sdk.small_cell import RefusedError
@@ -281,6 +283,15 @@ def test_a_bulk_action_wants_a_filter_and_a_yes(server: SmallServer, rota: Rota)
     assert rota("bulk", "cancel", "--status", "queued", "--yes").out == "cancel: 1 job\n"
     assert {job.status for job in server.jobs.values()} == {"cancelled"}
     assert rota("bulk", "reprioritise", "--all", "--yes").status == 2
+
+
+def test_why_some_jobs_were_left_as_they_are_is_told_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _draw("delete", BulkAnswer(count=1, refused=2_000, reasons={"it is running": 2_000}))
+    shown = capsys.readouterr()
+    assert shown.out == "delete: 1 job\n"
+    assert shown.err == "2,000 jobs matched but could not be\n  2,000: it is running\n"
 
 
 def test_a_queue_that_is_not_there_is_made(server: SmallServer, rota: Rota) -> None:

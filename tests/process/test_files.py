@@ -109,7 +109,9 @@ def test_a_client_pushes_on_while_its_server_is_killed_and_restarted(
 
 def test_code_data_and_large_output_make_their_way(cell: Cell, tmp_path: Path) -> None:
     script = (
-        SCRIPT + b"head -c 3000000 /dev/zero > $ROTA_ARTIFACTS/zeros; echo s > $ROTA_ARTIFACTS/s"
+        SCRIPT + b"head -c 3000000 /dev/zero > $ROTA_ARTIFACTS/zeros; echo s > $ROTA_ARTIFACTS/s\n"
+        b"mkdir -p $ROTA_ARTIFACTS/sub/sub; cp $ROTA_ARTIFACTS/zeros $ROTA_ARTIFACTS/sub/sub\n"
+        b"echo t > $ROTA_ARTIFACTS/sub/t"
     )
     app, data = tmp_path / "app.tar.gz", tmp_path / "data.txt"
     app.write_bytes(tar_of({"run.sh": script, "lib/greeting": b"hello\n"}, "gz"))
@@ -124,8 +126,12 @@ def test_code_data_and_large_output_make_their_way(cell: Cell, tmp_path: Path) -
     assert got.returncode == 0, got.stderr
     assert (tmp_path / "out/zeros").read_bytes() == bytes(3_000_000)
     assert (tmp_path / "out/s").read_bytes() == b"s\n"
-    assert cell.run("artifacts", "list", job_id).stdout.count("\n") == 3
-    assert len(list((cell.data / "objects").rglob("outputs/*/*"))) == 1
+    assert (tmp_path / "out/sub/sub/zeros").read_bytes() == bytes(3_000_000)
+    assert (tmp_path / "out/sub/t").read_bytes() == b"t\n"
+    one = cell.run("artifacts", "get", job_id, "sub/t", "-o", str(tmp_path / "one"))
+    assert (one.returncode, (tmp_path / "one/sub/t").read_bytes()) == (0, b"t\n")
+    assert cell.run("artifacts", "list", job_id).stdout.count("\n") == 5
+    assert len(list((cell.data / "objects").rglob("outputs/*/*"))) == 2
     bundles = cell.run("bundles", "--json")
     assert bundles.stdout.count("bundle_id") == 2
     again = cell.run("bundles", "push", str(app))

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -79,19 +80,20 @@ async def test_an_upload_with_damaged_remains_begins_anew(
 
 
 @pytest.mark.parametrize("size", [10, OBJECT_BYTES_MIN + 10])
+@pytest.mark.parametrize("name", ["out", "a/b/out"])
 async def test_an_output_file_is_compared_with_what_was_kept(
-    house: House, client: AsyncClient, tmp_path: Path, size: int
+    house: House, client: AsyncClient, tmp_path: Path, size: int, name: str
 ) -> None:
     order = await house.start(await house.register())
-    run, content = order["execution_id"], os.urandom(size)
-    await house.http.put(f"/executions/{run}/artifacts/out", content=content)
+    run, content, written = order["execution_id"], os.urandom(size), quote(name, safe="")
+    await house.http.put(f"/executions/{run}/artifacts/{written}", content=content)
     (listed,) = await client.artifacts(run)
-    assert (listed.name, listed.size) == ("out", size)
-    assert await client.read_artifact(run, "out") == content
-    await client.fetch_artifact(run, "out", tmp_path / "out")
-    assert (tmp_path / "out").read_bytes() == content
-    link = await client.artifact_link(run, "out")
-    assert (link.url, link.signed) == (f"/executions/{run}/artifacts/out", False)
+    assert (listed.name, listed.size) == (name, size)
+    assert await client.read_artifact(run, name) == content
+    await client.fetch_artifact(run, name, tmp_path / name)
+    assert (tmp_path / name).read_bytes() == content
+    link = await client.artifact_link(run, name)
+    assert (link.url, link.signed) == (f"/executions/{run}/artifacts/{written}", False)
     with pytest.raises(NotFoundError):
         await client.read_artifact(run, "nothing")
 

@@ -117,6 +117,23 @@ class ArtifactsConformance:
             assert b"".join([piece async for piece in pieces]) == content + b"end"
             assert await store.artifacts.read(RUN, "c.txt") is None
 
+    async def test_a_file_in_folders_is_kept_under_its_whole_name(
+        self, make_store: StoreMaker
+    ) -> None:
+        names = ["a", "a-b", "a/b", "a/b/c", "plots/é.png", "/".join("abcdefghijklmnop")]
+        async with make_store() as store:
+            # None is in the way of another, though a folder could not be a file as well.
+            for name in reversed(names):
+                await store.artifacts.write(RUN, name, stream(name.encode()), 100)
+            listed = await store.artifacts.list(RUN)
+            assert [one.name for one in listed] == sorted(names)
+            for name in names:
+                pieces = await store.artifacts.read(RUN, name)
+                assert pieces is not None
+                assert b"".join([piece async for piece in pieces]) == name.encode()
+            await store.artifacts.forget([RUN])
+            assert await store.artifacts.list(RUN) == []
+
     async def test_a_second_upload_replaces_the_first(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             await store.artifacts.write(RUN, "out", stream(b"long ago"), 10)
@@ -155,7 +172,12 @@ class ArtifactsConformance:
             assert await store.artifacts.list(RUN) == []
 
     @pytest.mark.parametrize(
-        "name", ["", ".", "..", ".hidden", "a/b", "a\\b", "a\x00b", "a\nb", "x" * 256, "\ud800"]
+        "name",
+        [
+            *("", ".", "..", ".hidden", "a\\b", "a\x00b", "a\nb", "x" * 256, "\ud800"),
+            *("/a", "a/", "a//b", "a/../b", "../a", "a/.b", "./a", "a/b\\c", "a/" * 16 + "b"),
+            "/".join(["x" * 100] * 3),
+        ],
     )
     async def test_a_name_that_could_lead_elsewhere_is_refused(
         self, make_store: StoreMaker, name: str

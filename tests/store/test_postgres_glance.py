@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rota.core.model import Instant
 from rota.store.nodes import Node
 from rota.store.postgres import PostgresStore
 from rota.store.protocol import StoreError
@@ -28,7 +29,7 @@ async def cell() -> Cell:
 def counted(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """One for each time that the connection is used which looks are made on."""
     reads: list[bool] = []
-    line = store.ledger._follows
+    line = store.ledger.glance._line
     read = line.read
 
     async def noted(work: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -55,7 +56,7 @@ async def test_a_look_shows_all_that_was_there_when_it_was_asked_for(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cell.opened() as store, cell.connected() as application:
-        line, may_answer, has_read = store.ledger._follows, asyncio.Event(), asyncio.Event()
+        line, may_answer, has_read = store.ledger.glance._line, asyncio.Event(), asyncio.Event()
         read = line.read
 
         async def late(work: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -90,10 +91,67 @@ async def test_a_look_that_fails_is_told_to_all_and_the_next_one_is_a_new_one(ce
         async with cell.connected() as other, other.transaction():
             await other.execute("LOCK TABLE rota.access")
             looks = await asyncio.gather(
-                store.access.revision(), store.ledger.take_inbox(9), return_exceptions=True
+                store.access.revision(), store.access.revision(), return_exceptions=True
             )
         assert [isinstance(one, StoreError) for one in looks] == [True, True]
         assert await store.access.revision() == 0
+
+
+async def _all_that_a_server_does_by_itself(store: PostgresStore) -> list[Any]:
+    """The tokens' number, the inbox, an announcement, the others, what a commit is worth."""
+    return await asyncio.gather(
+        store.access.revision(),
+        store.ledger.take_inbox(9),
+        store.nodes.announce(Node(node="here")),
+        store.nodes.everyone(),
+        store.durability(),
+        return_exceptions=True,
+    )
+
+
+async def test_all_that_a_server_does_by_itself_is_one_transaction(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cell.opened() as store:
+        await store.nodes.announce(Node(node="here"))
+        alone = await store.durability()
+        reads = counted(store, monkeypatch)
+        revision, entries, _, everyone, durability = await _all_that_a_server_does_by_itself(store)
+        assert len(reads) == 1
+        assert (revision, entries) == (0, [])
+        assert [seen.told.node for seen in everyone] == ["here"]
+        # That an announcement does not wait for the disk says nothing of what is accepted.
+        assert durability == alone
+        assert await cell.ask("SELECT count(*) FROM rota.nodes") == 1
+
+
+@pytest.mark.parametrize(("table", "locked"), [("inbox", [1]), ("nodes", [2, 3]), ("access", [0])])
+async def test_a_locked_table_is_in_nobody_elses_way(
+    cell: Cell, table: str, locked: list[int]
+) -> None:
+    async with cell.opened() as store:
+        await store.nodes.announce(Node(node="here"))
+        async with cell.connected() as vacuum, vacuum.transaction():
+            await vacuum.execute(f"LOCK TABLE rota.{table} IN ACCESS EXCLUSIVE MODE")
+            found = await _all_that_a_server_does_by_itself(store)
+        refused = [place for place, one in enumerate(found) if isinstance(one, StoreError)]
+        assert refused == locked
+        assert not any(
+            isinstance(one, Exception) for one in await _all_that_a_server_does_by_itself(store)
+        )
+
+
+async def test_a_revoked_token_is_heard_of_while_the_inbox_is_being_rewritten(cell: Cell) -> None:
+    async with cell.opened() as store:
+        await store.access.add_token(token(1))
+        before = await store.access.revision()
+        async with cell.connected() as vacuum, vacuum.transaction():
+            await vacuum.execute("LOCK TABLE rota.inbox IN ACCESS EXCLUSIVE MODE")
+            await store.access.revoke_token(token(1).id, Instant(5))
+            inbox = asyncio.create_task(store.ledger.take_inbox(9))
+            assert await store.access.revision() > before
+            with pytest.raises(StoreError):
+                await inbox
 
 
 async def test_a_server_that_was_gone_for_long_is_shown_to_nobody_and_forgotten_at_a_start(

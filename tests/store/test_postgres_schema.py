@@ -9,11 +9,13 @@ import uuid
 import asyncpg
 import pytest
 
+from rota.core.model import Instant
 from rota.store.inbox import InboxKind
 from rota.store.migrate import Migration, known_migrations
 from rota.store.postgres import open_postgres
 from rota.store.postgres_connect import parse_address
 from rota.store.postgres_migrate import migrate_postgres
+from rota.store.postgres_partitions import DAY_MS, make_partitions
 from rota.store.protocol import JobQuery, SchemaError, Seq, StoreError
 from rota.wire.cells import cell_tag, tag_in
 from tests.postgres.cell import Cell
@@ -162,3 +164,23 @@ async def test_sql_submits_objects_only_and_not_for_everybody(cell: Cell) -> Non
         await application.execute("SET ROLE stranger")
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await application.execute("SELECT rota.submit('{}')")
+
+
+async def test_no_index_asks_for_summaries_that_nobody_needs_at_full_speed(cell: Cell) -> None:
+    address = parse_address(cell.dsn)
+    before = [step for step in KNOWN if step.number < 13]
+    await migrate_postgres(address, before)
+    asking = (
+        "SELECT count(*) FROM pg_class WHERE relnamespace = 'rota'::regnamespace"
+        " AND 'autosummarize=on' = ANY (reloptions)"
+    )
+    assert await cell.ask(asking) == 2  # of the table, and of its partition of the rest
+    await migrate_postgres(address)
+    assert await cell.ask(asking) == 1  # the table's, which has no ranges itself
+    async with cell.connected() as connection:
+        await make_partitions(connection, Seq(1), Instant(20_000 * DAY_MS))
+    days = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'rota.jobs_done_by_end'::regclass"
+    assert await cell.ask(days) == 3  # two of them are days
+    valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = 'rota.jobs_done_by_end'::regclass"
+    assert await cell.ask(valid)
+    assert await cell.ask(asking) == 1

@@ -55,11 +55,11 @@ class Sink:
         """Notes it."""
         self.progress.append((record.progress, record.message))
 
-    async def send_artifact(self, execution_id: str, file: Path, sha256: str) -> None:
+    async def send_artifact(self, execution_id: str, name: str, file: Path, sha256: str) -> None:
         """Keeps a copy of what is as it was said to be."""
         content = await asyncio.to_thread(file.read_bytes)
         assert hashlib.sha256(content).hexdigest() == sha256
-        self.files[file.name] = content
+        self.files[name] = content
 
     async def show_bundle(self, execution_id: str, bundle_id: str) -> BundleView:
         """What a test has put on its shelf."""

@@ -161,12 +161,12 @@ async def test_a_job_has_a_private_folder_and_inherits_no_descriptors(
 async def test_payload_result_and_files_travel(tmp_path: Path, sink: Sink) -> None:
     script = (
         'sed s/in/out/ "$ROTA_PAYLOAD" > "$ROTA_RESULT"; echo data > "$ROTA_ARTIFACTS/a.txt";'
-        'mkdir "$ROTA_ARTIFACTS/sub"'
+        'mkdir "$ROTA_ARTIFACTS/sub" "$ROTA_ARTIFACTS/none"; echo b > "$ROTA_ARTIFACTS/sub/b.txt"'
     )
     report = await ran(shell(script), tmp_path, sink, payload=msgspec.Raw(b'{"v": "in"}'))
     assert msgspec.json.decode(report.result) == {"v": "out"}
-    assert sink.files == {"a.txt": b"data\n"}
-    assert b"sub in ROTA_ARTIFACTS is not kept" in sink.log
+    assert sink.files == {"a.txt": b"data\n", "sub/b.txt": b"b\n"}
+    assert bytes(sink.log) == b""
 
 
 @pytest.mark.parametrize(
@@ -298,16 +298,33 @@ async def test_a_file_that_the_server_will_not_keep_fails_the_job(
     assert "big could not be kept: too large" in str(error(report)["message"])
 
 
+async def test_a_server_from_before_folders_does_not_fail_the_job(
+    tmp_path: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = sink.send_artifact
+
+    async def without_folders(execution_id: str, name: str, file: Path, sha256: str) -> None:
+        if "/" in name:
+            raise RefusedError(404, "there is nothing at /executions")
+        await keep(execution_id, name, file, sha256)
+
+    monkeypatch.setattr(sink, "send_artifact", without_folders)
+    script = 'cd "$ROTA_ARTIFACTS"; mkdir sub; echo x > sub/x; echo y > y'
+    report = await ran(shell(script), tmp_path, sink)
+    assert (report.status, sink.files) == ("succeeded", {"y": b"y\n"})
+    assert b"sub/x in ROTA_ARTIFACTS is not kept" in sink.log
+
+
 async def test_files_wait_for_a_server_that_is_away(
     tmp_path: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep, tries = sink.send_artifact, []
 
-    async def sometimes(execution_id: str, file: Path, sha256: str) -> None:
+    async def sometimes(execution_id: str, name: str, file: Path, sha256: str) -> None:
         tries.append(file)
         if len(tries) < 3:
             raise AwayError("restarting")
-        await keep(execution_id, file, sha256)
+        await keep(execution_id, name, file, sha256)
 
     monkeypatch.setattr(sink, "send_artifact", sometimes)
     report = await ran(shell('echo x > "$ROTA_ARTIFACTS/kept"'), tmp_path, sink)

@@ -234,6 +234,7 @@ export interface BulkAnswer {
   refused?: number;
   dry_run?: boolean;
   more?: boolean;
+  reasons?: Record<string, number>;
 }
 
 export interface BulkSpec {

@@ -13,6 +13,8 @@ const COUNTED_MAX = 10_000;
 export interface Progress {
   done: number;
   refused: number;
+  /** Why they were refused, and how many for each reason. */
+  reasons: Record<string, number>;
   total: number;
   /** There are more than were counted. */
   atLeast: boolean;
@@ -32,7 +34,13 @@ export async function preview(
       ...(priority === undefined ? {} : { priority }),
     },
   });
-  return { done: 0, refused: 0, total: answer.count, atLeast: answer.more ?? false };
+  return {
+    done: 0,
+    refused: answer.refused ?? 0,
+    reasons: answer.reasons ?? {},
+    total: answer.count,
+    atLeast: answer.more ?? false,
+  };
 }
 
 export async function runBulk(
@@ -45,7 +53,13 @@ export async function runBulk(
     stopped: () => boolean;
   },
 ): Promise<Progress> {
-  const progress: Progress = { done: 0, refused: 0, total: options.total, atLeast: false };
+  const progress: Progress = {
+    done: 0,
+    refused: 0,
+    reasons: {},
+    total: options.total,
+    atLeast: false,
+  };
   const act = async (part: JobFilter) => {
     const body = {
       action,
@@ -55,7 +69,11 @@ export async function runBulk(
     };
     const answer = await call("POST /jobs/bulk", { body });
     progress.done += answer.count;
-    progress.refused += answer.refused ?? 0;
+    // Named jobs are asked for once each. A filter meets what was refused again with every piece.
+    progress.refused = (part.job_ids ? progress.refused : 0) + (answer.refused ?? 0);
+    progress.reasons = part.job_ids
+      ? added(progress.reasons, answer.reasons ?? {})
+      : (answer.reasons ?? {});
     options.told({ ...progress });
     return answer;
   };
@@ -66,10 +84,27 @@ export async function runBulk(
   }
   while (!options.stopped()) {
     const answer = await act(filter);
-    // What was refused would match again for ever.
+    // Refused ones do not count, so nothing is left that could be done.
     if (!answer.more || answer.count === 0) break;
   }
   return progress;
+}
+
+/** Two lists of reasons as one. */
+export function added(
+  one: Record<string, number>,
+  other: Record<string, number>,
+): Record<string, number> {
+  const sum = { ...one };
+  for (const [reason, times] of Object.entries(other)) sum[reason] = (sum[reason] ?? 0) + times;
+  return sum;
+}
+
+/** How many were refused and why, as a part of a sentence; empty where none was. */
+export function refusedWords(progress: Progress): string {
+  if (!progress.refused) return "";
+  const why = Object.entries(progress.reasons).map(([reason, times]) => `${times}× ${reason}`);
+  return `${progress.refused} could not be${why.length ? `: ${why.join("; ")}` : ""}`;
 }
 
 /** What takes an action back, for jobs that are named; null where nothing does. */

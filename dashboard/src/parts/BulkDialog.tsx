@@ -4,7 +4,14 @@ import { useEffect, useRef, useState } from "react";
 import type { Problem } from "../api/client";
 import { line } from "../api/live";
 import type { JobFilter } from "../api/schema.gen";
-import { type BulkAction, type Progress, preview, runBulk, undoOf } from "../lib/bulk";
+import {
+  type BulkAction,
+  type Progress,
+  preview,
+  refusedWords,
+  runBulk,
+  undoOf,
+} from "../lib/bulk";
 import { bulkLine } from "../lib/commands";
 import { count, plural } from "../lib/format";
 import { CommandLines, useSay } from "./Acts";
@@ -20,7 +27,13 @@ const WORDS: Record<BulkAction, { title: string; done: string; warning: string }
       "They start over with all their attempts; what was skipped because of them waits again. " +
       "Members of an array or gang that has ended start over with it: all that did not succeed.",
   },
-  delete: { title: "Delete jobs", done: "deleted", warning: "They cannot be brought back." },
+  delete: {
+    title: "Delete jobs",
+    done: "deleted",
+    warning:
+      "They cannot be brought back. Arrays and gangs take their members along; " +
+      "members of one that still goes on stay until it has ended.",
+  },
   reprioritise: { title: "Change priority", done: "given the priority", warning: "" },
 };
 
@@ -64,9 +77,9 @@ export function BulkDialog(props: {
         stopped: () => stopped.current,
       });
       const back = filter.job_ids ? undoOf(action) : null;
-      const refused = end.refused ? `, ${count(end.refused)} had moved on` : "";
+      const refused = refusedWords(end);
       say(
-        `${plural(end.done, "job")} ${words.done}${refused}.`,
+        `${plural(end.done, "job")} ${words.done}${refused && `, ${refused}`}.`,
         back
           ? {
               undo: () => {
@@ -120,6 +133,7 @@ export function BulkDialog(props: {
       ) : problem ? null : (
         <Loading what="how many that are" />
       )}
+      {progress?.refused ? <p data-testid="bulk-refused">{refusedWords(progress)}.</p> : null}
       {running && progress ? (
         <p role="status">
           <progress max={Math.max(1, progress.total)} value={progress.done + progress.refused} />{" "}

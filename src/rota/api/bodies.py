@@ -12,12 +12,13 @@ from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import inspect
-from starlette.types import Receive, Scope
+from starlette.types import Message, Receive, Scope
 
 from rota.api.entries import named
 from rota.api.limits import BODY_READ_S, JSON_DEPTH_MAX, QUERY_FIELDS_MAX
 from rota.api.nulls import without_nulls
-from rota.api.problems import GoneAwayError, ProblemError, invalid
+from rota.api.problems import RETRY_AFTER_S, GoneAwayError, ProblemError, invalid
+from rota.api.waiting import first_of
 from rota.api.wording import alternatives, in_words
 from rota.wire.problems import FieldError
 from rota.wire.units import dec_hook
@@ -42,12 +43,48 @@ def note_whole(scope: Scope) -> None:
     scope[_WHOLE] = True
 
 
+def is_whole(scope: Scope) -> bool:
+    """Whether nobody has to wait for the rest of it."""
+    return _WHOLE in scope
+
+
+def while_open(receive: Receive, closing: asyncio.Event) -> Receive:
+    """The same request, of which no more is awaited once the server stops.
+
+    Nothing is done before all of a body is there. Who hears so sends it again, to another server or
+    the next one; who were left to wait would be broken off, and not know.
+    """
+    is_there = False
+
+    async def receiving() -> Message:
+        nonlocal is_there
+        if is_there:
+            return await receive()
+        message = await first_of(_next(receive), closing.wait())
+        if message is None:
+            raise _stopping()
+        is_there = not message.get("more_body", False)
+        return message
+
+    return receiving
+
+
+async def _next(receive: Receive) -> Message:
+    return await receive()
+
+
+def _stopping() -> ProblemError:
+    detail = "the server is stopping and had not got all of the body: nothing was done; ask again"
+    headers = {"Retry-After": str(RETRY_AFTER_S), "Connection": "close"}
+    return ProblemError(503, "unavailable", detail, headers=headers)
+
+
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     """The whole body; refused as soon as it is larger than `limit`, whatever its length says."""
     declared = header(scope, b"content-length")
     if declared is not None and declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
-    if _WHOLE in scope:
+    if is_whole(scope):
         return await _receive_all(receive, limit)
     try:
         async with asyncio.timeout(BODY_READ_S):

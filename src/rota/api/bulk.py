@@ -11,6 +11,7 @@ import msgspec
 
 from rota.api.amend import post_update
 from rota.api.bulk_order import Heads, Latecomers
+from rota.api.bulk_refusals import GONE, Bound, Refusals
 from rota.api.error_groups import fingerprint_of, read_dead
 from rota.api.jobs import label_in, post_retry, states_in
 from rota.api.limits import (
@@ -18,12 +19,15 @@ from rota.api.limits import (
     BULK_COUNTED_AT_ONCE,
     BULK_EXAMINED_MAX,
     BULK_PAGE,
+    BULK_REFUSED_MAX,
     PAGE_LOOK,
     PREVIEW_LOOK,
 )
+from rota.api.members import take_along
 from rota.api.problems import ProblemError, invalid
 from rota.api.recall import post_about
 from rota.api.routes import Call, NoQuery
+from rota.core.band import Array, Gang
 from rota.core.errors import Refusal, StaleRecall, TooMuch
 from rota.core.inputs import AnyInput, Cancel, Delete, Recall
 from rota.core.model import JobId, JobRecord, JobState, Spec
@@ -32,7 +36,7 @@ from rota.store.protocol import JobQuery
 from rota.wire.jobs import BulkAnswer, BulkSpec, JobFilter
 from rota.wire.units import to_instant
 
-Act = Callable[[JobId], Awaitable[Any]]
+Act = Callable[[JobRecord], Awaitable[Any]]
 
 _MEANT = {
     "cancel": (JobState.PENDING, JobState.QUEUED, JobState.RUNNING),
@@ -63,42 +67,77 @@ async def bulk_action(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
 
 
 async def _carry_out(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
-    spec, act = call.body, _act(call)
-    count = refused = 0
-    more, left = False, spec.limit
-    latecomers = Latecomers(call.parts.catalog, call.parts.brain.clock.now())
-    meant = _sieve(call)
+    spec, act, refusals = call.body, _act(call), Refusals()
+    meant, late = _sieve(call, refusals), _Late(call, refusals)
+    count, more, left = 0, False, spec.limit
     async for found in _pages(call):
         page = await meant(found)
-        if left is not None:
-            more, page = len(page) > left, page[:left]
-            left -= len(page)
-        count += len(page)
-        if spec.action == "retry":
-            latecomers.add([job for job in page if job.spec.dependencies])
-            page = [job for job in page if not job.spec.dependencies]
-        refused += len(page) - await _act_on(act, page)
-        if more:
+        while page and left != 0:
+            part, page = page[:left], [] if left is None else page[left:]
+            others = await late.without(part)
+            done = len(part) - len(others) + await _act_on(act, others, refusals)
+            count += done
+            left = None if left is None else left - done
+        if page or (left is not None and len(refusals) >= BULK_REFUSED_MAX):
+            more = True
             break
 
-    async def start_over(jobs: Sequence[JobRecord]) -> int:
+    async def act_late(jobs: Sequence[JobRecord]) -> int:
         _check_open(call)
-        return await _act_on(act, jobs)
+        return await _act_on(act, jobs, refusals)
 
-    refused += len(latecomers) - await latecomers.start(start_over)
-    return BulkAnswer(count=count - refused, refused=refused, more=more)
+    count -= len(late) - await late.act(act_late)
+    return BulkAnswer(count=count, refused=len(refusals), more=more, reasons=refusals.reasons)
+
+
+class _Late:
+    """Those that are acted on after all others, though they may be on the first page."""
+
+    def __init__(self, call: Call[BulkSpec, NoQuery], refusals: Refusals) -> None:
+        catalog, since = call.parts.catalog, call.parts.brain.clock.now()
+        self._action = call.body.action
+        self._catalog = catalog
+        self._refusals = refusals
+        self._linked = Latecomers(catalog, since, refusals)
+        self._bands: list[JobId] = []
+        """Arrays and gangs take their members along, which may be meant themselves."""
+
+    def __len__(self) -> int:
+        return len(self._linked) + len(self._bands)
+
+    async def without(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+        """The others; these are kept for the end."""
+        if self._action == "retry":
+            return await self._linked.without(jobs)
+        if self._action != "delete":
+            return list(jobs)
+        self._bands += [job.id for job in jobs if isinstance(job.spec.band, Array | Gang)]
+        return [job for job in jobs if not isinstance(job.spec.band, Array | Gang)]
+
+    async def act(self, act: Callable[[Sequence[JobRecord]], Awaitable[int]]) -> int:
+        """How many of them it could be done to."""
+        count = await self._linked.start(act)
+        for start in range(0, len(self._bands), BULK_PAGE):
+            part = self._bands[start : start + BULK_PAGE]
+            found = await self._catalog.jobs(part)
+            self._refusals.add(GONE, len(part) - len(found))
+            count += await act(found)
+        return count
 
 
 async def _preview(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
     """How many it would be; with a limit no more than that are counted."""
     spec = call.body
+    refusals = Refusals()
     if spec.filter.fingerprint is None and spec.filter.job_ids is None:
         count, more = await _count(call)
     else:
-        count, more = await _examine(call)
+        count, more = await _examine(call, refusals)
     if spec.limit is not None and count > spec.limit:
         count, more = spec.limit, True
-    return BulkAnswer(count=count, dry_run=True, more=more)
+    return BulkAnswer(
+        count=count, refused=len(refusals), dry_run=True, more=more, reasons=refusals.reasons
+    )
 
 
 async def _count(call: Call[BulkSpec, NoQuery]) -> tuple[int, bool]:
@@ -117,12 +156,12 @@ async def _count(call: Call[BulkSpec, NoQuery]) -> tuple[int, bool]:
         query = msgspec.structs.replace(query, before=ids[-1])
 
 
-async def _examine(call: Call[BulkSpec, NoQuery]) -> tuple[int, bool]:
+async def _examine(call: Call[BulkSpec, NoQuery], refusals: Refusals) -> tuple[int, bool]:
     """One by one: the catalog cannot be asked how a job failed.
 
     Whoever gives a limit wants an idea, and soon.
     """
-    spec, meant, count = call.body, _sieve(call), 0
+    spec, meant, count = call.body, _sieve(call, refusals), 0
     if spec.limit is not None and spec.filter.job_ids is None:
         dead, more = await read_dead(call, _query(spec), BULK_EXAMINED_MAX)
         return len(await meant(dead)), more
@@ -131,24 +170,27 @@ async def _examine(call: Call[BulkSpec, NoQuery]) -> tuple[int, bool]:
     return count, False
 
 
-async def _act_on(act: Act, jobs: Sequence[JobRecord]) -> int:
+async def _act_on(act: Act, jobs: Sequence[JobRecord], refusals: Refusals) -> int:
     """How many of them it could be done to."""
     count = 0
     for start in range(0, len(jobs), BULK_AT_ONCE):
         part = jobs[start : start + BULK_AT_ONCE]
-        count += sum(await asyncio.gather(*(_try(act, job.id) for job in part)))
+        count += sum(await asyncio.gather(*(_try(act, job, refusals) for job in part)))
     return count
 
 
 def _sieve(
-    call: Call[BulkSpec, NoQuery],
+    call: Call[BulkSpec, NoQuery], refusals: Refusals
 ) -> Callable[[Sequence[JobRecord]], Awaitable[list[JobRecord]]]:
     """Leaves of each page what is to be acted on."""
     spec = call.body
     heads = Heads(call.parts.catalog, _query(spec).states)
+    bound = Bound(call.parts.catalog, refusals)
 
     async def meant(page: Sequence[JobRecord]) -> list[JobRecord]:
         found = [job for job in page if _is_meant(spec, job)]
+        if spec.action == "delete":
+            return await bound.without(found)
         return await heads.of(found) if spec.action == "retry" else found
 
     return meant
@@ -162,16 +204,18 @@ def _is_meant(spec: BulkSpec, job: JobRecord) -> bool:
     return spec.priority is None or job.spec.terms.priority != spec.priority
 
 
-async def _try(act: Act, job_id: JobId) -> bool:
+async def _try(act: Act, job: JobRecord, refusals: Refusals) -> bool:
     try:
-        await act(job_id)
+        await act(job)
     except (StaleRecall, TooMuch):
         raise
-    except Refusal:
+    except Refusal as error:
+        refusals.add(error.detail)
         return False
     except ProblemError as error:
         if error.status != 404:
             raise
+        refusals.add(error.detail)
         return False
     return True
 
@@ -183,17 +227,18 @@ def _act(call: Call[BulkSpec, NoQuery]) -> Act:
         case "cancel":
             return _poster(single, lambda job_id, recall: Cancel(job_id=job_id, recall=recall))
         case "delete":
-            return _poster(single, lambda job_id, recall: Delete(job_id=job_id, recall=recall))
+            delete = _poster(single, lambda job_id, recall: Delete(job_id=job_id, recall=recall))
+            return lambda job: take_along(single, job, lambda: delete(job))
         case "retry":
-            return lambda job_id: post_retry(single, job_id)
+            return lambda job: post_retry(single, job.id)
         case "reprioritise":
-            return lambda job_id: post_update(single, job_id, lambda job: _moved(call, job))
+            return lambda job: post_update(single, job.id, lambda job: _moved(call, job))
 
 
 def _poster(
     call: Call[BulkSpec, NoQuery], build: Callable[[JobId, Recall | None], AnyInput]
 ) -> Act:
-    return lambda job_id: post_about(call, job_id, lambda recall: build(job_id, recall))
+    return lambda job: post_about(call, job.id, lambda recall: build(job.id, recall))
 
 
 def _moved(call: Call[BulkSpec, NoQuery], job: JobRecord) -> Spec:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from rota.api.bulk_refusals import GONE, Refusals
 from rota.api.limits import BULK_PAGE, READ_AT_ONCE
 from rota.api.recall import read_jobs
 from rota.core.band import Member
 from rota.core.graph import accepts
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Instant, JobId, JobRecord, JobState
-from rota.store.protocol import Catalog
+from rota.store.protocol import Catalog, Direction
 
 Act = Callable[[Sequence[JobRecord]], Awaitable[int]]
 """Starts these over, in any order; how many of them it could be done to."""
 _Part = dict[JobId, tuple[JobId, ...]]
 """Some of the jobs that wait here, and whom of all that wait here each depends on."""
+
+
+_RULED_OUT = "a job that it depends on was started over too, and has already ended otherwise"
 
 
 class Heads:
@@ -49,25 +53,32 @@ class Heads:
 
 
 class Latecomers:
-    """Jobs with dependencies, which start over after all that have none.
+    """Jobs with dependencies, or that others depend on, which start over after all others.
 
     Retried before the jobs it depends on a job would go at once: of one that is retried alone these
-    count as settled. They may be on any later page, so it waits here until the pages are through.
+    count as settled. And what was skipped because of a job comes back with that, and would not be
+    found any more. They may be on any later page, so it waits here until the pages are through.
     """
 
-    def __init__(self, catalog: Catalog, since: Instant) -> None:
+    def __init__(self, catalog: Catalog, since: Instant, refusals: Refusals) -> None:
         self._catalog = catalog
         self._since = since
         """When this retry began: a job that ended later was started over by it."""
+        self._refusals = refusals
         self._lives: dict[JobId, int] = {}
         """Whom to start over, and how often that was done before."""
 
     def __len__(self) -> int:
         return len(self._lives)
 
-    def add(self, jobs: Sequence[JobRecord]) -> None:
-        """These wait."""
-        self._lives |= {job.id: job.life.lives for job in jobs}
+    async def without(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
+        """Those that nothing links to others; the rest waits."""
+        free = [job.id for job in jobs if not job.spec.dependencies]
+        edges = await self._catalog.edges(free, Direction.DOWNSTREAM)
+        linked = dict.fromkeys(edge.parent for edge in edges)
+        late = [job for job in jobs if job.spec.dependencies or job.id in linked]
+        self._lives |= {job.id: job.life.lives for job in late}
+        return [job for job in jobs if job.id not in self._lives]
 
     async def start(self, act: Act) -> int:
         """Starts all of them over that nothing in front rules out; how many that was."""
@@ -117,6 +128,8 @@ class Latecomers:
         # Who was skipped comes back with the one in front, and may have ended again.
         left = [job for job in jobs if job.life.lives == self._lives[job.id]]
         ruled_out = await self._ruled_out(left)
+        self._refusals.add(GONE, len(job_ids) - len(jobs))
+        self._refusals.add(_RULED_OUT, len(ruled_out))
         started = await act([job for job in left if job.id not in ruled_out])
         return len(jobs) - len(left) + started
 

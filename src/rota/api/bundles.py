@@ -20,7 +20,7 @@ from rota.api.routes import Call, NoQuery, Reply
 from rota.api.translate import UUID
 from rota.api.uploads import Sending, received
 from rota.core.model import Instant
-from rota.store.artifacts import check_artifact_name
+from rota.store.artifacts import check_plain_name
 from rota.store.limits import INTENT_MS
 from rota.store.objects import Bundle, BundleQuery, ObjectBook
 from rota.store.outputs import WHOLE, Content, OutOfRangeError, Range
@@ -78,7 +78,7 @@ async def push_bundle(call: Call[None, PushQuery]) -> Reply:
     """Keeps a bundle, or what came of it; the same content again is the same bundle."""
     asked, files, book = call.query, call.parts.files, book_of(call)
     _refuse_form(call)
-    check_artifact_name(asked.name)
+    check_plain_name(asked.name)
     tenant = _tenant(call, asked.tenant)
     if asked.sha256 is None and (asked.size is not None or asked.offset):
         raise invalid("sha256", "what comes in pieces is known by its SHA-256")

@@ -28,7 +28,9 @@ class Download(Stream):
         super().__init__(_sent(content.pieces), OCTETS, closing=call.parts.closing)
         self.headers["content-length"] = str(content.end - content.start)
         self.headers["accept-ranges"] = "bytes"
-        self.headers["content-disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+        # The folders it lay in are not the reader's.
+        last = quote(name.rpartition("/")[2], safe="")
+        self.headers["content-disposition"] = f"attachment; filename*=UTF-8''{last}"
         if content.sha256 is not None:
             digest = base64.b64encode(bytes.fromhex(content.sha256)).decode()
             self.headers["etag"] = f'"{content.sha256}"'

@@ -115,7 +115,7 @@ BULK_SPEC: dict[str, Any] = {
     "action": "cancel",
     "filter": {"queue": "default", "labels": {"team": "billing"}},
 }
-BULK: dict[str, Any] = {"count": 12, "refused": 0, "dry_run": False, "more": False}
+BULK: dict[str, Any] = {"count": 12, "refused": 0, "dry_run": False, "more": False, "reasons": {}}
 
 GRAPH: dict[str, Any] = {
     "nodes": [

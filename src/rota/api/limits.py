@@ -90,6 +90,11 @@ BULK_EXAMINED_MAX = 1_000
 """Dead letters that a preview of an action on one error reads, to see which of them failed so."""
 BULK_AT_ONCE = 100
 """Inputs of one bulk action under way at once: they share commits and leave room for others."""
+BULK_REASONS_MAX = 10
+"""Different reasons that the answer to a bulk action lists; the rest is counted together."""
+BULK_REFUSED_MAX = 10_000
+"""Jobs that a bulk action with a limit passes over because it cannot be done to them; then it says
+that there are more."""
 BULK_REMEMBERED_MAX = 1000
 """Answers of bulk actions kept for repeats of the same key."""
 USAGE_WORKERS_MAX = 20_000

@@ -59,15 +59,21 @@ async def with_members(
     Of a live one those go that have ended; the others go by themselves as they stop.
     """
     found = await call.parts.catalog.jobs([job_id])
-    is_band = found and isinstance(found[0].spec.band, Array | Gang)
-    if not is_band or not is_own(call, found[0].spec.terms):
+    return await take_along(call, found[0], post_delete) if found else await post_delete()
+
+
+async def take_along(
+    call: Call[Any, Any], job: JobRecord, post_delete: Callable[[], Awaitable[AnyReceipt]]
+) -> AnyReceipt:
+    """The same of a job that has just been read."""
+    if not isinstance(job.spec.band, Array | Gang) or not is_own(call, job.spec.terms):
         return await post_delete()
-    has_ended = found[0].life.state in JOB_FINAL
+    has_ended = job.life.state in JOB_FINAL
     if has_ended:
-        await _delete_ended(call, job_id)
+        await _delete_ended(call, job.id)
     receipt = await post_delete()
     if not has_ended:
-        await _delete_ended(call, job_id)
+        await _delete_ended(call, job.id)
     return receipt
 
 

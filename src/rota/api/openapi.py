@@ -289,7 +289,8 @@ def _problem(status: int) -> Document:
     title, when = TITLES[status], _WHEN[status]
     problem = {"type": TYPE_PREFIX + "…", "title": title, "status": status, "detail": when}
     if status == 422:
-        problem["errors"] = [{"field": "retry.max_attempts", "message": "Expected `int` >= 1"}]
+        message = "takes a number of at least 1"
+        problem["errors"] = [{"field": "retry.max_attempts", "message": message}]
     schema = {"$ref": _REF.format(name="Problem")}
     response: Document = {
         "description": when,

@@ -15,7 +15,15 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from rota.api.auth import remote_of
-from rota.api.bodies import decode_json, header, query_reader, read_body, require_json
+from rota.api.bodies import (
+    decode_json,
+    header,
+    is_whole,
+    query_reader,
+    read_body,
+    require_json,
+    while_open,
+)
 from rota.api.ids import mint_request_id
 from rota.api.limits import ANSWER_PIECE_BYTES, AUDIT_TEXT_MAX
 from rota.api.parts import Desk, Parts
@@ -166,6 +174,8 @@ class Server:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, or leaves quietly if nobody is there any more."""
         with self._desk.hold.cargo() as cargo:
+            if not is_whole(scope):
+                receive = while_open(receive, self._parts.closing)
             if not self.operation.streams_in:
                 receive = cargo.counted(receive)
             try:

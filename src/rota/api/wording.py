@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,6 +13,11 @@ from rota.wire.patterns import SAID
 _PATTERNS = {repr(pattern): said for pattern, said in SAID.items()}
 _NO_MATCH = "Expected `str` matching regex "
 _NO_CHOICE = "Invalid enum value "
+_SIZE = re.compile(
+    r"Expected `(?P<kind>\w+)`(?P<length> of length)? (?P<sign>[<>]=?) (?P<bound>-?[\d.]+)"
+)
+_SIGNS = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
+_COUNTED = {"str": "character", "array": "entry", "object": "entry"}
 _TIMES = {
     "Invalid RFC3339 encoded datetime": "not a time: write it like 2026-01-31T09:00:00Z",
     "Invalid RFC3339 encoded date": "not a date: write it like 2026-01-31",
@@ -27,7 +33,20 @@ def in_words(text: str, kinds: Iterable[inspect.Type]) -> str:
         return _PATTERNS.get(text.removeprefix(_NO_MATCH), text)
     if text.startswith(_NO_CHOICE) and (choices := list(_choices(kinds))):
         return f"{text.removeprefix(_NO_CHOICE)} is none of {', '.join(map(str, choices))}"
+    if found := _SIZE.fullmatch(text):
+        return _size(found)
     return _TIMES.get(text, text)
+
+
+def _size(found: re.Match[str]) -> str:
+    """`takes at most 255 characters`; `takes a number of at least 1`."""
+    bound = f"{_SIGNS[found['sign']]} {found['bound']}"
+    if not found["length"]:
+        return f"takes a number of {bound}"
+    counted = _COUNTED.get(found["kind"], found["kind"])
+    if found["bound"] != "1":
+        counted = f"{counted.removesuffix('y')}ies" if counted.endswith("y") else f"{counted}s"
+    return f"takes {bound} {counted}"
 
 
 def alternatives(kind: inspect.Type) -> Iterator[inspect.Type]:

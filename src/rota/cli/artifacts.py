@@ -58,10 +58,11 @@ def get(job: str, name: tuple[str, ...], *, output: Path) -> None:
 
 
 def _fetch(client: Client, execution: str, artifact: ArtifactView, folder: Path) -> None:
-    # The server's names have no slashes; this is where they become paths of ours.
-    if Path(artifact.name).name != artifact.name or artifact.name.startswith("."):
+    # This is where the server's names become paths of ours.
+    words = artifact.name.split("/")
+    if not all(Path(word).name == word and not word.startswith(".") for word in words):
         raise Failure(f"{artifact.name!r} is no name for a file here")
-    path = folder / artifact.name
+    path = folder.joinpath(*words)
     client.fetch_artifact(execution, artifact.name, path)
     click.echo(f"{path} ({size(artifact.size)})")
 

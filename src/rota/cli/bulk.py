@@ -55,3 +55,5 @@ def _draw(action: str, done: BulkAnswer) -> None:
     click.echo(f"{told}{action}: {plural(done.count, 'job')}")
     if done.refused:
         click.echo(f"{plural(done.refused, 'job')} matched but could not be", err=True)
+    for reason, count in done.reasons.items():
+        click.echo(f"  {count:,}: {reason}", err=True)

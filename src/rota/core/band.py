@@ -79,6 +79,14 @@ def unlucky(tally: Tally) -> int:
     return tally.failed + tally.cancelled - tally.dropped
 
 
+def goes_along(member: str, band: str, state: str) -> str:
+    """Why a member cannot be deleted on its own."""
+    return (
+        f"job {member} is a member of {band}, which is {state}: it can be deleted with that, "
+        "or once that has ended"
+    )
+
+
 def copies_of(band: Band | None) -> int:
     """How many jobs a submission stands for."""
     match band:

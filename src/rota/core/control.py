@@ -7,7 +7,7 @@ import sys
 from msgspec.structs import replace
 
 from rota.core import arrays, members
-from rota.core.band import Array, Member
+from rota.core.band import Array, Member, goes_along
 from rota.core.cells import JobCell, QueueCell, WorkerCell
 from rota.core.dispatch import hand_over
 from rota.core.ending import conclude
@@ -144,7 +144,7 @@ def _refuse_member(t: Tables, record: JobRecord) -> None:
     band = record.spec.band
     parent = t.jobs.get(JobId(band.parent)) if isinstance(band, Member) else None
     if parent is not None and not parent.life.doomed:
-        raise Conflict(f"job {record.id} is a member of {parent.id}, which is {parent.life.state}")
+        raise Conflict(goes_along(record.id, parent.id, parent.life.state))
 
 
 def execute(t: Tables, event: Execute, now: Instant) -> ExecutionAnswer:

@@ -43,6 +43,7 @@ class Pickup:
         self._clock = clock
         self._read_spec = read_spec
         self._post = post
+        self._is_away = False
 
     async def run(self, caught_up: Callable[[], None], emptied: Callable[[], None]) -> None:
         """Until it is cancelled; says when the oldest entries are accepted, and when none is left.
@@ -54,8 +55,11 @@ class Pickup:
             try:
                 taken = await self._take()
             except (StoreError, UnavailableError) as error:
-                log.warning("inbox_not_read", reason=str(error))
+                if not self._is_away:
+                    log.warning("inbox_not_read", reason=str(error))
+                self._is_away = True
             else:
+                self._is_away = False
                 caught_up()
                 if taken:
                     pause = DURABLE_INBOX_LOOK_S_MIN

@@ -23,6 +23,8 @@ from rota.gateway.stream import stream_changes
 
 log = structlog.get_logger(__name__)
 
+_FILE, _FILE_IN_FOLDERS = "/artifacts/{name}", "/artifacts/{name:path}"
+
 
 def create_app(desk: Desk, hosts: Sequence[str]) -> Starlette:
     """The whole gateway; `hosts` are the names it goes by."""
@@ -30,7 +32,10 @@ def create_app(desk: Desk, hosts: Sequence[str]) -> Starlette:
     for route in ROUTES:
         by_path.setdefault(route.path, []).append(route)
     app = Starlette(
-        routes=[PathRoute(path, PathServer(routes, desk)) for path, routes in by_path.items()],
+        routes=[
+            PathRoute(path.replace(_FILE, _FILE_IN_FOLDERS), PathServer(routes, desk))
+            for path, routes in by_path.items()
+        ],
         middleware=[Middleware(Gate, hosts=hosts)],
         exception_handlers={HTTPException: _unrouted},
     )

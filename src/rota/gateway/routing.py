@@ -61,9 +61,10 @@ EXECUTIONS = (
     Route("GET", "/executions/{execution_id}", by_id),
     Route("GET", "/executions/{execution_id}/logs", by_id),
     Route("GET", "/executions/{execution_id}/artifacts", by_id),
-    Route("GET", "/executions/{execution_id}/artifacts/{name}", by_id),
     Route("GET", "/executions/{execution_id}/artifacts/{name}/link", by_id),
     Route("GET", "/executions/{execution_id}/artifacts/{name}/upload", not_here),
+    # The name may have slashes in it, so that all of these would fit the next one too.
+    Route("GET", "/executions/{execution_id}/artifacts/{name}", by_id),
     Route("GET", "/executions/{execution_id}/bundles/{bundle_id}", not_here),
     Route("GET", "/executions/{execution_id}/bundles/{bundle_id}/content", not_here),
     Route("POST", "/executions/{execution_id}/complete", not_here),

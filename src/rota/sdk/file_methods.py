@@ -22,7 +22,8 @@ T = TypeVar("T")
 
 @contextmanager
 def arriving(path: Path) -> Iterator[IO[bytes]]:
-    """A file that has its name when all of it is there."""
+    """A file that has its name when all of it is there; in folders that are made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     try:
         with part.open("wb") as file:

@@ -1,4 +1,9 @@
-"""Output files of executions, as plain files: ROOT/<execution id>/<name>."""
+"""Output files of executions, as plain files: ROOT/<execution id>/<name>.
+
+The folders in a name are a part of it: `plots/a.png` is one file, beside all others, in whose name
+on the disk a backslash stands for each slash. No name has one itself. So nothing has to be made or
+removed but the file, and no name can be in the way of another.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from rota.core.model import ExecutionId
-from rota.store.limits import ARTIFACT_NAME_BYTES, ARTIFACT_PIECE_BYTES, ARTIFACT_THREADS
+from rota.store.limits import (
+    ARTIFACT_DEPTH,
+    ARTIFACT_NAME_BYTES,
+    ARTIFACT_PIECE_BYTES,
+    ARTIFACT_THREADS,
+)
 from rota.store.protocol import (
     Artifact,
     ArtifactNameError,
@@ -24,22 +34,36 @@ from rota.store.protocol import (
 
 T = TypeVar("T")
 
-_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f/\\]")
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
+_SLASH_ON_DISK = "\\"
 _EXECUTION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def check_artifact_name(name: str) -> None:
-    """Raises ArtifactNameError unless the name is a plain one that cannot lead elsewhere."""
-    if not name or name.startswith("."):
-        raise ArtifactNameError("an artifact's name is not empty and does not begin with a dot")
+    """Raises ArtifactNameError unless the name is a plain one that cannot lead elsewhere: that of a
+    file, or a path down to one."""
+    words = name.split("/")
+    if not all(words) or any(word.startswith(".") for word in words):
+        raise ArtifactNameError(
+            "an artifact's name, and each folder in it, is not empty and does not begin with a dot"
+        )
+    if len(words) > ARTIFACT_DEPTH:
+        raise ArtifactNameError(f"an artifact's name has at most {ARTIFACT_DEPTH - 1} folders")
     if _FORBIDDEN.search(name):
-        raise ArtifactNameError("an artifact's name has no slashes and no control characters")
+        raise ArtifactNameError("an artifact's name has no backslashes and no control characters")
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
         raise ArtifactNameError("an artifact's name is valid Unicode") from None
     if size > ARTIFACT_NAME_BYTES:
         raise ArtifactNameError(f"an artifact's name has at most {ARTIFACT_NAME_BYTES} bytes")
+
+
+def check_plain_name(name: str) -> None:
+    """The same of a file that is in no folder."""
+    if "/" in name:
+        raise ArtifactNameError("the name of a file here has no slashes")
+    check_artifact_name(name)
 
 
 class DiskArtifacts:
@@ -69,7 +93,7 @@ class DiskArtifacts:
                 await self._run(lambda: os.fsync(file))
             finally:
                 os.close(file)
-            await self._run(lambda: _keep(part, folder / name))
+            await self._run(lambda: _keep(part, folder / _on_disk(name)))
         finally:
             await self._run(lambda: part.unlink(missing_ok=True))
         return Artifact(name, size)
@@ -87,7 +111,7 @@ class DiskArtifacts:
     async def read(self, execution_id: ExecutionId, name: str) -> AsyncIterator[bytes] | None:
         """The content in pieces; None if there is no such file."""
         check_artifact_name(name)
-        path = self._folder(execution_id) / name
+        path = self._folder(execution_id) / _on_disk(name)
         return self._pieces(path) if await self._run(path.is_file) else None
 
     async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
@@ -147,13 +171,18 @@ def _keep(part: Path, path: Path) -> None:
         os.close(folder)
 
 
+def _on_disk(name: str) -> str:
+    return name.replace("/", _SLASH_ON_DISK)
+
+
 def _list(folder: Path) -> list[Artifact]:
     try:
-        entries = sorted(folder.iterdir())
+        entries = list(folder.iterdir())
     except FileNotFoundError:
         return []
-    return [
-        Artifact(entry.name, entry.stat().st_size)
+    found = [
+        Artifact(entry.name.replace(_SLASH_ON_DISK, "/"), entry.stat().st_size)
         for entry in entries
         if not entry.name.startswith(".") and entry.is_file()
     ]
+    return sorted(found, key=lambda one: one.name)

@@ -68,7 +68,9 @@ LOG_PIECE_BYTES = 64 * 1024
 LOG_READERS = 2
 """Threads that read logs."""
 ARTIFACT_NAME_BYTES = 255
-"""The longest file name that common file systems take."""
+"""The longest file name that common file systems take; folders are a part of it."""
+ARTIFACT_DEPTH = 16
+"""Folders within each other that a file may be in, and itself."""
 ARTIFACT_PIECE_BYTES = 256 * 1024
 """One read of a stored file."""
 ARTIFACT_THREADS = 2
@@ -165,6 +167,8 @@ NEXT_HOST_S = 0.25
 """Where an address names several hosts, how long each has before the next one is asked too."""
 LOCK_WAIT_MS = 2_000
 """Nobody of ours holds a lock for long; an administrator's is worth saying so and trying again."""
+LOOK_LOCK_MS = 150
+"""The same for what every server looks at twice a second: whoever is not locked out goes on."""
 IDLE_IN_TRANSACTION_MS = 60_000
 """The database ends a transaction whose server stopped in the middle of it: it holds locks."""
 FOLLOWER_PATIENCE_S = 0.25

@@ -90,7 +90,7 @@ class PostgresStore:
             self.notes = PostgresNotes(self._access_line)
         self.nodes: Nodes = MemoryNodes()
         if schema.has("followers"):
-            self.nodes = PostgresNodes(self._logs_line, self._readers)
+            self.nodes = PostgresNodes(self._logs_line, self.ledger.glance)
 
     async def open(self) -> None:
         """Connects, and asks whether this database takes writes."""

@@ -24,7 +24,7 @@ from rota.store.access_rows import (
 )
 from rota.store.limits import SIDE_DEADLINE_S, TOKEN_KEPT_MS, TOKENS_MAX
 from rota.store.postgres_connect import Address, Connection, Line, parse_address
-from rota.store.postgres_glance import Glance
+from rota.store.postgres_glance import REVISION, Glance
 from rota.store.postgres_migrate import prepared
 from rota.store.postgres_pool import ReaderPool
 from rota.store.protocol import SchemaError
@@ -59,7 +59,8 @@ class PostgresAccess:
 
     async def revision(self) -> int:
         """Another number after every change of the tokens."""
-        return (await self._glance.look()).access_revision
+        (revision,) = await self._glance.see(REVISION)
+        return int(revision)
 
     async def load(self, fresh_secret: bytes) -> AccessSnapshot:
         """All tokens."""

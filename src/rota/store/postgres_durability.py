@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from rota.store.durability import Durability, DurabilityLevel
 from rota.store.postgres_connect import Connection
+from rota.store.postgres_glance import Part, Row
 from rota.store.protocol import StoreError
 
-_LOOK = """
-SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool,
+_COLUMNS = """
+       pg_is_in_recovery() OR current_setting('transaction_read_only')::bool,
        current_setting('synchronous_commit'),
        current_setting('synchronous_standby_names'),
        current_setting('fsync')::bool,
@@ -15,14 +16,20 @@ SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool,
        (SELECT system_identifier::text FROM pg_control_system()),
        current_setting('server_version_num')::int
 """
+DURABILITY = Part(2, _COLUMNS, 7)
 _VERSION_MIN = 140_000
 _WAITS_FOR_STANDBY = ("on", "remote_apply")
 
 
 async def read_durability(connection: Connection, where: str) -> Durability:
-    """Refuses a database that takes no writes, and one that is too old."""
-    row = await connection.fetchrow(_LOOK)
+    """The same by a connection of one's own, which has to be as durable as those that append."""
+    row = await connection.fetchrow(f"SELECT {_COLUMNS}")
     assert row is not None
+    return judged(tuple(row), where)
+
+
+def judged(row: Row, where: str) -> Durability:
+    """Refuses a database that takes no writes, and one that is too old."""
     read_only, commit, standbys, fsync, replicas, system, version = row
     if version < _VERSION_MIN:
         raise StoreError(

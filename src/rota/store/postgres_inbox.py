@@ -9,7 +9,7 @@ from rota.core.model import JobId
 from rota.store.inbox import InboxEntry, InboxKind
 from rota.store.limits import INBOX_PUT_TRIES
 from rota.store.postgres_connect import Connection, Line
-from rota.store.postgres_glance import Glance
+from rota.store.postgres_glance import HAS_INBOX, Glance
 from rota.store.postgres_pool import ReaderPool
 from rota.store.protocol import StoreError
 
@@ -59,7 +59,7 @@ class PostgresInbox:
 
         No mark of how far was read: an entry may become visible after a later one.
         """
-        if self._glance is not None and not (await self._glance.look()).has_inbox:
+        if self._glance is not None and (await self._glance.see(HAS_INBOX)) == (False,):
             return []
         found = await self._takes.read(
             lambda c: c.fetch("SELECT id, kind, body FROM rota.inbox ORDER BY id LIMIT $1", limit)

@@ -15,9 +15,9 @@ from rota.store.journal import decode_record, encode_record
 from rota.store.limits import APPEND_DEADLINE_S, FOLLOW_DEADLINE_S
 from rota.store.migrate import left_behind
 from rota.store.postgres_connect import Address, Connection, Line
-from rota.store.postgres_durability import read_durability
+from rota.store.postgres_durability import DURABILITY, judged
 from rota.store.postgres_folder import PostgresFolder
-from rota.store.postgres_glance import Glance
+from rota.store.postgres_glance import Glance, look_line
 from rota.store.postgres_inbox import InboxLines, PostgresInbox
 from rota.store.postgres_load import read_shelves
 from rota.store.postgres_mark import SeatMark
@@ -81,7 +81,7 @@ class PostgresLedger(PostgresInbox):
         self._appends = Line(address, "append", APPEND_DEADLINE_S, _DURABLY)
         # Not one of the readers': a crowd of them must not keep a server from following.
         self._follows = Line(address, "follow", FOLLOW_DEADLINE_S, _READ_ONLY)
-        self.glance = Glance(self._follows)
+        self.glance = Glance(look_line(address))
         # A server that puts something into the inbox does not append: that connection is free.
         lines = InboxLines(
             self._appends, self._follows, self.glance if schema.has("access") else None
@@ -102,7 +102,7 @@ class PostgresLedger(PostgresInbox):
 
     async def durability(self) -> Durability:
         """What a commit is worth now; refuses a database that takes no writes."""
-        return await self._appends.read(lambda c: read_durability(c, self._address.shown))
+        return judged(await self.glance.see(DURABILITY), self._address.shown)
 
     async def name_cell(self, name: str) -> str:
         """Names the cell if it has no name yet; answers the one it has."""
@@ -245,6 +245,7 @@ class PostgresLedger(PostgresInbox):
     async def close(self) -> None:
         """Lets go of the connections."""
         self._mark.drop()
+        await self.glance.close()
         await self._follows.close()
         await self._appends.close()
         await self._leader.close()

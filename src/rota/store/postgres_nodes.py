@@ -9,18 +9,18 @@ import msgspec
 from rota.store.limits import NODE_KEPT_MS
 from rota.store.nodes import Node, SeenNode
 from rota.store.postgres_connect import Line
-from rota.store.postgres_pool import ReaderPool
+from rota.store.postgres_glance import Glance, Part
 
-_ANNOUNCE = """
-INSERT INTO rota.nodes (node, body, seen_at) VALUES ($1, $2, clock_timestamp())
-ON CONFLICT (node) DO UPDATE SET body = excluded.body, seen_at = excluded.seen_at
-"""
-_IS_OLD = "seen_at < clock_timestamp() - $1 * interval '1 ms'"
+_IS_OLD = f"seen_at < now() - {NODE_KEPT_MS} * interval '1 ms'"
 _FORGET = f"DELETE FROM rota.nodes WHERE {_IS_OLD}"
-_EVERYONE = f"""
-SELECT body, (extract(epoch FROM clock_timestamp() - seen_at) * 1000)::bigint
-FROM rota.nodes WHERE NOT {_IS_OLD} ORDER BY node
+_COLUMNS = f"""
+ARRAY (SELECT body FROM rota.nodes WHERE NOT {_IS_OLD} ORDER BY node),
+ARRAY (
+    SELECT (extract(epoch FROM clock_timestamp() - seen_at) * 1000)::bigint
+    FROM rota.nodes WHERE NOT {_IS_OLD} ORDER BY node
+)
 """
+_EVERYONE = Part(3, _COLUMNS, 2)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Node).decode
@@ -29,17 +29,17 @@ _decode = msgspec.msgpack.Decoder(Node).decode
 class PostgresNodes:
     """Writes without waiting for the disk: what a crash takes back is said again in a second."""
 
-    def __init__(self, line: Line, readers: ReaderPool) -> None:
+    def __init__(self, line: Line, glance: Glance) -> None:
         self._line = line
-        self._readers = readers
+        self._glance = glance
         self._has_forgotten = False
 
     async def announce(self, node: Node) -> None:
         """Puts what a server says in the place of what it said before."""
-        await self._line.read(lambda c: c.execute(_ANNOUNCE, node.node, _encode(node)))
+        await self._glance.tell(node.node, _encode(node))
         if not self._has_forgotten:
             # Once by each server that starts: nobody is shown those who are long gone.
-            await self._line.read(lambda c: c.execute(_FORGET, float(NODE_KEPT_MS)))
+            await self._line.read(lambda c: c.execute(_FORGET))
             self._has_forgotten = True
 
     async def leave(self, name: str) -> None:
@@ -48,5 +48,8 @@ class PostgresNodes:
 
     async def everyone(self) -> Sequence[SeenNode]:
         """All that spoke within a day, by name."""
-        found = await self._readers.run(lambda c: c.fetch(_EVERYONE, float(NODE_KEPT_MS)))
-        return [SeenNode(_decode(body), max(0, silent_ms)) for body, silent_ms in found]
+        bodies, silent = await self._glance.see(_EVERYONE)
+        return [
+            SeenNode(_decode(body), max(0, silent_ms))
+            for body, silent_ms in zip(bodies, silent, strict=True)
+        ]

@@ -367,7 +367,7 @@ class BulkSpec(msgspec.Struct, forbid_unknown_fields=True):
     dry_run: bool = False
     """Counts what would be touched and touches nothing."""
     limit: Annotated[int, Meta(ge=1, le=BATCH_JOBS_MAX)] | None = None
-    """Touches so many at most: ask again while the answer says `more`."""
+    """Touches so many at most; those refused do not count. Ask again while there are `more`."""
 
 
 class BulkAnswer(msgspec.Struct):
@@ -378,6 +378,8 @@ class BulkAnswer(msgspec.Struct):
     dry_run: bool = False
     more: bool = False
     """The limit was reached before the end; of a preview: there may be more than were counted."""
+    reasons: dict[str, int] = {}
+    """Why they were refused, in words, and how many for each reason."""
 
 
 class ExecuteSpec(msgspec.Struct, forbid_unknown_fields=True):

@@ -10,6 +10,12 @@ PAYLOAD_BYTES_MAX = 1024 * 1024
 """One job's payload; larger input belongs into a file or object that the payload names."""
 TASK_BYTES_MAX = 256 * 1024
 """One job's task: the kernel's own limit for arguments and environment is of this order."""
+OUTPUT_FILES_MAX = 10_000
+"""Files that a worker keeps of one execution's output folder, those in its subfolders included."""
+OUTPUT_NAME_BYTES_MAX = 255
+"""The name of an output file, with the folders it is in."""
+OUTPUT_DEPTH_MAX = 16
+"""Folders within each other that it may be in, and itself."""
 RESULT_BYTES_MAX = 1024 * 1024
 """What a job may return or say as its error."""
 NAME_CHARS_MAX = 255

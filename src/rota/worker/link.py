@@ -260,9 +260,9 @@ class Uplink:
         async with self._lanes:
             await self._link.ask(upload(post(f"/executions/{execution_id}/progress", record)))
 
-    async def send_artifact(self, execution_id: str, file: Path, sha256: str) -> None:
+    async def send_artifact(self, execution_id: str, name: str, file: Path, sha256: str) -> None:
         """An output file, read from disk as it goes; one that broke off goes on where it was."""
-        path = f"/executions/{execution_id}/artifacts/{quote(file.name, safe='')}"
+        path = f"/executions/{execution_id}/artifacts/{quote(name, safe='')}"
         stream = await asyncio.to_thread(file.open, "rb")
         try:
             async with self._lanes:

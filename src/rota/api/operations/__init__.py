@@ -5,7 +5,7 @@ from __future__ import annotations
 from rota.api.operations.access import ACCESS
 from rota.api.operations.alerts import ALERTS
 from rota.api.operations.events import EVENTS, HOOKS, TRIGGERS
-from rota.api.operations.files import ARTIFACTS, BUNDLES
+from rota.api.operations.files import ARTIFACTS, BUNDLES, DEEP
 from rota.api.operations.jobs import JOBS
 from rota.api.operations.planning import PLANNING
 from rota.api.operations.policy import POLICY
@@ -31,4 +31,4 @@ OPERATIONS = (
     *ACCESS,
 )
 
-__all__ = ["OPERATIONS"]
+__all__ = ["DEEP", "OPERATIONS"]

@@ -13,6 +13,8 @@ from rota.wire.bundles import BundlePage, BundleUploadView, BundleView, LinkView
 from rota.wire.executions import ArtifactView
 
 _FILE = "/executions/{execution_id}/artifacts/{name}"
+DEEP = (_FILE,)
+"""Paths whose last word may have slashes in it."""
 _RANGE = {"Range": HeaderSpec("bytes=0-99")}
 
 ARTIFACTS: Sequence[Operation] = (
@@ -41,7 +43,8 @@ ARTIFACTS: Sequence[Operation] = (
         headers=_RANGE,
         also={206: None},
         errors=(404, 410, 416, 422),
-        description="`Repr-Digest` has the SHA-256 of the whole. With `Range` a part of it (206).",
+        description="`Repr-Digest` has the SHA-256 of the whole. With `Range` a part of it (206). "
+        "The slashes in a name such as `plots/a.png` are best encoded: `plots%2Fa.png`.",
         examples={"answer": "%PDF-1.7"},
     ),
     Operation(

@@ -102,8 +102,9 @@ JOBS: Sequence[Operation] = (
         body=BulkSpec,
         answer=BulkAnswer,
         description="Without a status in the filter, the action is for the jobs it can be done "
-        "to. `refused` counts jobs that had moved on. Members of an array or gang are retried with "
-        "it, once it has ended: it counts as one. With `dry_run` it only counts. A repeat "
+        "to. `refused` counts jobs that it could not be done to, `reasons` says why. Members of an "
+        "array or gang are retried with it, once it has ended: it counts as one; they are deleted "
+        "with it, or once it has ended. With `dry_run` it only counts. A repeat "
         "with the same Idempotency-Key gets the first answer while this server runs.",
         examples={"body": examples.BULK_SPEC, "answer": examples.BULK},
     ),

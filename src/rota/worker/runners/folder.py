@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -27,8 +26,6 @@ LOCK_NAME = "lock"
 LONG_AGO_NS = 1_000_000_007_123_456_789
 """What a new folder is dated: whatever is put there, or taken away, dates it anew."""
 JSON = msgspec.json.Decoder()
-_UNNAMEABLE = re.compile(r"[\x00-\x1f\x7f\\]")
-"""What servers allow in no name of an output file."""
 
 
 class UnusableError(Exception):
@@ -215,19 +212,9 @@ class Folder:
             raise UnusableError(f"ROTA_RESULT is not JSON: {error}") from None
         return msgspec.Raw(text)
 
-    def kept_files(self) -> tuple[list[Path], list[tuple[str, str]]]:
-        """Output files by name, and of what else lies there how to call it and why it is not."""
-        files: list[Path] = []
-        others: list[tuple[str, str]] = []
-        if self._is_bare or self._is_untouched(self.artifacts):
-            return files, others
-        for entry in sorted(self.artifacts.iterdir()):
-            if why := _why_not_kept(entry):
-                name = entry.name
-                others.append((name if name.isprintable() else repr(name), why))
-            else:
-                files.append(entry)
-        return files, others
+    def has_outputs(self) -> bool:
+        """Whether anything may lie where output files are left."""
+        return not (self._is_bare or self._is_untouched(self.artifacts))
 
 
 class Shelf:
@@ -260,19 +247,6 @@ class Shelf:
             return False
         self._kept.append(folder)
         return True
-
-
-def _why_not_kept(entry: Path) -> str | None:
-    """What no server takes is not offered to one: a refusal would fail the job."""
-    if entry.name[0] == "." or entry.is_symlink() or not entry.is_file():
-        return "it is hidden or not a plain file"
-    try:
-        entry.name.encode()
-    except UnicodeEncodeError:
-        return "its name is not UTF-8"
-    if _UNNAMEABLE.search(entry.name):
-        return "its name has a backslash or a control character"
-    return None
 
 
 def sha256_of(file: Path) -> str:

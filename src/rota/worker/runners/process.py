@@ -30,6 +30,7 @@ from rota.worker.runners.aside import Aside, AsideSink
 from rota.worker.runners.child import StartError, deeds_text, must_have_started
 from rota.worker.runners.equipment import Equipment, Outfit
 from rota.worker.runners.folder import Folder, Shelf, UnusableError, passed_on, sha256_of
+from rota.worker.runners.outputs import outputs_in
 from rota.worker.runners.pipes import OutputPipe
 from rota.worker.runners.programs import ProgramTask, Surroundings, program_of
 from rota.worker.runners.verdict import Verdict
@@ -37,12 +38,14 @@ from rota.worker.runners.verdict import Verdict
 DRAIN_S = 1.0
 """For the last output once all processes are gone; only an escaped one could hold it longer."""
 UPLOAD_RETRY_CAP_S = 3.0
+NOT_FOUND = 404
+"""What a server answers to a path that it does not know."""
 
 
 class JobSink(AsideSink, Protocol):
     """Where everything beside the report goes."""
 
-    async def send_artifact(self, execution_id: str, file: Path, sha256: str) -> None:
+    async def send_artifact(self, execution_id: str, name: str, file: Path, sha256: str) -> None:
         """Raises AwayError to be asked again, RefusedError if it cannot be kept."""
         ...
 
@@ -273,24 +276,29 @@ class ProcessRun:
         return report
 
     async def _upload(self, folder: Folder) -> None:
-        files, others = folder.kept_files()
-        for name, why in others:
-            self._note(f"{name} in ROTA_ARTIFACTS is not kept: {why}")
-        for file in files:
+        if not folder.has_outputs():
+            return
+        outputs = await asyncio.to_thread(outputs_in, folder.artifacts)
+        for other in outputs.others:
+            self._note(other)
+        for name, file in outputs.files.items():
             try:
-                await self._upload_one(file)
+                await self._upload_one(name, file)
             except (RefusedError, OSError) as error:
-                raise UnusableError(
-                    f"the output file {file.name} could not be kept: {error}"
-                ) from None
+                if "/" in name and isinstance(error, RefusedError) and error.status == NOT_FOUND:
+                    self._note(
+                        f"{name} in ROTA_ARTIFACTS is not kept: the server is too old for it"
+                    )
+                    continue
+                raise UnusableError(f"the output file {name} could not be kept: {error}") from None
 
-    async def _upload_one(self, file: Path) -> None:
+    async def _upload_one(self, name: str, file: Path) -> None:
         attempt = 0
         order = self._order
         digest = await asyncio.to_thread(sha256_of, file)
         while not self._at_once.is_set():
             try:
-                await self._site.sink.send_artifact(order.execution_id, file, digest)
+                await self._site.sink.send_artifact(order.execution_id, name, file, digest)
             except AwayError as away:
                 pause = delay_s(order.execution_id, attempt, UPLOAD_RETRY_CAP_S)
                 attempt += 1

@@ -1,0 +1,58 @@
+"""A server that stops while a request is still on its way to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rota.cli.hosting import EmbeddedServer
+from rota.cli.up import ServerOptions
+from tests.api.house import HOST, TOKEN, House
+from tests.api.test_connections import until
+
+PATIENCE_S = 10
+
+
+@contextlib.asynccontextmanager
+async def _served(house: House) -> AsyncIterator[tuple[EmbeddedServer, int]]:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        options = ServerOptions(host="127.0.0.1", port=0, data=Path(), lease_ttl_ms=1)
+        server = EmbeddedServer(house.app, options)
+        serving = asyncio.create_task(server.serve(sockets=[door]))
+        try:
+            yield server, door.getsockname()[1]
+        finally:
+            server.should_exit = True
+            await serving
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/bundles?name=app.tar"])
+@pytest.mark.parametrize("part", [b"", b'{"name": '])
+async def test_who_has_not_sent_all_of_a_body_hears_that_nothing_was_done(
+    house: House, path: str, part: bytes
+) -> None:
+    async with _served(house) as (server, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n"
+        writer.write(f"{head}Content-Length: 1000\r\n\r\n".encode() + part)
+        await writer.drain()
+        await until(lambda: server.server_state.tasks)
+        house.parts.closing.set()
+        answer = (await asyncio.wait_for(reader.read(), PATIENCE_S)).decode()
+        writer.close()
+    assert answer.startswith("HTTP/1.1 503 ")
+    headers, _, body = answer.lower().partition("\r\n\r\n")
+    assert "retry-after: " in headers
+    assert "connection: close" in headers
+    assert "nothing was done" in body
+    assert (await house.ask("GET", "/jobs"))["items"] == []
+
+
+async def test_a_body_that_is_there_is_acted_on_though_the_server_stops(house: House) -> None:
+    house.parts.closing.set()
+    assert (await house.submit("late"))["status"] == "queued"
