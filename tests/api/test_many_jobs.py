@@ -137,6 +137,30 @@ async def test_a_bulk_filter_takes_what_a_list_of_jobs_takes(
         assert problem["errors"][0]["field"] == f"filter.{field}"
 
 
+@pytest.mark.parametrize("none", ["", " ,", []])
+async def test_a_bulk_filter_that_names_no_status_does_not_mean_all(
+    house: House, none: str | list[str]
+) -> None:
+    await house.submit(queue="q")
+    body = {"action": "cancel", "filter": {"queue": "q", "status": none}}
+    problem = await house.ask("POST", "/jobs/bulk", body, expect=422)
+    assert problem["errors"][0]["field"] == "filter.status"
+    assert (await house.ask("GET", "/jobs?status=cancelled"))["items"] == []
+
+
+async def test_a_dependency_said_twice_is_told_by_the_name_its_sender_gave(house: House) -> None:
+    task = {"kind": "noop"}
+    twice = ["ref:first", {"job_id": "ref:first", "when": "failed"}]
+    jobs = [
+        {"name": "a", "task": task, "ref": "first"},
+        {"name": "b", "task": task, "dependencies": twice},
+    ]
+    problem = await house.ask("POST", "/jobs/batch", {"jobs": jobs}, expect=422)
+    (error,) = problem["errors"]
+    assert error["field"] == "jobs[1].dependencies[1]"
+    assert error["message"] == "ref:first is named twice, with different `when`"
+
+
 async def test_a_preview_counts_no_further_than_its_limit(house: House) -> None:
     for number in range(5):
         await house.submit(priority=number % 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ def test_what_is_not_said_is_left_to_the_server(server: SmallServer, rota: Rota)
         ("submit", "--concurrency-limit", "2", "--", "ls"),
         ("submit", "--from", "x.jsonl", "--", "ls"),
         ("submit", "--follow", "--copies", "2", "--", "ls"),
+        ("bulk", "cancel", "--queue", "video", "--status", "", "--yes"),
     ],
 )
 def test_options_that_make_no_sense_are_usage_errors(
@@ -114,6 +116,28 @@ def test_options_that_make_no_sense_are_usage_errors(
 ) -> None:
     ran = rota(*args)
     assert ran.status == 2, ran
+    assert server.jobs == {}
+
+
+def test_who_answers_no_is_told_that_nothing_was_done(
+    server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.add_job("waits", "queued", queue="video")
+    person = io.StringIO("n\n")
+    monkeypatch.setattr(person, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", person)
+    ran = rota("bulk", "cancel", "--queue", "video")
+    assert ran.status == 1
+    assert ran.err.endswith("rota: nothing was done\n")
+    assert [job.status for job in server.jobs.values()] == ["queued"]
+
+
+def test_an_empty_key_is_refused_and_does_not_stand_for_none(
+    server: SmallServer, rota: Rota
+) -> None:
+    ran = rota("submit", "--key", "", "--noop")
+    assert ran.status == 1
+    assert "is no idempotency key" in ran.err
     assert server.jobs == {}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -50,6 +51,20 @@ def test_a_channel_is_set_up_and_tried_and_its_address_not_shown(
     tried = rota("alerts", "test", "ops")
     assert tried.status == 1
     assert "cannot be reached" in tried.out
+    assert rota("alerts", "channels", "delete", "ops").status == 0
+
+
+def test_an_address_may_be_piped_in_and_is_not_waited_for_where_nobody_is(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    unsaid = rota("alerts", "channels", "set", "ops")
+    assert unsaid.status == 2
+    assert unsaid.err.splitlines()[-1].endswith("say --url, or set ROTA_ALERT_URL")
+    monkeypatch.setattr("sys.stdin", io.StringIO("http://127.0.0.1:9/hush\n"))
+    piped = rota("alerts", "channels", "set", "ops")
+    assert piped.status == 0, piped.err
+    assert piped.err == ""
     assert rota("alerts", "channels", "delete", "ops").status == 0
 
 

@@ -23,3 +23,14 @@ def test_bundles_that_nobody_used_for_months_are_asked_for_and_removed(
     removed = rota("bundles", "rm", "--unused-for", "90d")
     assert removed.status == 0, removed.err
     assert len(rota("bundles", "--json").json["items"]) == 1
+
+
+@pytest.mark.parametrize("typed", ["", "0"])
+def test_too_little_of_an_id_does_not_mean_the_only_bundle(
+    rota: Rota, tmp_path: Path, typed: str
+) -> None:
+    script = tmp_path / "only.sh"
+    script.write_text("#!/bin/sh\n")
+    pushed = rota("bundles", "push", str(script)).out.strip()
+    assert rota("bundles", "rm", typed).status == 1
+    assert pushed in rota("bundles").out

@@ -48,6 +48,19 @@ def test_the_past_is_written_one_line_a_job_the_cell_first(past: SmallServer, ro
     assert "wrote 3 jobs" in ran.err
 
 
+def test_a_run_for_an_instant_of_long_ago_came_when_it_was_made(
+    past: SmallServer, rota: Rota
+) -> None:
+    made = past.add_job("backfilled")
+    ran_for(past, made, 5)
+    past.jobs[made.job_id] = msgspec.structs.replace(
+        past.jobs[made.job_id], scheduled_at="1990-01-01T00:00:00.000Z"
+    )
+    newest = json.loads(rota("history", "export").out.splitlines()[1])
+    assert newest["name"] == "backfilled"
+    assert newest["submitted_at"].startswith(made.created_at.removesuffix("Z"))
+
+
 def test_nothing_of_what_jobs_carry_is_written(past: SmallServer, rota: Rota) -> None:
     past.add_job("secret", payload={"password": "xyzzy"}, labels={"note": "xyzzy"})
     ran_for(past, past.add_job("done", payload={"password": "xyzzy"}), 5)

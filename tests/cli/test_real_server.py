@@ -67,6 +67,14 @@ def test_a_followed_job_prints_and_exits_as_it_does(rota: Rota) -> None:
     assert (ran.status, ran.out) == (3, "one\ntwo\n")
 
 
+@pytest.mark.parametrize("kind", ["--count", "--gang"])
+def test_following_an_array_or_gang_prints_what_its_members_print(rota: Rota, kind: str) -> None:
+    word = "ARRAY" if kind == "--count" else "GANG"
+    told = f"echo member $ROTA_{word}_INDEX; exit $ROTA_{word}_INDEX"
+    ran = rota("submit", kind, "2", "--cpu", "0.1", "--follow", "--", "sh", "-c", told)
+    assert (ran.status, ran.out) == (1, "[0] member 0\n[1] member 1\n")
+
+
 def test_many_jobs_are_submitted_and_waited_for(rota: Rota) -> None:
     ran = rota("submit", "--noop", "--copies", "1200", "--wait")
     assert ran.status == 0, ran.err

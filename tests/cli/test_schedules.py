@@ -78,6 +78,11 @@ def test_a_backfill_is_shown_before_it_is_run(rota: Rota) -> None:
     backfill_id = done.out.rpartition("backfill ")[2].partition(":")[0]
     cancelled = rota("schedules", "backfill", "nightly", "--cancel", backfill_id)
     assert "cancelled 3 jobs" in cancelled.out
+    nothing = rota("schedules", "backfill", "nightly", "--cancel", backfill_id)
+    assert nothing.out == "cancelled 0 jobs\n"
+    assert "has runs left" in nothing.err
+    told = rota("schedules", "backfill", "nightly", "--cancel", backfill_id, "--json")
+    assert told.json == {"count": 0}
     again = rota("schedules", "backfill", "nightly", *span, "-y", "--json")
     assert (again.json["count"], again.json["already"]) == (0, 3)
 
@@ -154,3 +159,19 @@ def test_calendars_are_set_from_words_or_a_file(rota: Rota, tmp_path: Path) -> N
     assert rota("calendars", "set", "de").status == 2
     assert rota("calendars", "delete", "de", "--json").json == {"name": "de", "deleted": True}
     assert "no calendars yet" in rota("calendars").err
+
+
+def test_a_schedule_that_runs_nothing_is_refused_in_words_that_fit_it(rota: Rota) -> None:
+    ran = rota("schedules", "create", "nightly", "--cron", "@daily")
+    assert ran.status == 2
+    assert "say what to run: -- COMMAND" in ran.err
+    assert "rota submit" not in ran.err
+
+
+@pytest.mark.parametrize("word", ["delete", "pause", "trigger"])
+def test_an_empty_name_does_not_mean_the_only_schedule(rota: Rota, word: str) -> None:
+    make(rota)
+    ran = rota("schedules", word, "", *(("-y",) if word == "delete" else ()))
+    assert ran.status == 1
+    assert "there is no schedule ''" in ran.err
+    assert "active" in rota("schedules").out

@@ -70,7 +70,7 @@ def test_a_bundle_or_an_image_may_have_a_command_in_it(server: SmallServer, rota
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        ((), "say what to run"),
+        ((), "say what to run: -- COMMAND"),
         (("--python", "a:b", "--http", "http://x"), "--python and --http: a job runs one of them"),
         (("--noop", "--", "ls"), "a command and --noop"),
         (("--args", "[1]", "--", "ls"), "--args goes with --function or --python"),
@@ -80,6 +80,9 @@ def test_a_bundle_or_an_image_may_have_a_command_in_it(server: SmallServer, rota
         (("--python", "a:b", "--args", "[1"), "not JSON"),
         (("--function", "f", "--args", "[1]", "--payload", "{}"), "both say the arguments"),
         (("--function", "f", "-n", "g"), "is the job's name already"),
+        (("--container", "", "--", "rm", "-r", "x"), "--container is empty"),
+        (("--bundle", "", "--", "./run.sh"), "--bundle is empty"),
+        (("--http", "", "--", "ls"), "--http is empty"),
     ],
 )
 def test_options_that_do_not_go_together_are_told(

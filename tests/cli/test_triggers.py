@@ -63,6 +63,7 @@ def test_an_event_is_sent_and_listed(rota: Rota) -> None:
         (("triggers", "show", "nobody"), "there is no trigger 'nobody'"),
         (("triggers", "test", "[]"), "must be an object"),
         (("events", "send", "rota.x"), "server's own"),
+        (("events", "send", "a.b", "--id", ""), "id: a text of 1 to"),
         (("events", "listen", "--config", "nowhere.toml"), "cannot read nowhere.toml"),
         (("hooks", "delete", "nobody"), "nobody"),
     ],
@@ -71,6 +72,13 @@ def test_an_error_is_one_clear_line(rota: Rota, args: tuple[str, ...], said: str
     ran = rota(*args)
     assert ran.status != 0
     assert said in ran.err
+
+
+def test_an_empty_name_means_no_trigger_however_few_there_are(rota: Rota) -> None:
+    assert rota("triggers", "create", "lone", "--on", "lone.event", "--noop").status == 0
+    ran = rota("triggers", "delete", "", "-y")
+    assert (ran.status, "there is no trigger ''" in ran.err) == (1, True)
+    assert rota("triggers", "show", "lone").status == 0
 
 
 def test_a_webhook_endpoint_is_set_up_and_removed(rota: Rota) -> None:

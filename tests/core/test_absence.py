@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rota.core.errors import Conflict
-from rota.core.inputs import Absence, ClockJump, Reject, Timing
-from rota.core.model import JobState, WorkerState
+from rota.core.inputs import Absence, ClockJump, Leave, Reject, Timing
+from rota.core.model import JobState, WorkerId, WorkerState
 from tests.core.asking import SECOND, job
 from tests.core.world import World
 
@@ -41,6 +41,22 @@ def test_a_worker_is_not_silent_for_the_time_it_was_not_answered() -> None:
     assert glance.worker.state is WorkerState.ONLINE
     assert glance.last_seen is not None
     assert glance.last_seen <= world.now
+
+
+@pytest.mark.parametrize("comes", ["a restart", "an absence"])
+def test_a_worker_that_is_gone_is_not_heard_of_by_our_coming_back(comes: str) -> None:
+    world = World()
+    world.register()
+    world.step(Leave(worker_id=WorkerId("w1")))
+    left = world.now
+    world.advance(3_600_000)
+    if comes == "a restart":
+        world.restart()
+    else:
+        world.turn([Absence(by=3_600_000)])
+    (glance,) = world.scheduler.workers(world.now)
+    assert glance.worker.state is WorkerState.OFFLINE
+    assert glance.last_seen == left
 
 
 def test_a_clock_that_was_set_while_nobody_was_answered_is_followed_too() -> None:

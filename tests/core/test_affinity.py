@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rota.core.affinity import Affinity
 from rota.core.fitness import unable
-from rota.core.inputs import ClockJump, Update
+from rota.core.inputs import ClockJump, Leave, Update
 from rota.core.labels import value_of
 from rota.core.model import JobId, JobState, WorkerId
 from rota.core.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
@@ -313,6 +313,17 @@ def test_what_would_help_is_another_label_a_word_or_no_wait() -> None:
     ((code, text),) = helps(world, "likes")
     assert (code, "worker w3 has room" in text) == ("affinity", True)
     taken_up(world, "likes")
+
+
+def test_the_worker_that_would_do_is_one_that_is_there() -> None:
+    world = World()
+    world.register("gone", labels={"zone": "b"})
+    world.register("here", labels={"zone": "b"})
+    world.step(Leave(worker_id=WorkerId("gone")))
+    world.submit("label", affinity=ZONE_A)
+    other, new = helps(world, "label")
+    assert "worker here lacks nothing else" in other[1]
+    assert new[1] == "if a worker with 1 cpu, label zone=a came for queue default"
 
 
 # Whatever is wished for

@@ -49,6 +49,16 @@ def test_the_requirement_that_fails_most_workers_is_named_and_the_nearest_worker
     assert "asks 4 GiB of memory, has 0 MiB of memory" in cause.figures["nearest_lacks"]
 
 
+def test_of_workers_that_lack_as_little_the_nearest_is_one_that_is_there() -> None:
+    world = World()
+    world.register("gone", cpu=2)
+    world.register("here", cpu=2)
+    world.step(Leave(worker_id=WorkerId("gone")))
+    world.submit("a", cpu=64)
+    (cause,) = world.why("a").causes
+    assert cause.figures["nearest"] == "here"
+
+
 def test_a_missing_capability_or_queue_is_said_in_words() -> None:
     world = World()
     world.register(queues=["mail"])

@@ -86,6 +86,7 @@ def test_every_block_is_run_or_said_not_to_be() -> None:
         ("Instead of cron", "sh"),
         ("Instead of cron", "crontab"),
         ("ETL as a graph", "python"),
+        ("Hand a result on", "python"),
         ("A queue for GPUs", "sh"),
         ("One at a time for each customer", "python"),
         ("Bill exactly once", "python"),
@@ -128,6 +129,26 @@ def test_a_graph_runs_in_its_order(
     assert alarm.status == "skipped"
     starts = [job.started_at or "" for job in before]
     assert max(starts[:3]) <= starts[3] <= starts[4]
+
+
+def test_a_job_finds_the_results_of_those_before_it(
+    cell: Cell, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leaving(result: str) -> dict[str, Any]:
+        return {"kind": "command", "argv": ["sh", "-c", f"echo '{result}' > $ROTA_RESULT"]}
+
+    jobs = [
+        {"name": "rows", "ref": "rows", "task": leaving('{"count": 42}')},
+        {"name": "rate", "ref": "rate", "task": leaving("0.5")},
+        {"name": "sum", "task": {"kind": "noop"}, "dependencies": ["ref:rows", "ref:rate"]},
+    ]
+    cell.worker()
+    last = client.submit_batch(jobs)[2]
+    assert ended(cell, client, last).status == "succeeded"
+    monkeypatch.setenv("ROTA_JOB_ID", last)
+    monkeypatch.setenv("READ_TOKEN", cell.token)
+    space = python(cell, block("Hand a result on", "python"), monkeypatch)
+    assert space["handed_on"]() == {"rows": {"count": 42}, "rate": 0.5}
 
 
 def test_a_gpu_job_waits_for_the_machine_that_has_one(cell: Cell, client: Client) -> None:

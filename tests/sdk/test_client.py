@@ -66,12 +66,14 @@ def test_a_key_of_the_callers_own_survives_his_restart(
     assert len(server.jobs) == 1
 
 
-@pytest.mark.parametrize("key", ["grün", "two\nlines", "x" * 256])
+@pytest.mark.parametrize("key", ["", "grün", "two\nlines", "x" * 256])
 def test_a_key_that_no_server_takes_is_refused_at_once(
     server: SmallServer, open_client: OpenClient, key: str
 ) -> None:
     with pytest.raises(KeyFormatError, match="printable ASCII"):
         open_client(server.url, TOKEN).submit(JOB, idempotency_key=key)
+    with pytest.raises(KeyFormatError, match="printable ASCII"):
+        open_client(server.url, TOKEN).submit_many([JOB], idempotency_key=key)
     assert not server.seen
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from rota.worker.guard.channel import Channel
+from rota.worker.guard.charge import Charge
 from rota.worker.guard.groups import open_groups
+from rota.worker.guard.pool import Shim
 from rota.worker.guard.words import (
     ENDED,
     GONE,
     NO_NUMBER,
     NO_PROGRAM,
+    Bounds,
     Word,
     pack_job,
     read_word,
@@ -135,6 +139,33 @@ def test_version_2_moves_agent_and_guard_aside_and_asks_for_both_controllers(
     (place / "1/memory.peak").write_text("4096\n")
     (place / "1/pids.events").write_text("max 7\n")
     assert (group.killed_for_memory(), group.peak(), group.forks_refused()) == (True, 4096, 7)
+
+
+@pytest.mark.parametrize(("peak", "used"), [("4096\n", 4096), (None, 1 << 20)])
+def test_a_job_that_the_kernel_ended_with_its_shim_is_known_to_have_run_out_of_memory(
+    tmp_path: Path, peak: str | None, used: int
+) -> None:
+    """Version 2 ends all of a group at once; kernels before 5.19 do not say what it had."""
+    (tmp_path / "own").write_text("0::/\n")
+    (tmp_path / "fs").mkdir()
+    (tmp_path / "fs/cgroup.controllers").write_text("memory pids")
+    group = open_groups(42, str(tmp_path / "fs"), str(tmp_path / "own")).make(20, 1 << 20)
+    assert group is not None
+    (folder,) = (tmp_path / "fs").glob("rota-*/1")
+    (folder / "memory.events").write_text("low 0\noom 1\noom_kill 2\n")
+    if peak is not None:
+        (folder / "memory.peak").write_text(peak)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        shim = Shim(1, ours, Bounds(memory=1 << 20))
+        shim.group = group
+        said = {"key": 1, "after": None, "grace": 5.0, "timeout": None, "deadline": None}
+        charge = Charge(said, shim, now=0.0)
+        charge.cause = "shim"
+        group.remove()
+        shutil.rmtree(folder)
+        account = charge.account()
+    assert (account["cause"], account["used"]) == ("memory", used)
 
 
 def test_where_no_group_may_be_made_there_is_none(tmp_path: Path) -> None:

@@ -85,5 +85,5 @@ def _dependencies(wanted: JobSpec) -> tuple[Dependency, ...]:
     for number, one in enumerate(wanted.dependencies):
         text, when = named(one)
         field = f"dependencies[{number}]"
-        note(found, job_id_of(text, field), when, field)
+        note(found, job_id_of(text, field), when, field, text)
     return tuple(Dependency(job_id, when) for job_id, when in sorted(found.items()))

@@ -276,8 +276,7 @@ def _check_open(call: Call[BulkSpec, NoQuery]) -> None:
 
 def _query(spec: BulkSpec) -> JobQuery:
     asked: JobFilter = spec.filter
-    words = asked.status if isinstance(asked.status, str) else ",".join(asked.status or ())
-    states = states_in(words, "filter.status") or _MEANT[spec.action]
+    states = _states(asked) or _MEANT[spec.action]
     if asked.fingerprint is not None and JobState.FAILED in states:
         states = (JobState.FAILED,)
     return JobQuery(
@@ -292,6 +291,15 @@ def _query(spec: BulkSpec) -> JobQuery:
         created_before=to_instant(asked.created_before) if asked.created_before else None,
         limit=BULK_PAGE,
     )
+
+
+def _states(asked: JobFilter) -> tuple[JobState, ...]:
+    words = asked.status if isinstance(asked.status, str) else ",".join(asked.status or ())
+    states = states_in(words, "filter.status")
+    if asked.status is not None and not states:
+        # An empty variable of a script, more often than not; it must not come to mean all of them.
+        raise invalid("filter.status", "names no status: leave it out, or say which")
+    return states
 
 
 def _labels(asked: JobFilter) -> tuple[tuple[str, str], ...]:

@@ -310,7 +310,7 @@ class Batch:
             else:
                 job_id = job_id_of(text, field)
                 self.outside.setdefault(job_id, field)
-            note(found, job_id, when, field)
+            note(found, job_id, when, field, text)
         return tuple(Dependency(job_id, when) for job_id, when in sorted(found.items()))
 
     def _resolve(self, ref: str, field: str) -> JobId:
@@ -354,10 +354,10 @@ def named(dependency: str | DependencySpec) -> tuple[str, When]:
     return dependency.job_id, When(dependency.when)
 
 
-def note(found: dict[JobId, When], job_id: JobId, when: When, field: str) -> None:
-    """Adds a dependency; the same one twice counts once."""
+def note(found: dict[JobId, When], job_id: JobId, when: When, field: str, text: str) -> None:
+    """Adds a dependency; the same one twice counts once. `text` is what its sender calls it."""
     if found.setdefault(job_id, when) is not when:
-        raise invalid(field, f"{job_id} is named twice, with different `when`")
+        raise invalid(field, f"{text} is named twice, with different `when`")
 
 
 def job_id_of(text: str, field: str) -> JobId:

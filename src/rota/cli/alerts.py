@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -281,7 +282,7 @@ def _channel_row(one: ChannelView) -> Row:
 @channels.command("set")
 @click.argument("name")
 @click.option(
-    "--url", envvar="ROTA_ALERT_URL", prompt="Address", hide_input=True,
+    "--url", envvar="ROTA_ALERT_URL",
     help="https://…, mailto://…, slack://…; asked for if left out, for it is a secret.",
 )  # fmt: skip
 @click.option("--secret", envvar="ROTA_ALERT_SECRET", help="Signs what goes to a webhook.")
@@ -296,8 +297,19 @@ def set_channel(name: str, *, as_json: bool, **given: Any) -> None:
     def draw(one: ChannelView) -> None:
         click.echo(f"{one.name} is told at {one.url}; try it: rota alerts test {one.name}")
 
+    given["url"] = given["url"] or _address()
     with connected() as client:
         answer(client, calls.set_channel(name, given), draw, as_json=as_json)
+
+
+def _address() -> str:
+    """From a person, who does not see it typed; or the line that was piped in."""
+    if sys.stdin.isatty():
+        return str(click.prompt("Address", hide_input=True, err=True))
+    piped = sys.stdin.readline().strip()
+    if not piped:
+        raise click.UsageError("nobody to ask for the address: say --url, or set ROTA_ALERT_URL")
+    return piped
 
 
 @channels.command("delete")

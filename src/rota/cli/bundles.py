@@ -149,7 +149,7 @@ def _unused(client: Client, tenant: str | None, unused_for: Duration) -> list[st
 
 def bundle_id(client: Client, typed: str) -> str:
     """The bundle that is meant, among the newest ones if it was shortened."""
-    lower = typed.strip().lower()
+    lower = names.checked("bundle", typed)
     if names.is_whole(lower):
         return lower
     page = client.bundles(limit=PAGE_ITEMS_MAX)

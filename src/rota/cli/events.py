@@ -79,7 +79,8 @@ def send(kind: str, data: str | None, *, as_json: bool, **given: Any) -> None:
     if given["subject"]:
         event["subject"] = given["subject"]
     with connected() as client:
-        event["id"] = given["event_id"] or client.terms.mint_key()
+        said = given["event_id"]
+        event["id"] = client.terms.mint_key() if said is None else said
         answer(client, calls.send_event(event), _draw, as_json=as_json)
 
 

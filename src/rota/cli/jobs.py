@@ -153,7 +153,7 @@ def logs(job: str, *, index: int | None, as_json: bool, **how: Any) -> None:
             if not is_band(found):
                 raise click.UsageError(f"--index is for arrays and gangs: {found.name} is one job")
             found = member_at(client, found, index)
-        chunks = _log_of(client, found, follow=how["follow"], tail=how["tail"])
+        chunks = log_of(client, found, follow=how["follow"], tail=how["tail"])
         if as_json:
             text = b"".join(chunks).decode("utf-8", "replace")
             print_object({"job_id": found.job_id, "log": text})
@@ -164,7 +164,8 @@ def logs(job: str, *, index: int | None, as_json: bool, **how: Any) -> None:
         writer.finish()
 
 
-def _log_of(client: Client, job: JobView, *, follow: bool, tail: int | None) -> Iterator[bytes]:
+def log_of(client: Client, job: JobView, *, follow: bool, tail: int | None) -> Iterator[bytes]:
+    """What a job printed, or the members of an array or gang; `follow` goes on to its end."""
     if is_band(job):
         return followed(client, job, tail) if follow else told(client, job, tail)
     if follow:

@@ -41,7 +41,8 @@ def is_whole(typed: str) -> bool:
     return _WHOLE.fullmatch(typed) is not None
 
 
-def _checked(kind: str, typed: str) -> str:
+def checked(kind: str, typed: str) -> str:
+    """What was typed, if it is enough of an id to mean one thing."""
     lower = typed.strip().lower()
     if not _PART.fullmatch(lower) or len(lower.replace("-", "")) < TYPED_CHARS_MIN:
         shown = plain(typed)
@@ -54,7 +55,7 @@ def _checked(kind: str, typed: str) -> str:
 
 def job_id(client: Client, typed: str) -> str:
     """The job that is meant, among the newest ones if it was shortened."""
-    lower = _checked("job", typed)
+    lower = checked("job", typed)
     if is_whole(lower):
         return lower
     page = client.jobs_page(JobSearch(limit=PAGE_ITEMS_MAX))
@@ -63,7 +64,7 @@ def job_id(client: Client, typed: str) -> str:
 
 def execution_id(client: Client, typed: str) -> str:
     """The execution that is meant."""
-    lower = _checked("execution", typed)
+    lower = checked("execution", typed)
     if is_whole(lower):
         return lower
     page = client.executions(limit=PAGE_ITEMS_MAX)

@@ -180,6 +180,8 @@ def statuses(given: tuple[str, ...]) -> tuple[str, ...]:
             raise click.BadParameter(
                 f"{one!r} is none of {', '.join(STATUSES)}", param_hint="'--status'"
             )
+    if given and not flat:
+        raise click.BadParameter("names no status", param_hint="'--status'")
     return flat
 
 

@@ -79,7 +79,8 @@ def job_line(job: JobView) -> JobLine:
         {
             "job_id": job.job_id,
             "name": job.name,
-            "submitted_at": job.scheduled_at,
+            # A run of a backfill is for an instant of long ago, and came when it was made.
+            "submitted_at": max(job.scheduled_at, job.created_at),
             "started_at": job.started_at,
             "finished_at": job.finished_at,
             "queue": job.queue,

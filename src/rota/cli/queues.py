@@ -156,4 +156,5 @@ def confirm(question: str) -> None:
     """Asks a person; where there is none, --yes must have said it."""
     if not sys.stdin.isatty():
         raise Failure(f"{question} Nobody to ask here: say --yes")
-    click.confirm(question, abort=True, err=True)
+    if not click.confirm(question, err=True):
+        raise Failure("nothing was done")

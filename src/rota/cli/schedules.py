@@ -28,6 +28,7 @@ from rota.cli.text import plain, plural
 from rota.cli.timing import timing_of, timing_options
 from rota.sdk import Client, LedgerSearch
 from rota.sdk import schedule_calls as calls
+from rota.wire.queues import CountAnswer
 from rota.wire.schedules import (
     BackfillAnswer,
     OccurrencePage,
@@ -63,7 +64,7 @@ def schedules(ctx: click.Context, *, owner: str | None, tenant: str | None, as_j
 
 def find(client: Client, typed: str) -> ScheduleView:
     """The schedule that is meant: by its name, its id, or a part of the id."""
-    named = client.schedules(name=typed)
+    named = client.schedules(name=typed) if typed else []
     if not named:
         bare = typed.replace("-", "").lower()
         named = [
@@ -263,8 +264,8 @@ def backfill(name: str, *, as_json: bool, **given: Any) -> None:
     with connected() as client:
         schedule = find(client, name)
         if given["cancel"] is not None:
-            count = client.cancel_backfill(schedule.schedule_id, given["cancel"])
-            click.echo(f"cancelled {plural(count, 'job')}")
+            call_off = calls.cancel_backfill(schedule.schedule_id, given["cancel"])
+            answer(client, call_off, _draw_called_off, as_json=as_json)
             return
         body = _backfill_of(given)
         if not given["yes"] and not given["dry_run"]:
@@ -274,6 +275,12 @@ def backfill(name: str, *, as_json: bool, **given: Any) -> None:
         body["dry_run"] = given["dry_run"]
         call = calls.backfill(schedule.schedule_id, body)
         answer(client, call, _draw_backfill, as_json=as_json)
+
+
+def _draw_called_off(done: CountAnswer) -> None:
+    click.echo(f"cancelled {plural(done.count, 'job')}")
+    if not done.count:
+        click.echo("no backfill of this schedule with that id has runs left", err=True)
 
 
 def _backfill_of(given: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import click
 from rota.cli import names, offers
 from rota.cli.bundles import uploaded
 from rota.cli.connect import connected
-from rota.cli.jobs import LogWriter
+from rota.cli.jobs import LogWriter, log_of
 from rota.cli.many import copies, jobs_in, submit_many
 from rota.cli.options import Number, deadline, duration, json_option, now, pair, size, time
 from rota.cli.rehearse import foretell
@@ -220,7 +220,7 @@ def _follow(client: Client, job: JobView) -> int:
     click.echo(f"submitted {job.job_id}", err=True)
     writer = LogWriter()
     try:
-        for chunk in client.follow_logs(job.job_id):
+        for chunk in log_of(client, job, follow=True, tail=None):
             writer.write(chunk)
     except KeyboardInterrupt:
         writer.finish()

@@ -94,13 +94,16 @@ def _around(options: TaskOptions) -> dict[str, Any]:
 
 
 def _kind(options: TaskOptions) -> str:
+    for kind in KINDS:
+        if getattr(options, kind) == "":  # an unset variable: the command must not run without it
+            raise click.UsageError(f"--{kind} is empty")
     given = [kind for kind in KINDS if getattr(options, kind)]
     if given[:1] == ["command"] and given[1:] in (["bundle"], ["container"]):
         given = given[1:]  # the command is what runs in there
     if not given:
         raise click.UsageError(
-            "say what to run: rota submit -- COMMAND ARGS…, or --bundle, --container, --function,"
-            " --python or --http"
+            "say what to run: -- COMMAND ARGS…, or --bundle, --container, --function, --python"
+            " or --http"
         )
     if len(given) > 1:
         named = " and ".join(_option(kind) for kind in given)

@@ -97,7 +97,7 @@ def _filter_text(given: Any) -> str:
 
 def find(client: Client, typed: str) -> TriggerView:
     """The trigger that is meant: by its name, its id, or a part of the id."""
-    named = client.triggers(name=typed)
+    named = client.triggers(name=typed) if typed else []
     bare = typed.replace("-", "").lower()
     if not named and len(bare) >= 6:
         every = [(one, one.trigger_id.replace("-", "")) for one in client.triggers()]

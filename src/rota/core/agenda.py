@@ -213,7 +213,8 @@ class Agenda:
         table = plan.timetable
         for name in table.calendars:
             if name not in self.calendars:
-                raise Invalid(f"there is no calendar {name!r}: PUT /calendars/{name}", "calendars")
+                hint = f"make it first (PUT /calendars/{name}, or rota calendars set {name})"
+                raise Invalid(f"there is no calendar {name!r}: {hint}", "calendars")
         ways = self.ways(plan, anchor)
         if ways is None:
             raise Invalid(

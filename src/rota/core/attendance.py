@@ -273,8 +273,8 @@ def make_up_for(t: Tables, away: Millis, now: Instant) -> None:
         if held.stop_until is not None:
             held.stop_until += away
     for cell in t.fleet.workers.values():
-        cell.last_seen = min(now, cell.last_seen + away)
         if cell.worker.state is not WorkerState.OFFLINE:
+            cell.last_seen = min(now, cell.last_seen + away)
             _watch(t, cell, cell.check_at + away)
 
 

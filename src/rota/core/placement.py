@@ -91,11 +91,11 @@ class Fleet:
             used = {cell.machine.index: None for cell in self.workers.values()}
             self.machines = {k: m for k, m in self.machines.items() if m.index in used}
 
-    def add(self, worker: Worker, now: int) -> WorkerCell:
-        """A worker that was not known."""
+    def add(self, worker: Worker, seen: int) -> WorkerCell:
+        """A worker that was not known, and was last heard of then."""
         self._ranks += 1
         self.labels.add(worker)
-        cell = WorkerCell(worker, self.machine_of(worker), self._ranks, now)
+        cell = WorkerCell(worker, self.machine_of(worker), self._ranks, seen)
         self.workers[worker.id] = cell
         cell.machine.workers[worker.id] = None
         self.count(cell)
@@ -118,6 +118,10 @@ class Fleet:
         """Whether the worker takes work."""
         worker = self.workers.get(worker_id)
         return worker is not None and worker.worker.state is WorkerState.ONLINE
+
+    def there_first(self) -> list[WorkerCell]:
+        """All workers, those that take work before those that are away."""
+        return sorted(self.workers.values(), key=lambda cell: not self.is_there(cell.worker.id))
 
     def remove(self, cell: WorkerCell) -> None:
         """A worker that is to be forgotten."""

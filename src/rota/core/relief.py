@@ -180,9 +180,12 @@ def _cell_cap(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[
 
 def _worker(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
     terms = cell.spec.terms
-    asked = ", ".join(amount_text(k, n) for k, n in amounts(terms.needs.resources) if n)
-    text = f"if a worker with {asked or 'room'} came for queue {terms.queue}"
-    yield Relief(cause.code, text, {}, (_like(terms.needs),))
+    new = _like(terms.needs)
+    asked = [amount_text(kind, amount) for kind, amount in amounts(new.capacity) if amount]
+    asked += [f"capability {one}" for one in new.capabilities]
+    asked += [f"label {label}={value}" for label, value in new.labels]
+    text = f"if a worker with {', '.join(asked) or 'room'} came for queue {terms.queue}"
+    yield Relief(cause.code, text, {}, (new,))
 
 
 def _like(needs: Needs) -> Register:
@@ -221,7 +224,7 @@ def _shrink(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Re
     """The nearest worker that would do if it asked for less of one thing."""
     terms = cell.spec.terms
     best: tuple[float, Lack, WorkerCell] | None = None
-    for worker in t.fleet.workers.values():
+    for worker in t.fleet.there_first():
         reasons = unable(terms.queue, terms.needs, worker.machine)
         lack = reasons[0] if len(reasons) == 1 else None
         if isinstance(lack, Lack) and lack.there > 0:

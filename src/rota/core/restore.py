@@ -78,7 +78,8 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
         t.queues[queue.name] = QueueCell(queue)
     _prepare_copy(t, stored)
     for worker in stored.workers:
-        t.fleet.add(worker, now)
+        # One that was away is not heard of by our coming back.
+        t.fleet.add(worker, now if worker.gone_at is None else worker.gone_at)
     for calendar in stored.calendars:
         t.agenda.calendars[calendar.name] = calendar
     for schedule in stored.schedules:

@@ -184,7 +184,7 @@ def _never(t: Tables, cell: JobCell, refusals: dict[int, tuple[str | Lack, ...]]
     """Which requirement fails how many workers, and what the nearest worker lacks."""
     failing: dict[str, int] = {}
     nearest: tuple[int, WorkerCell] | None = None
-    for worker in t.fleet.workers.values():
+    for worker in t.fleet.there_first():
         reasons = refusals[worker.machine.index]
         for reason in reasons:
             name = reason.kind if isinstance(reason, Lack) else reason

@@ -39,7 +39,7 @@ def other_wish(t: Tables, cell: JobCell) -> tuple[str, tuple[WorkerId, Affinity]
     """
     terms = cell.spec.terms
     affinity = terms.needs.affinity or Affinity()
-    for worker in t.fleet.workers.values():
+    for worker in t.fleet.there_first():
         reasons = unable(terms.queue, terms.needs, worker.machine)
         reason = reasons[0] if len(reasons) == 1 else None
         if not isinstance(reason, str) or not reason.startswith(AFFINITY_REASONS):

@@ -9,7 +9,7 @@ import msgspec
 
 from rota.sdk import calls
 from rota.sdk.calls import JobLike
-from rota.sdk.flows import Flow, Terms, fetch
+from rota.sdk.flows import Flow, Terms, check_key, fetch
 from rota.wire.jobs import DependencySpec, JobSpec
 from rota.wire.limits import BATCH_JOBS_MAX, BODY_BYTES_MAX
 from rota.wire.units import encode
@@ -33,6 +33,7 @@ def submit_many(
     often how far it is. With a key of the caller's own the same jobs can be handed in again
     after a crash: batches that went through are not submitted a second time.
     """
+    check_key(key)
     job_ids: list[str] = []
     known: dict[str, str] = {}
     for number, batch in enumerate(_batches(jobs, jobs_max or BATCH_JOBS_MAX)):

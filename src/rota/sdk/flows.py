@@ -165,9 +165,8 @@ class Course(Generic[T]):
 def ask(terms: Terms, call: Call[Any], key: str | None = None) -> Flow[Answer]:
     """The answer of a call, unread. A write is repeated only under the key of its first try, so
     however often it is sent it happens once."""
-    if key and not (key.isascii() and key.isprintable() and len(key) <= KEY_CHARS_MAX):
-        raise KeyFormatError(key)
-    seed = key or terms.mint_key()
+    check_key(key)
+    seed = terms.mint_key() if key is None else key
     headers = {"Idempotency-Key": seed} if call.keyed else {}
     if call.keyed and (trace := current_traceparent()):
         headers["traceparent"] = trace
@@ -178,6 +177,14 @@ def ask(terms: Terms, call: Call[Any], key: str | None = None) -> Flow[Answer]:
             return answer
         except (UnreachableError, ApiError) as error:
             yield from retrying.after(error)
+
+
+def check_key(key: str | None) -> None:
+    """Refuses what no server takes; an empty one would say the same for every caller."""
+    if key is None:
+        return
+    if not (0 < len(key) <= KEY_CHARS_MAX and key.isascii() and key.isprintable()):
+        raise KeyFormatError(key)
 
 
 def fetch(terms: Terms, call: Call[T], key: str | None = None) -> Flow[T]:

@@ -99,8 +99,10 @@ class Charge:
         """What the agent is told in the end."""
         group = self.shim.group
         if group is not None and group.killed_for_memory():
-            self.cause = "memory" if self.cause == "exit" else self.cause
+            # Cgroup v2 ends the whole group, and so the shim that would have told of it.
+            self.cause = "memory" if self.cause in ("exit", "shim") else self.cause
         peak = group.peak() if group is not None else None
+        reached = self.memory if self.cause == "memory" else None
         return {
             "say": "ended",
             "key": self.key,
@@ -108,7 +110,7 @@ class Charge:
             "status": self.status,
             "problem": self.problem,
             "deeds": self.deeds,
-            "used": self.used or peak or 0,
+            "used": self.used or peak or reached or 0,
             "cpu": round(self.cpu_s, 6),
             "peak": peak or self.peak,
             "forks_refused": self._forks_refused(),

@@ -12,6 +12,7 @@ import os
 CGROUPS = "/sys/fs/cgroup"
 PREFIX = "rota-"
 CONTROLLERS = ("memory", "pids")
+PIDS_EVENTS = "pids.events"
 READ_BYTES = 64 * 1024
 """More than any file that is read here has; the kernel gives such files in one piece."""
 
@@ -19,11 +20,13 @@ READ_BYTES = 64 * 1024
 class Group:
     """One shim's folders, by controller."""
 
-    __slots__ = ("_folders", "_version")
+    __slots__ = ("_folders", "_kept", "_version")
 
     def __init__(self, folders: dict[str, str], version: int) -> None:
         self._folders = folders
         self._version = version
+        self._kept: dict[str, str] = {}
+        """What its files said before they were taken away."""
 
     def has(self, controller: str) -> bool:
         """Whether the kernel holds the job to this kind of bound."""
@@ -51,24 +54,40 @@ class Group:
 
     def killed_for_memory(self) -> bool:
         """Whether the kernel ended a process because the memory was used up."""
-        name = "memory.oom_control" if self._version == 1 else "memory.events"
-        return _count(_read(self._folders.get("memory"), name), "oom_kill") > 0
+        return _count(self._text("memory", self._events), "oom_kill") > 0
 
     def forks_refused(self) -> int:
         """How often a process could not be started because there were too many."""
-        return _count(_read(self._folders.get("pids"), "pids.events"), "max")
+        return _count(self._text("pids", PIDS_EVENTS), "max")
 
     def peak(self) -> int | None:
         """The most memory that was ever held, in bytes."""
-        name = "memory.max_usage_in_bytes" if self._version == 1 else "memory.peak"
-        text = _read(self._folders.get("memory"), name).strip()
+        text = self._text("memory", self._most).strip()
         return int(text) if text.isdigit() else None
 
     def remove(self) -> None:
-        """Takes the folders away; nothing may be left in them."""
+        """Takes the folders away; nothing may be left in them. What they told stays known."""
+        for controller, name in (
+            ("memory", self._events),
+            ("memory", self._most),
+            ("pids", PIDS_EVENTS),
+        ):
+            self._kept[name] = self._text(controller, name)
         for folder in dict.fromkeys(self._folders.values()):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
+
+    @property
+    def _events(self) -> str:
+        return "memory.oom_control" if self._version == 1 else "memory.events"
+
+    @property
+    def _most(self) -> str:
+        return "memory.max_usage_in_bytes" if self._version == 1 else "memory.peak"
+
+    def _text(self, controller: str, name: str) -> str:
+        kept = self._kept.get(name)
+        return _read(self._folders.get(controller), name) if kept is None else kept
 
 
 class Groups:
