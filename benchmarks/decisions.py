@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from benchmarks.aside import aside
 from benchmarks.fleet import Fleet
 from benchmarks.table import Row, Scale, count
+from rota.cli.large_pages import gather
 from rota.cli.loops import YOUNG_MAX
 
 WORKERS = (10, 1_000, 5_000)
@@ -75,10 +76,12 @@ def rates_of(setting: tuple[int, int, int], scale: Scale) -> list[float]:
 
 def _rates(fleet: Fleet, in_a_turn: int, scale: Scale) -> list[float]:
     fleet.fill()
-    # As a server does after it has loaded: the collector looks seldom, and not at what lives long.
+    # As a server does after it has loaded: the collector looks seldom, and not at what lives long,
+    # and that lies on large pages where the system has them.
     gc.set_threshold(YOUNG_MAX)
     gc.collect()
     gc.freeze()
+    gather()
     decisions = scale.of(20_000, 3_000)
     fleet.decide(decisions // 10, in_a_turn)
     rates = []

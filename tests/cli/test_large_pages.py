@@ -8,6 +8,7 @@ import gc
 import mmap
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,16 @@ def test_a_system_that_says_nothing_of_them_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(large_pages, "_SETTINGS", tmp_path)
+    assert gather() == 0
+
+
+def test_a_system_that_hides_where_memory_is_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden() -> Iterator[tuple[int, int]]:
+        raise PermissionError("/proc/self/maps")
+        yield
+
+    monkeypatch.setattr(large_pages, "_are_to_be_had", lambda: True)
+    monkeypatch.setattr(large_pages, "_private_ranges", hidden)
     assert gather() == 0
 
 
