@@ -54,6 +54,20 @@ async def test_what_cannot_be_deleted_does_not_stand_before_what_can(house: Hous
     assert {one["refused"] for one in answers} == {2}
 
 
+async def test_an_array_that_goes_on_does_not_stand_before_what_can_be_deleted(
+    house: House,
+) -> None:
+    worker = await house.register(cpu=4)
+    order = await house.start(worker, name="old")
+    await house.finish(order, "failed")
+    await _array(house, worker, size=8)
+    wanted = {"status": ["running", "failed"]}
+    delete = {"action": "delete", "filter": wanted, "limit": 1}
+    answer = await house.ask("POST", "/jobs/bulk", delete, expect=200)
+    assert answer["count"] == 1
+    assert order["job_id"] not in await _ids(house)
+
+
 async def test_a_piece_passes_over_a_bounded_number(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

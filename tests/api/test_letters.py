@@ -88,6 +88,34 @@ async def test_a_connection_that_is_gone_is_not_held_by_what_came_over_it(house:
     letter.post(ANSWER)
 
 
+async def test_a_worker_that_is_superseded_while_it_waits_hears_so(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter, append = Counter(), house.store.ledger.append
+
+    async def slowly(*record: Any) -> None:
+        await asyncio.sleep(0.01)
+        await append(*record)
+
+    monkeypatch.setattr(house.store.ledger, "append", slowly)
+    worker = await house.register()
+
+    def connected(app: ASGIApp) -> ASGIApp:
+        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+            note_line(scope, weakref.ref(counter))
+            await app(scope, receive, send)
+
+        return call
+
+    house.http._transport.app = connected(house.app)  # type: ignore[attr-defined]  # in place of sockets
+    lease = house.http.post(f"/workers/{worker}/lease", json={"max": 1, "wait": "5s"})
+    waiting = asyncio.create_task(lease)
+    await asyncio.sleep(0.05)
+    await house.register(worker_id=worker)
+    assert (await waiting).status_code == 409
+    assert not counter.posted, "it was told that all is well"
+
+
 async def test_a_worker_hears_by_its_connection_before_its_call_has_gone_on(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,6 +132,17 @@ def test_who_answers_no_is_told_that_nothing_was_done(
     assert [job.status for job in server.jobs.values()] == ["queued"]
 
 
+def test_without_any_stdin_nobody_is_asked_and_nothing_done(
+    server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.add_job("waits", "queued", queue="video")
+    monkeypatch.setattr("sys.stdin", None)
+    ran = rota("bulk", "cancel", "--queue", "video")
+    assert ran.status == 1
+    assert ran.err.endswith("Nobody to ask here: say --yes\n")
+    assert [job.status for job in server.jobs.values()] == ["queued"]
+
+
 def test_an_empty_key_is_refused_and_does_not_stand_for_none(
     server: SmallServer, rota: Rota
 ) -> None:

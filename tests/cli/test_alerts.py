@@ -68,6 +68,22 @@ def test_an_address_may_be_piped_in_and_is_not_waited_for_where_nobody_is(
     assert rota("alerts", "channels", "delete", "ops").status == 0
 
 
+def test_an_empty_address_is_refused_and_what_is_piped_in_is_left_to_others(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = io.StringIO("http://127.0.0.1:9/other\n")
+    monkeypatch.setattr("sys.stdin", others)
+    assert rota("alerts", "channels", "set", "ops", "--url", "").status == 1
+    assert others.read() == "http://127.0.0.1:9/other\n"
+
+
+def test_without_any_stdin_nobody_is_asked_for_an_address(
+    rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert rota("alerts", "channels", "set", "ops").status == 2
+
+
 def test_bytes_are_told_in_units_that_people_read(rota: Rota) -> None:
     listed = rota("alerts").out
     assert "1 GiB" in listed

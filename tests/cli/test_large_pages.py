@@ -44,15 +44,25 @@ def private(pages: int) -> mmap.mmap:
     return mmap.mmap(-1, pages * SIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
-def test_what_is_gathered_is_what_it_was() -> None:
+def test_what_is_gathered_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     place = private(4)
     touch(place, 1)
     before = bytes(place)
+    span = (address_of(place), address_of(place) + 3 * SIZE)
+    monkeypatch.setattr(large_pages, "_private_ranges", lambda: iter([span]))
     made = gather()
     if not made:
         pytest.skip("this system has no large pages to give")
+    assert made == 3
     assert in_large_pages() >= made * SIZE
     assert bytes(place) == before
+
+
+def test_pages_on_end_are_asked_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = [0, 1, 2, 5, 7, 8]
+    monkeypatch.setattr(large_pages, "_worthwhile", lambda: iter([at * SIZE for at in pages]))
+    asked = [(first // SIZE, length // SIZE) for first, length in large_pages._stretches()]
+    assert asked == [(0, 3), (5, 1), (7, 2)]
 
 
 def test_a_page_that_is_mostly_empty_is_not_made_large(monkeypatch: pytest.MonkeyPatch) -> None:

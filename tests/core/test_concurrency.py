@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rota.core.inputs import Delete, Leave
+from rota.core.inputs import Delete, Leave, SetPolicy
 from rota.core.model import JobId, JobState, WorkerId
+from rota.core.policy import DEFAULT, FCFS, OrderKind, Policy
 from tests.core.asking import HOUR, SECOND, job, retries
 from tests.core.world import World, run
 
@@ -190,6 +191,32 @@ def test_who_holds_and_who_waits_is_the_same_after_a_restart() -> None:
     assert world.take() == []
     world.complete("urgent")
     assert world.take() == ["a"]
+
+
+@pytest.mark.parametrize("policy", [FCFS, Policy(OrderKind.PRIORITY)])
+def test_whoever_waits_for_a_key_gets_its_slot_under_another_policy_too(policy: Policy) -> None:
+    world = World(policy=DEFAULT)
+    world.register(cpu=64)
+    keyed(world, "running")
+    run(world, "running")
+    keyed(world, "a", "b")
+    keyed(world, "urgent", priority=1)
+    world.turn([SetPolicy(policy=policy)])
+    order = []
+    world.complete("running")
+    while taken := world.take():
+        order += taken
+        world.complete(taken[0])
+    assert order == (["a", "b", "urgent"] if policy is FCFS else ["urgent", "a", "b"])
+
+
+def test_a_holder_gives_way_by_the_places_of_the_policy_that_holds_now() -> None:
+    world = World(policy=Policy(OrderKind.PRIORITY))
+    world.register(cpu=64)
+    keyed(world, "plain")
+    world.turn([SetPolicy(policy=DEFAULT)])
+    keyed(world, "urgent", priority=1)
+    assert world.take() == ["urgent"]
 
 
 def test_each_job_looks_at_its_own_limit() -> None:

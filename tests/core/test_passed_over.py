@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from rota.core.affinity import Affinity
 from rota.core.backfill import Pass
 from rota.core.inputs import AnyInput, Submit
 from rota.core.limits import RESERVE_LOOK
@@ -66,6 +67,29 @@ def test_who_is_passed_over_with_others_fares_as_if_each_was_tried(
     at_once = story(seed)
     monkeypatch.setattr(Pass, "_pass_over", lambda self: None)
     assert story(seed) == at_once
+
+
+def test_who_would_rather_wait_does_not_make_all_others_be_passed_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(policy=DEFAULT)
+    for number in range(WORKERS):
+        world.register(f"w{number}", cpu=4, memory=1 << 30)
+    walks: list[int] = []
+    one_walk = Pass._in_order
+
+    def counted(self: Pass, mask: int) -> object:
+        walks.append(mask)
+        return one_walk(self, mask)
+
+    monkeypatch.setattr(Pass, "_in_order", counted)
+    near = Affinity(prefer=(("zone", ("b",)),))
+    jobs = [
+        job(f"{n}", cpu=4, memory=n << 20, affinity=near if n % 2 else None)
+        for n in range(1, 3 * WORKERS)
+    ]
+    world.turn([world.asking(f"w{n}") for n in range(WORKERS)] + [Submit(jobs=tuple(jobs))])
+    assert len(walks) == 1
 
 
 def test_where_nobody_has_room_only_the_first_who_waits_is_tried(

@@ -142,9 +142,10 @@ async def test_a_large_answer_and_a_file_pass_whole(fleet: TestFleet, gateway: G
     assert shown["payload"] == payload
     (order,) = (await house.lease(worker))["executions"]
     content = bytes(range(256)) * 4000
-    for name in ("a%20b.bin", "sub%2Fa%20b.bin", "sub/a%20b.bin"):
+    for name in ("a%20b.bin", "sub%2Fa%20b.bin", "sub/a%20b.bin", "a%20b.bin%2Fupload"):
         path = f"/executions/{order['execution_id']}/artifacts/{name}"
         await house.http.put(path, content=content)
         answer = await gateway.http.get(path)
         assert answer.content == content
-        assert "a%20b.bin" in answer.headers["content-disposition"]
+        last = name.replace("%2F", "/").rpartition("/")[2]
+        assert f"UTF-8''{last}" in answer.headers["content-disposition"]

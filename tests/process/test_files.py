@@ -132,6 +132,9 @@ def test_code_data_and_large_output_make_their_way(cell: Cell, tmp_path: Path) -
     assert (one.returncode, (tmp_path / "one/sub/t").read_bytes()) == (0, b"t\n")
     assert cell.run("artifacts", "list", job_id).stdout.count("\n") == 5
     assert len(list((cell.data / "objects").rglob("outputs/*/*"))) == 2
+    bare = cell.run("submit", "--follow", "--", "true").stderr.split()[1]
+    none = cell.run("artifacts", "get", bare, "-o", str(tmp_path / "none"))
+    assert (none.returncode, none.stderr) == (0, "it has left no output files\n")
     bundles = cell.run("bundles", "--json")
     assert bundles.stdout.count("bundle_id") == 2
     again = cell.run("bundles", "push", str(app))

@@ -98,6 +98,27 @@ async def test_an_output_file_is_compared_with_what_was_kept(
         await client.read_artifact(run, "nothing")
 
 
+@pytest.mark.parametrize("size", [10, OBJECT_BYTES_MIN + 10])
+async def test_a_file_that_was_listed_is_fetched_without_another_look_at_the_list(
+    house: House,
+    client: AsyncClient,
+    tmp_path: Path,
+    size: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order = await house.start(await house.register())
+    run, content = order["execution_id"], os.urandom(size)
+    await house.http.put(f"/executions/{run}/artifacts/out", content=content)
+    (listed,) = await client.artifacts(run)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("it was listed again")
+
+    monkeypatch.setattr("rota.sdk.file_calls.list_artifacts", refuse)
+    await client.fetch_artifact(run, listed, tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == content
+
+
 async def test_a_file_that_was_damaged_in_the_storage_is_not_handed_out(
     house: House, client: AsyncClient, tmp_path: Path
 ) -> None:

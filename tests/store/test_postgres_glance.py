@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rota.core.model import Instant
+from rota.store import postgres_ledger
 from rota.store.nodes import Node
 from rota.store.postgres import PostgresStore
 from rota.store.protocol import StoreError
@@ -123,6 +124,21 @@ async def test_all_that_a_server_does_by_itself_is_one_transaction(
         # That an announcement does not wait for the disk says nothing of what is accepted.
         assert durability == alone
         assert await cell.ask("SELECT count(*) FROM rota.nodes") == 1
+
+
+async def test_the_connection_for_appends_is_there_from_the_start_and_never_silent_for_long(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last_asked = "SELECT query_start FROM pg_stat_activity WHERE application_name = 'rota append'"
+    last_asked += " AND datname = current_database()"
+    async with cell.opened() as store:
+        at_start = await cell.ask(last_asked)
+        assert at_start is not None
+        await store.durability()
+        assert await cell.ask(last_asked) == at_start
+        monkeypatch.setattr(postgres_ledger, "APPEND_IDLE_S", 0.0)
+        await store.durability()
+        assert await cell.ask(last_asked) > at_start  # type: ignore[operator]  # both are times
 
 
 @pytest.mark.parametrize(("table", "locked"), [("inbox", [1]), ("nodes", [2, 3]), ("access", [0])])

@@ -122,6 +122,18 @@ async def test_a_container_that_ran_out_of_memory_says_so(state: Path, where: Pa
     assert error["message"] == "used 64 MiB of 64 MiB memory"
 
 
+async def test_a_container_cannot_have_a_file_of_the_machine_overwritten(
+    state: Path, where: Path, tmp_path: Path
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    script = f"ln -s {precious} $ROTA_ARTIFACTS/../container.end"
+    report = await run_of(["sh", "-c", script], where, Sink()).run()
+    assert report.status == "succeeded"
+    assert precious.read_text() == "kept"
+    assert boxes(state) == []
+
+
 async def test_a_killed_container_is_guessed_to_have_wanted_memory(
     state: Path, where: Path
 ) -> None:

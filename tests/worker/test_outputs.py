@@ -29,6 +29,21 @@ def test_files_in_folders_are_kept_by_the_way_down_to_them(tmp_path: Path) -> No
     assert found.others == []
 
 
+@pytest.mark.parametrize("put_there", ["a link", "a file", "nothing"])
+def test_a_job_that_takes_the_folder_itself_away_has_nothing_kept(
+    tmp_path: Path, put_there: str
+) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "artifacts"
+    _left(outside, "secret", "sub/secret")
+    if put_there == "a link":
+        folder.symlink_to(outside)
+    elif put_there == "a file":
+        folder.write_text("x")
+    found = outputs_in(folder)
+    assert found.files == {}
+    assert "ROTA_ARTIFACTS is no folder any more" in found.others[0]
+
+
 def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     _left(outside, "secret")

@@ -30,6 +30,7 @@ from rota.api.routes import Call, NoQuery
 from rota.core.band import Array, Gang
 from rota.core.errors import Refusal, StaleRecall, TooMuch
 from rota.core.inputs import AnyInput, Cancel, Delete, Recall
+from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, JobRecord, JobState, Spec
 from rota.engine.ports import UnavailableError
 from rota.store.protocol import JobQuery
@@ -111,8 +112,9 @@ class _Late:
             return await self._linked.without(jobs)
         if self._action != "delete":
             return list(jobs)
-        self._bands += [job.id for job in jobs if isinstance(job.spec.band, Array | Gang)]
-        return [job for job in jobs if not isinstance(job.spec.band, Array | Gang)]
+        late = {job.id: None for job in jobs if _takes_along(job)}
+        self._bands += late
+        return [job for job in jobs if job.id not in late]
 
     async def act(self, act: Callable[[Sequence[JobRecord]], Awaitable[int]]) -> int:
         """How many of them it could be done to."""
@@ -123,6 +125,11 @@ class _Late:
             self._refusals.add(GONE, len(part) - len(found))
             count += await act(found)
         return count
+
+
+def _takes_along(job: JobRecord) -> bool:
+    """One that goes on is refused at once, and must not count as done until the end."""
+    return isinstance(job.spec.band, Array | Gang) and job.life.state in JOB_FINAL
 
 
 async def _preview(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:

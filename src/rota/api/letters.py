@@ -51,6 +51,8 @@ class Letter:
     def write(self, answer: Answer) -> None:
         """`held_for` is how long the call was held until this was decided: leases count from
         there, so that they end here rather too early than too late."""
+        if answer.refusal is not None:
+            return  # that is told as every other problem is
         brain = self._parts.brain
         self._text = encode(
             LeaseAnswer(

@@ -9,6 +9,7 @@ import click
 
 from rota.cli.connect import answer, connected
 from rota.cli.options import Number, duration, json_option
+from rota.cli.queues import is_anybody_there
 from rota.cli.render import Column, Row, Styled, print_object, show_facts, show_table, tell
 from rota.cli.text import local, size, span
 from rota.sdk import alert_calls as calls
@@ -297,16 +298,17 @@ def set_channel(name: str, *, as_json: bool, **given: Any) -> None:
     def draw(one: ChannelView) -> None:
         click.echo(f"{one.name} is told at {one.url}; try it: rota alerts test {one.name}")
 
-    given["url"] = given["url"] or _address()
+    if given["url"] is None:
+        given["url"] = _address()
     with connected() as client:
         answer(client, calls.set_channel(name, given), draw, as_json=as_json)
 
 
 def _address() -> str:
     """From a person, who does not see it typed; or the line that was piped in."""
-    if sys.stdin.isatty():
+    if is_anybody_there():
         return str(click.prompt("Address", hide_input=True, err=True))
-    piped = sys.stdin.readline().strip()
+    piped = "" if sys.stdin is None else sys.stdin.readline().strip()
     if not piped:
         raise click.UsageError("nobody to ask for the address: say --url, or set ROTA_ALERT_URL")
     return piped

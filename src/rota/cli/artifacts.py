@@ -52,6 +52,9 @@ def get(job: str, name: tuple[str, ...], *, output: Path) -> None:
         for missing in [one for one in name if one not in found]:
             there = ", ".join(found) or "none"
             raise Failure(f"there is no output file {missing!r}; there are: {there}")
+        if not found:
+            click.echo("it has left no output files", err=True)
+            return
         output.mkdir(parents=True, exist_ok=True)
         for one in name or found:
             _fetch(client, execution, found[one], output)
@@ -63,7 +66,7 @@ def _fetch(client: Client, execution: str, artifact: ArtifactView, folder: Path)
     if not all(Path(word).name == word and not word.startswith(".") for word in words):
         raise Failure(f"{artifact.name!r} is no name for a file here")
     path = folder.joinpath(*words)
-    client.fetch_artifact(execution, artifact.name, path)
+    client.fetch_artifact(execution, artifact, path)
     click.echo(f"{path} ({size(artifact.size)})")
 
 

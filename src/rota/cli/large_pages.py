@@ -31,10 +31,25 @@ def gather() -> int:
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     try:
-        places = list(_worthwhile())
+        stretches = list(_stretches())
     except OSError:  # a container may hide what the system tells of a process
         return 0
-    return sum(madvise(at, SIZE, _MADV_COLLAPSE) == 0 for at in places)
+    return sum(
+        length // SIZE for first, length in stretches if madvise(first, length, _MADV_COLLAPSE) == 0
+    )
+
+
+def _stretches() -> Iterator[tuple[int, int]]:
+    """Where it is worth while, and for how many bytes on end: each call waits for all cores."""
+    first = end = 0
+    for at in _worthwhile():
+        if at != end:
+            if end:
+                yield first, end - first
+            first = at
+        end = at + SIZE
+    if end:
+        yield first, end - first
 
 
 def _are_to_be_had() -> bool:

@@ -20,8 +20,9 @@ is usual, finds none."""
 SETTLED_S = 5.0
 """By then all that a process keeps for life is there. The collector need not look at it again: that
 takes tens of milliseconds, in which nobody is answered."""
-GATHER_S = 60.0
-"""Between two looks at what has grown since: a look takes a few milliseconds."""
+GATHER_S = 600.0
+"""Between two looks at what has grown since: to move a hundred pages takes a third of a second, and
+who asks the system for memory meanwhile waits some milliseconds."""
 
 
 def run_on_quick_loop(work: Coroutine[Any, Any, T]) -> T:

@@ -154,7 +154,12 @@ def purge(name: str, *, yes: bool, as_json: bool) -> None:
 
 def confirm(question: str) -> None:
     """Asks a person; where there is none, --yes must have said it."""
-    if not sys.stdin.isatty():
+    if not is_anybody_there():
         raise Failure(f"{question} Nobody to ask here: say --yes")
     if not click.confirm(question, err=True):
         raise Failure("nothing was done")
+
+
+def is_anybody_there() -> bool:
+    """Whether somebody can be asked; a service may have been started without any stdin."""
+    return sys.stdin is not None and sys.stdin.isatty()

@@ -26,6 +26,8 @@ from rota.core.tables import Tables
 
 OPEN_LOOKED_AT = 64
 """Open workers that are looked at one by one before those behind are tried."""
+PASSED_MIN = 8
+"""Classes that a walk over all who wait must have passed at once for another one to be worth it."""
 PARTIES_TRIED = 32
 """Tenants asked for a job that is short enough."""
 
@@ -110,6 +112,8 @@ class Pass:
         self._is_greedy = backfill is BackfillKind.GREEDY
         self._may_wait = backfill is BackfillKind.EASY and len(t.fleet.workers) > RESERVE_LOOK
         """Whether those who go first wait for a while before a place is kept for them."""
+        self._may_walk = self._may_wait
+        """Whether a walk over all who wait is worth its while: none has soon broken off."""
 
     def next(self) -> Candidate | None:
         """The next job to start; None: nothing more can start now."""
@@ -200,7 +204,9 @@ class Pass:
         In their order, up to the first of whom there is more to say than that it waits.
         """
         t = self._t
-        if t.fleet.roomy.by_id or self.reservations.nearby or not self._may_wait:
+        if t.fleet.roomy.by_id or not self._may_walk:
+            return
+        if self.reservations.nearby or self.reservations.by_worker:
             return
         hopes = t.fleet.hopes() & t.lines.ready & ~(t.parked | self.in_vain)
         passed, is_hopeless_met = 0, False
@@ -217,6 +223,9 @@ class Pass:
                 if line.job_class.picky or (is_there and not self._may_be_passed(line)):
                     break
                 passed |= line.bit
+        # Where many are not to be passed it breaks off again and again, each time after all those
+        # before: then it costs more than to try each.
+        self._may_walk = passed.bit_count() >= PASSED_MIN
         self.in_vain |= passed
         self._left_out |= passed
         t.fleet.give_up(passed)

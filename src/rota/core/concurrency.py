@@ -119,6 +119,14 @@ class KeyGroups:
         if key is not None:
             self._hold(self.groups.setdefault(key, KeyGroup()), cell)
 
+    def reorder(self) -> None:
+        """Jobs have other places than before: those who wait for a slot stand in line anew."""
+        for group in self.groups.values():
+            group.line = [self._jobs[job_id].line_key() for job_id in group.waiting]
+            heapify(group.line)
+            places = (self._jobs[job_id].line_key() for job_id in group.holders)
+            group.last = max(places, default=BEFORE_ALL)
+
     def _hold(self, group: KeyGroup, cell: JobCell) -> None:
         group.waiting.pop(cell.id, None)
         group.holders[cell.id] = None

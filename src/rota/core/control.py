@@ -270,6 +270,7 @@ def _runs_of(t: Tables, queue: str) -> dict[ExecutionId, None]:
 def set_policy(t: Tables, event: SetPolicy, now: Instant) -> PolicyAnswer:
     """Another policy for all that waits and all that comes."""
     t.set_policy(event.policy, now)
+    t.keys.reorder()
     return PolicyAnswer(event.policy)
 
 

@@ -139,8 +139,10 @@ def _check_keys(t: Tables) -> None:
         for job_id in group.holders:
             job = t.jobs[job_id]
             assert job.life.state is not JobState.PENDING, f"pending job {job_id} holds a slot"
+        line = dict.fromkeys(group.line)
         for job_id in group.waiting:
             job = t.jobs[job_id]
+            assert job.line_key() in line, f"{job_id} waits for its key and is not in its line"
             queues = job.life.state is JobState.QUEUED or job_id in t.bands.cells
             assert queues, f"{job_id} waits for its key"
             assert job.class_index == NO_CLASS, f"{job_id} stands in two lines"

@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from rota.gateway import fleetwide, lists, occasions, own, planning, stream, submit
 from rota.gateway.desk import Visit
-from rota.gateway.single import anywhere, by_id, by_tenant, not_here
+from rota.gateway.single import anywhere, by_id, by_tenant, file_or_not_here, not_here
 
 Serve: TypeAlias = Callable[[Visit], Awaitable[Response]]
 
-PASSED_ON: Sequence[Serve] = (by_id, by_tenant, anywhere)
+PASSED_ON: Sequence[Serve] = (by_id, by_tenant, anywhere, file_or_not_here)
 """What follows these rules keeps its method, HEAD too: a cell knows best how to answer."""
 
 
@@ -62,7 +62,7 @@ EXECUTIONS = (
     Route("GET", "/executions/{execution_id}/logs", by_id),
     Route("GET", "/executions/{execution_id}/artifacts", by_id),
     Route("GET", "/executions/{execution_id}/artifacts/{name}/link", by_id),
-    Route("GET", "/executions/{execution_id}/artifacts/{name}/upload", not_here),
+    Route("GET", "/executions/{execution_id}/artifacts/{name}/upload", file_or_not_here),
     # The name may have slashes in it, so that all of these would fit the next one too.
     Route("GET", "/executions/{execution_id}/artifacts/{name}", by_id),
     Route("GET", "/executions/{execution_id}/bundles/{bundle_id}", not_here),

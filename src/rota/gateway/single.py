@@ -41,6 +41,12 @@ async def not_here(visit: Visit) -> Response:
     )
 
 
+async def file_or_not_here(visit: Visit) -> Response:
+    """How much of an upload is there, which workers ask; or a file that is called `upload` itself:
+    then the slash before it is a part of its name, and encoded."""
+    return await (not_here if visit.path.endswith("/upload") else by_id)(visit)
+
+
 async def _find(visit: Visit) -> Cell:
     """Asks all cells for an id without a tag: of before its cell had a name, or chosen by a worker.
 

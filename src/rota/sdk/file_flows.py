@@ -22,6 +22,7 @@ from rota.sdk.errors import (
 from rota.sdk.file_calls import Piece
 from rota.sdk.flows import Emit, Flow, More, Open, Pause, Retrying, Terms, ask, fetch
 from rota.wire.bundles import BundleView, UploadView
+from rota.wire.executions import ArtifactView
 
 PIECE_BYTES = 4 * 1024 * 1024
 """Sent at once: what a broken line costs, and what is in memory."""
@@ -84,12 +85,16 @@ def _may_go_on(error: ApiError) -> bool:
     return kind in ("wrong_offset", "taken_over", "checksum")
 
 
-def download_artifact(terms: Terms, execution_id: str, name: str) -> Flow[None]:
-    """Emits the content of an output file."""
-    page = yield from fetch(terms, calls.list_artifacts(execution_id))
-    found = [one for one in page.items if one.name == name]
+def download_artifact(terms: Terms, execution_id: str, file: str | ArtifactView) -> Flow[None]:
+    """Emits the content of an output file; one that is named is looked up first."""
+    if isinstance(file, str):
+        name = file
+        page = yield from fetch(terms, calls.list_artifacts(execution_id))
+        found = next((one for one in page.items if one.name == name), None)
+    else:
+        name, found = file.name, file
     call = calls.get_artifact(execution_id, name)
-    if not found or found[0].sha256 is None:
+    if found is None or found.sha256 is None:
         # A small file, or none at all: then the server says so.
         answer = yield from ask(terms, call)
         known = answer.headers.get("etag", "").strip('"')
@@ -97,7 +102,7 @@ def download_artifact(terms: Terms, execution_id: str, name: str) -> Flow[None]:
             raise AnswerError(f"{name} was damaged on its way: fetch it again")
         yield Emit(answer.body)
         return
-    yield from _download(terms, call, found[0].size, found[0].sha256)
+    yield from _download(terms, call, found.size, found.sha256)
 
 
 def download_bundle(terms: Terms, bundle_id: str) -> Flow[None]:

@@ -92,8 +92,10 @@ class FileMethods:
         """What is in an output file, checked."""
         return b"".join(self.iterate(flows.download_artifact(self.terms, execution_id, name)))
 
-    def fetch_artifact(self, execution_id: str, name: str, path: str | os.PathLike[str]) -> None:
-        """Downloads an output file to a file, checked."""
+    def fetch_artifact(
+        self, execution_id: str, name: str | ArtifactView, path: str | os.PathLike[str]
+    ) -> None:
+        """Downloads an output file to a file, checked; of many, give those that were listed."""
         self._save(flows.download_artifact(self.terms, execution_id, name), Path(path))
 
     def _save(self, flow: Flow[None], path: Path) -> None:
@@ -164,9 +166,9 @@ class AsyncFileMethods:
         return b"".join([chunk async for chunk in self.iterate(flow)])
 
     async def fetch_artifact(
-        self, execution_id: str, name: str, path: str | os.PathLike[str]
+        self, execution_id: str, name: str | ArtifactView, path: str | os.PathLike[str]
     ) -> None:
-        """Downloads an output file to a file, checked."""
+        """Downloads an output file to a file, checked; of many, give those that were listed."""
         await self._save(flows.download_artifact(self.terms, execution_id, name), Path(path))
 
     async def _save(self, flow: Flow[None], path: Path) -> None:

@@ -131,6 +131,10 @@ CONNECT_S = 5.0
 APPEND_DEADLINE_S = 10.0
 """After this the append's connection is closed and its fate is unknown. Longer than any leader may
 wait before it stops trusting itself, so that it never ends an append that could still count."""
+APPEND_IDLE_S = 30.0
+"""After this without an append something small is asked on its connection: what stands between may
+drop one that is silent for minutes, without a word, and the next append would wait in vain. And a
+follower has one before it leads."""
 LEADER_DEADLINE_S = 1.5
 """The same for the leader's row: half a lease, so that a renewal on a dead connection leaves time
 for another one on a fresh connection. Servers set it by their own `--leader-ttl`."""

@@ -174,6 +174,7 @@ class Line:
         self._timeline = 0
         self._warnings: list[str] = []
         self._turn = asyncio.Lock()
+        self._used_at = float("-inf")
         self._waiting = 0
         """Those who wait for their turn."""
         self._closed = False
@@ -200,6 +201,7 @@ class Line:
             if self._warnings:
                 # A commit that is told off waiting for its standby succeeds with only a warning.
                 raise UnknownFateError(f"{self.address.shown} warned: {self._warnings[0]}")
+            self._used_at = asyncio.get_running_loop().time()
             return answer
         finally:
             self._turn.release()
@@ -210,11 +212,18 @@ class Line:
         try:
             connection = await self._connected()
             try:
-                return await self._within_deadline(connection, work)
+                answer = await self._within_deadline(connection, work)
             except TROUBLE as error:
                 raise as_read(self._told(error, connection)) from error
+            self._used_at = asyncio.get_running_loop().time()
+            return answer
         finally:
             self._turn.release()
+
+    def was_used_within(self, seconds: float) -> bool:
+        """Whether the database was heard on it since then, so that it is most likely there."""
+        is_open = self._connection is not None and not self._connection.is_closed()
+        return is_open and asyncio.get_running_loop().time() - self._used_at < seconds
 
     async def close(self) -> None:
         """Lets go of the connection; what is under way has a moment to end by itself."""

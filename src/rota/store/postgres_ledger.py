@@ -12,10 +12,10 @@ from rota.core.outcome import AnyWrite, Refill
 from rota.store.durability import Durability
 from rota.store.jobs_in_bulk import JobsInBulk
 from rota.store.journal import decode_record, encode_record
-from rota.store.limits import APPEND_DEADLINE_S, FOLLOW_DEADLINE_S
+from rota.store.limits import APPEND_DEADLINE_S, APPEND_IDLE_S, FOLLOW_DEADLINE_S
 from rota.store.migrate import left_behind
 from rota.store.postgres_connect import Address, Connection, Line
-from rota.store.postgres_durability import DURABILITY, judged
+from rota.store.postgres_durability import DURABILITY, judged, read_durability
 from rota.store.postgres_folder import PostgresFolder
 from rota.store.postgres_glance import Glance, look_line
 from rota.store.postgres_inbox import InboxLines, PostgresInbox
@@ -102,7 +102,9 @@ class PostgresLedger(PostgresInbox):
 
     async def durability(self) -> Durability:
         """What a commit is worth now; refuses a database that takes no writes."""
-        return judged(await self.glance.see(DURABILITY), self._address.shown)
+        if self._appends.was_used_within(APPEND_IDLE_S):
+            return judged(await self.glance.see(DURABILITY), self._address.shown)
+        return await self._appends.read(lambda c: read_durability(c, self._address.shown))
 
     async def name_cell(self, name: str) -> str:
         """Names the cell if it has no name yet; answers the one it has."""

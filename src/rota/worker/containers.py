@@ -97,9 +97,12 @@ ENV_FILE = "container.env"
 END_FILE = "container.end"
 FAREWELL = """\
 engine=$1 name=$2 end=$3; shift 3
+rm -f "$end" 2>/dev/null; set -C
 "$engine" inspect --format '{{.State.OOMKilled}}' "$name" >"$end" 2>/dev/null
 exec "$engine" rm "$@" "$name"
 """
+"""The folder is the container's, too: it may have put a link there to a file of the machine's. So
+only a new file is written to."""
 
 
 def find_engine(choice: Choice, options: Sequence[str] = ()) -> Engine | None:

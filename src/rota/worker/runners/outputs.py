@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,10 @@ def outputs_in(folder: Path) -> Outputs:
     """Those of a job that has ended. No link is followed, so that nothing outside is taken along;
     and what no server takes is not offered to one: a refusal would fail the job."""
     found, unnoted = Outputs(), 0
+    if not _is_still_a_folder(folder):
+        # A container that sees only its own folder could have put a link to the machine's there.
+        found.others.append("ROTA_ARTIFACTS is no folder any more, or is locked: nothing is kept")
+        return found
     for name, why in _walk(folder, ""):
         if why is None and len(found.files) < OUTPUT_FILES_MAX:
             found.files[name] = folder / name
@@ -42,6 +47,13 @@ def outputs_in(folder: Path) -> Outputs:
     if unnoted:
         found.others.append(f"{unnoted} more in ROTA_ARTIFACTS are not kept")
     return found
+
+
+def _is_still_a_folder(folder: Path) -> bool:
+    try:
+        return stat.S_ISDIR(folder.lstat().st_mode) and os.access(folder, os.R_OK | os.X_OK)
+    except FileNotFoundError:
+        return False
 
 
 def _walk(folder: Path, above: str, depth: int = 1) -> Iterator[tuple[str, str | None]]:
