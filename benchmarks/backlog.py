@@ -30,9 +30,9 @@ from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.seat import Member
-from rota.store.postgres import open_postgres
+from rota.store.postgres.store import open_postgres
 from rota.store.protocol import Store
-from rota.store.sqlite import open_sqlite
+from rota.store.sqlite.store import open_sqlite
 from tests.postgres.server import PostgresServer
 
 BATCH = 10_000

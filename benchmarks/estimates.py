@@ -18,7 +18,7 @@ from benchmarks.policies import LOGS
 from benchmarks.table import Row, Scale
 from rota.core.inputs import AnyInput, SetPolicy
 from rota.core.model import Execution, Instant, JobId
-from rota.core.policy import PRESETS
+from rota.core.records.policy import PRESETS
 from rota.engine.calibration import Calibration, Foretold, promised
 from rota.engine.clock import SystemClock
 from rota.engine.estimates import FORWARD_RUN

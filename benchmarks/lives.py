@@ -20,9 +20,9 @@ from rota.core.model import (
 )
 from rota.core.outcome import AnyWrite
 from rota.core.scheduler import Scheduler
-from rota.store.postgres import open_postgres
+from rota.store.postgres.store import open_postgres
 from rota.store.protocol import Seq
-from rota.store.sqlite import open_sqlite
+from rota.store.sqlite.store import open_sqlite
 
 BATCH = 1_000
 WORKER = WorkerId("worker")

@@ -19,7 +19,7 @@ import msgspec
 from benchmarks.invented import DAY_MS, DAYS, Invented, Tables, Trade
 from rota.core.learned import Usage, UsageDay
 from rota.core.model import Runtime, WorkerState
-from rota.store.postgres_partitions import DAILY, Daily
+from rota.store.postgres.tables.partitions import DAILY, Daily
 from rota.store.rows import worker_row
 
 CHUNK = 20_000

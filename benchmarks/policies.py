@@ -14,7 +14,7 @@ from statistics import fmean
 
 from benchmarks.aside import aside
 from benchmarks.table import Row, Scale
-from rota.core.policy import PRESETS
+from rota.core.records.policy import PRESETS
 from rota.engine.clock import SystemClock
 from rota.simulate.fleet import pool
 from rota.simulate.study import Setting, load, shaken_trial

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from benchmarks.aside import aside
 from benchmarks.table import Row, Scale, count
 from rota.core.inputs import SetPolicy
-from rota.core.policy import DEFAULT
+from rota.core.records.policy import DEFAULT
 from rota.simulate.fleet import uniform
 from rota.simulate.synthetic import Recipe, Synthetic
 from rota.simulate.world import World

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rota.api.openapi import build_document
+from rota.api.document.openapi import build_document
 from rota.api.operations import OPERATIONS
 from rota.wire.units import encode
 

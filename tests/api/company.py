@@ -11,22 +11,22 @@ from typing import Any
 import httpx2
 
 from rota.api.app import Parts, create_app
-from rota.api.auth import Access
-from rota.api.roster import Roster
-from rota.api.submitted import SubmittedSpecs
-from rota.api.trail import AuditTrail
-from rota.cli.company import join
-from rota.cli.hosting import EmbeddedServer
-from rota.cli.listening import listen
-from rota.cli.up import ServerOptions
+from rota.api.door.auth import Access
+from rota.api.door.roster import Roster
+from rota.api.door.trail import AuditTrail
+from rota.api.peers.submitted import SubmittedSpecs
+from rota.cli.start.company import join
+from rota.cli.start.hosting import EmbeddedServer
+from rota.cli.start.listening import listen
+from rota.cli.start.up import ServerOptions
 from rota.core.inputs import Timing
 from rota.engine.assurance import Assurance
 from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
 from rota.engine.seat import Member
-from rota.store.durability import DurabilityLevel
-from rota.store.memory import MemoryStore
+from rota.store.memory.store import MemoryStore
 from rota.store.protocol import LeaderRow
+from rota.store.protocols.durability import DurabilityLevel
 from tests.api.files import memory_files
 from tests.api.house import ADMIN, NOOP, TOKEN, Figures, watch_of
 from tests.engine.rig import PATIENCE_S, SlowStore, until

@@ -11,9 +11,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from rota.api.files import Files
-from rota.store.memory_objects import MemoryBlobs, MemoryObjects
-from rota.store.outputs import Outputs
-from rota.store.spool import Spool
+from rota.store.files.outputs import Outputs
+from rota.store.files.spool import Spool
+from rota.store.memory.objects import MemoryBlobs, MemoryObjects
 
 _root = Path(tempfile.mkdtemp(prefix="rota-test-spool-"))
 _storages: WeakKeyDictionary[MemoryObjects, MemoryBlobs] = WeakKeyDictionary()

@@ -16,19 +16,19 @@ from rota.alerts.channels import Carrier
 from rota.alerts.figures import Watcher
 from rota.alerts.watch import Watch
 from rota.api.app import Parts, create_app
-from rota.api.auth import Access
+from rota.api.door.auth import Access
+from rota.api.door.roster import Roster, digest
+from rota.api.door.throttle import Throttle
+from rota.api.door.trail import AuditTrail
 from rota.api.parts import Simulator
-from rota.api.roster import Roster, digest
-from rota.api.throttle import Throttle
-from rota.api.trail import AuditTrail
 from rota.core.inputs import Timing
 from rota.engine.assurance import Assurance
 from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.seat import Member
-from rota.store.access import Role, Token
-from rota.store.memory import MemoryStore
+from rota.store.memory.store import MemoryStore
+from rota.store.protocols.access import Role, Token
 from rota.traces.naming import PASSED_ON, Naming
 from tests.api.files import memory_files
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota.api.roster import digest
+from rota.api.door.roster import digest
 from rota.core.model import Instant
-from rota.store.access import Role, Token
+from rota.store.protocols.access import Role, Token
 from tests.api.house import House
 
 ACME = "acme"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from rota.api.door.sessions import open_session, read_session
 from rota.api.operations import OPERATIONS
-from rota.api.sessions import open_session, read_session
 from tests.api.house import ADMIN, HOST, TOKEN, House, open_house
 
 BARE = {"Authorization": ""}

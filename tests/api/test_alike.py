@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.api.alike import read_batch
-from rota.api.bodies import decode_json
 from rota.api.problems import ProblemError
+from rota.api.reading.alike import read_batch
+from rota.api.reading.bodies import decode_json
 from rota.wire.jobs import BatchSpec
 from rota.wire.units import dec_hook
 from tests.api.house import NOOP, House

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import pytest
 import structlog
 
-from rota.api import trail as trail_module
-from rota.api.trail import AuditTrail
+from rota.api.door import trail as trail_module
+from rota.api.door.trail import AuditTrail
 from rota.core.model import Instant
 from rota.engine.clock import SystemClock
-from rota.store.access import AuditEntry, AuditQuery, Role
-from rota.store.memory_access import MemoryAccess
+from rota.store.memory.access import MemoryAccess
 from rota.store.protocol import StoreError
+from rota.store.protocols.access import AuditEntry, AuditQuery, Role
 from tests.api.house import TOKEN, House
 from tests.api.keys import bearer, key
 from tests.store.conformance_access import entry

@@ -71,8 +71,8 @@ async def test_an_array_that_goes_on_does_not_stand_before_what_can_be_deleted(
 async def test_a_piece_passes_over_a_bounded_number(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.api.bulk.BULK_PAGE", 2)
-    monkeypatch.setattr("rota.api.bulk.BULK_REFUSED_MAX", 2)
+    monkeypatch.setattr("rota.api.jobs.bulk.BULK_PAGE", 2)
+    monkeypatch.setattr("rota.api.jobs.bulk.BULK_REFUSED_MAX", 2)
     worker = await house.register(cpu=8)
     await _array(house, worker, size=16)
     delete = await _delete_of_group(house)
@@ -87,7 +87,7 @@ async def test_a_piece_passes_over_a_bounded_number(
 async def test_an_array_takes_its_members_along(
     house: House, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr("rota.api.bulk.BULK_PAGE", page)
+    monkeypatch.setattr("rota.api.jobs.bulk.BULK_PAGE", page)
     worker = await house.register(cpu=4)
     await _array(house, worker, size=4)
     other = (await house.submit("other"))["job_id"]
@@ -101,7 +101,7 @@ async def test_an_array_takes_its_members_along(
 async def test_an_array_and_its_members_are_counted_once_each(
     house: House, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr("rota.api.bulk.BULK_PAGE", page)
+    monkeypatch.setattr("rota.api.jobs.bulk.BULK_PAGE", page)
     worker = await house.register(cpu=4)
     await _array(house, worker, size=4)
     delete = {"action": "delete", "filter": {"name": "render"}}

@@ -12,10 +12,10 @@ import httpx2
 import pytest
 
 from rota.engine.sweeping import Sweeping
-from rota.store.access import Role
 from rota.store.limits import OBJECT_BYTES_MIN
-from rota.store.memory_objects import MemoryBlobs
+from rota.store.memory.objects import MemoryBlobs
 from rota.store.protocol import StoreError
+from rota.store.protocols.access import Role
 from tests.api.house import HOST, House
 from tests.api.keys import ACME, OTHER, key
 from tests.archives import zip_of

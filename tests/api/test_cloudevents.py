@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.api.cloudevents import read_events
 from rota.api.problems import ProblemError
-from rota.core.events import Event, event_value
+from rota.api.reading.cloudevents import read_events
+from rota.core.records.events import Event, event_value
 from rota.wire.events import BATCHED, STRUCTURED
 
 _names = st.text("abcxyz019", min_size=1, max_size=12)

@@ -13,10 +13,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from rota.api.bodies import read_body
 from rota.api.connections import BoundedProtocol
+from rota.api.door.lobby import Lobby
 from rota.api.limits import FEED_BYTES, HEADERS_MAX, TAKEN_BYTES_MIN
-from rota.api.lobby import Lobby
+from rota.api.reading.bodies import read_body
 
 ASK = b"GET / HTTP/1.1\r\n\r\n"
 
@@ -203,7 +203,7 @@ async def test_a_request_is_known_to_be_whole_when_all_of_it_has_come(
     assert await late == b"body"
     other, _ = house.connect()
     other.data_received(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody")
-    monkeypatch.setattr("rota.api.bodies.asyncio.timeout", no_clock)
+    monkeypatch.setattr("rota.api.reading.bodies.asyncio.timeout", no_clock)
     cycle = other.cycle
     assert await read_body(cycle.scope, cycle.receive, 100) == b"body"  # type: ignore[arg-type]  # as uvicorn's
     monkeypatch.undo()

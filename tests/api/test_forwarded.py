@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rota.api.forwarded import read_forwarded, sign
+from rota.api.door.forwarded import read_forwarded, sign
+from rota.api.door.throttle import Buckets, Rate, Throttle
 from rota.api.operations import OPERATIONS
-from rota.api.throttle import Buckets, Rate, Throttle
 from tests.api.house import open_house
 
 SECRET = b"shared by all servers of a cell"

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota import wire
-from rota.api.bodies import read_json
-from rota.api.entries import named
+from rota.api.customs.paging import read_cursor
 from rota.api.limits import NAMED_BODY_BYTES, NAMED_ENTRIES
-from rota.api.paging import read_cursor
 from rota.api.problems import ProblemError
+from rota.api.reading.bodies import read_json
+from rota.api.reading.entries import named
 from rota.wire import patterns
 from rota.wire.cursors import make_cursor
 from rota.wire.limits import BODY_BYTES_MAX

@@ -341,7 +341,7 @@ async def test_many_submitters_at_once_each_get_their_own_job(house: House) -> N
 async def test_a_page_that_looked_long_enough_ends_and_its_cursor_leads_on(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.api.jobs.PAGE_LOOK", 2)
+    monkeypatch.setattr("rota.api.jobs.jobs.PAGE_LOOK", 2)
     ids = [
         (await house.submit(name="rare" if number in (0, 5) else "usual"))["job_id"]
         for number in range(9)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.api import limits
+from rota.api.jobs.logs import _tail_start
 from rota.api.log_bell import LogBell
-from rota.api.logs import _tail_start
 from rota.core.model import ExecutionId
-from rota.store.memory import MemoryStore
+from rota.store.memory.store import MemoryStore
 from tests.api.house import House, Tap
 
 LINES = b"".join(b"line %d\n" % number for number in range(1000))
@@ -58,7 +58,7 @@ async def test_following_may_begin_with_the_last_lines(house: House) -> None:
 async def test_a_line_without_end_is_read_back_to_a_bound(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.api.logs.LOG_TAIL_BYTES_MAX", 1000)
+    monkeypatch.setattr("rota.api.jobs.logs.LOG_TAIL_BYTES_MAX", 1000)
     _, path = await printed(house, b"x" * 5000)
     assert (await house.http.get(f"{path}?tail=1")).text == "x" * 1000
 
@@ -79,7 +79,7 @@ def test_the_last_lines_are_those_that_tail_prints(text: bytes, lines: int, bloc
         return await _tail_start(Parts(), ExecutionId("e"), lines)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rota.api.logs.LOG_READ_BYTES", block)
+        patch.setattr("rota.api.jobs.logs.LOG_READ_BYTES", block)
         begin = asyncio.run(start())
     wanted = text.splitlines(keepends=True)
     assert text[begin:] == b"".join(wanted[max(0, len(wanted) - lines) :])
@@ -89,8 +89,8 @@ async def test_a_follower_is_called_rather_than_left_to_look(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A follower that only looked would see this after an hour.
-    monkeypatch.setattr("rota.api.logs.LOG_WAIT_S", 3600.0)
-    monkeypatch.setattr("rota.api.logs.LOG_WAIT_S_MAX", 3600.0)
+    monkeypatch.setattr("rota.api.jobs.logs.LOG_WAIT_S", 3600.0)
+    monkeypatch.setattr("rota.api.jobs.logs.LOG_WAIT_S_MAX", 3600.0)
     _, path = await printed(house, b"first\n")
     async with Tap(house, f"{path}?follow=true") as tap:
         await tap.read_until("first\n")

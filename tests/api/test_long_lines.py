@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.api import queues
+from rota.api.cell import queues
 from rota.core.inputs import Timing, Window
 from tests.api.house import House, open_house
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.api.patching import merge
+from rota.api.reading.patching import merge
 from tests.api.house import NOOP, House
 
 JSON = st.recursive(
@@ -178,7 +178,7 @@ async def test_a_preview_counts_no_further_than_its_limit(house: House) -> None:
 async def test_a_preview_that_counts_to_the_end_goes_on_page_by_page(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.api.bulk.BULK_COUNTED_AT_ONCE", 2)
+    monkeypatch.setattr("rota.api.jobs.bulk.BULK_COUNTED_AT_ONCE", 2)
     for _ in range(5):
         await house.submit()
     spec = {"action": "cancel", "filter": {}, "dry_run": True}
@@ -191,7 +191,7 @@ async def test_a_preview_of_filters_that_hardly_meet_says_when_it_has_not_looked
     for number in range(6):
         await house.submit(name="rare" if number == 0 else "usual")
     spec = {"action": "cancel", "filter": {"name": "rare"}, "dry_run": True, "limit": 100}
-    monkeypatch.setattr("rota.api.bulk.PREVIEW_LOOK", 2)
+    monkeypatch.setattr("rota.api.jobs.bulk.PREVIEW_LOOK", 2)
     part = await house.ask("POST", "/jobs/bulk", spec, expect=200)
     assert (part["count"], part["more"]) == (0, True)
     whole = {name: value for name, value in spec.items() if name != "limit"}
@@ -202,7 +202,7 @@ async def test_a_preview_of_filters_that_hardly_meet_says_when_it_has_not_looked
 async def test_an_action_reaches_what_its_search_finds_late(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.api.bulk.PAGE_LOOK", 2)
+    monkeypatch.setattr("rota.api.jobs.bulk.PAGE_LOOK", 2)
     for number in range(9):
         await house.submit(name="rare" if number in (0, 5) else "usual")
     spec = {"action": "cancel", "filter": {"name": "rare"}}
@@ -221,7 +221,7 @@ async def test_a_preview_of_one_error_says_when_it_has_not_looked_at_all(
     spec = {"action": "retry", "filter": wanted, "dry_run": True, "limit": 100}
     whole = await house.ask("POST", "/jobs/bulk", spec, expect=200)
     assert (whole["count"], whole["more"]) == (4, False)
-    monkeypatch.setattr("rota.api.bulk.BULK_EXAMINED_MAX", 3)
+    monkeypatch.setattr("rota.api.jobs.bulk.BULK_EXAMINED_MAX", 3)
     part = await house.ask("POST", "/jobs/bulk", spec, expect=200)
     assert (part["count"], part["more"]) == (3, True)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rota.engine.presence import Presence
-from rota.store.nodes import Node
 from rota.store.protocol import KeyLook
+from rota.store.protocols.nodes import Node
 from tests.api.house import NOOP, House
 from tests.engine.rig import until
 

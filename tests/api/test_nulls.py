@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.api.bodies import decode_json
-from rota.api.nulls import without_nulls
 from rota.api.operations import OPERATIONS
+from rota.api.reading.bodies import decode_json
+from rota.api.reading.nulls import without_nulls
 from rota.wire.jobs import BatchSpec, JobSpec
 from rota.wire.units import dec_hook
 from tests.api.house import House

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from rota.api import app
-from rota.api.openapi import build_document
+from rota.api.document.openapi import build_document
 from rota.api.operations import OPERATIONS
 from rota.api.routes import Operation
 from rota.wire.units import dec_hook

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from rota.api import timeline
 from rota.api.app import create_app
-from rota.api.crowds import counted, first_id
 from rota.api.history import Recorder, quantile
 from rota.api.limits import TIMELINE_PARTS, TIMELINE_SAMPLE
+from rota.api.watch import timeline
+from rota.api.watch.crowds import counted, first_id
 from rota.core.model import ExecutionState, WorkerId
-from rota.store.access import Role
-from rota.store.queries import Sampled
+from rota.store.protocols.access import Role
+from rota.store.protocols.queries import Sampled
 from tests.api.house import HOST, House, Tap
 from tests.api.keys import ACME, key
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.api import queues
+from rota.api.cell import queues
 from rota.engine.ports import BusyError, UnavailableError
 from rota.store.protocol import StoreError, StoreFullError
 from tests.api.house import House

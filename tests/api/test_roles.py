@@ -9,8 +9,8 @@ import pytest
 
 from rota.api.operations import OPERATIONS
 from rota.api.routes import Operation
-from rota.cli.tokens import ROLES
-from rota.store.access import Role
+from rota.cli.cell.tokens import ROLES
+from rota.store.protocols.access import Role
 from rota.wire.tokens import RoleName
 from tests.api.house import NOOP, House
 from tests.api.keys import ACME, OTHER, bearer, dead_key, key
@@ -216,8 +216,8 @@ async def test_each_role_may_do_what_is_meant_for_it_and_no_more(house: House, r
 async def test_who_has_no_good_token_gets_nowhere(
     house: House, who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.api.roster.ROSTER_HURRY_S", 0)
-    monkeypatch.setattr("rota.api.throttle.TRIES_FREE", len(OPERATIONS))
+    monkeypatch.setattr("rota.api.door.roster.ROSTER_HURRY_S", 0)
+    monkeypatch.setattr("rota.api.door.throttle.TRIES_FREE", len(OPERATIONS))
     house.http.headers.pop("authorization")
     headers = {
         "nobody": {},

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.api.change_views import change_view
+from rota.api.customs.change_views import change_view
 from tests.api.house import NOOP, House, open_house
 
 JOB = {"name": "report", "task": NOOP}

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from rota.api.cell.simulations import Study, TraceFile
 from rota.api.limits import SIMULATION_JOBS_MAX
 from rota.api.parts import SimulatorError
-from rota.api.simulations import Study, TraceFile
-from rota.cli.own_process import OwnProcess
+from rota.cli.planning.own_process import OwnProcess
+from rota.cli.planning.scenes import scene_of
+from rota.cli.planning.study import studied
 from rota.cli.problems import Failure
-from rota.cli.scenes import scene_of
-from rota.cli.study import studied
 from rota.wire.limits import TRACE_BYTES_MAX
 from rota.wire.simulations import TraceQuery
 from rota.wire.units import encode

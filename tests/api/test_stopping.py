@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.hosting import EmbeddedServer
-from rota.cli.up import ServerOptions
+from rota.cli.start.hosting import EmbeddedServer
+from rota.cli.start.up import ServerOptions
 from tests.api.house import HOST, TOKEN, House
 from tests.api.test_connections import until
 

@@ -4,9 +4,9 @@ import asyncio
 import re
 from types import SimpleNamespace
 
-from rota.api.changes import _RECORD_END, Place, _pieces
 from rota.api.limits import STREAMS_MAX
 from rota.api.parts import Seats
+from rota.api.watch.changes import _RECORD_END, Place, _pieces
 from tests.api.house import House, Tap, events
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rota.api import succession
-from rota.api.succession import Succession
+from rota.api.peers import succession
+from rota.api.peers.succession import Succession
 from rota.engine.ports import Standing
 from tests.engine.rig import until
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from rota.api import limits
-from rota.api.throttle import Buckets, Rate, Throttle, WrongTries, group_of
-from rota.store.access import AuditQuery
+from rota.api.door.throttle import Buckets, Rate, Throttle, WrongTries, group_of
+from rota.store.protocols.access import AuditQuery
 from tests.api.house import TOKEN, House, open_house
 from tests.api.keys import bearer
 
@@ -64,7 +64,7 @@ def test_one_machine_is_one_address_however_many_it_has() -> None:
 async def test_an_address_that_guesses_is_told_to_wait_and_the_right_token_still_works(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.api.roster.ROSTER_HURRY_S", 0)
+    monkeypatch.setattr("rota.api.door.roster.ROSTER_HURRY_S", 0)
     free = limits.TRIES_FREE
     answers = [
         await house.http.get("/jobs", headers=bearer(f"guess {number}"))

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from rota.api.cell.tokens import new_token
+from rota.api.door.roster import Roster, caller_from
 from rota.api.ids import IdMint, TokenSeed
-from rota.api.roster import Roster, caller_from
-from rota.api.tokens import new_token
 from rota.core.model import Instant
-from rota.store.access import Role, Token
 from rota.store.limits import KEY_AGE_MS, TOKEN_KEPT_MS
-from rota.store.memory_access import MemoryAccess
+from rota.store.memory.access import MemoryAccess
+from rota.store.protocols.access import Role, Token
 from rota.wire.tokens import TokenSpec
 from tests.api.house import ADMIN, TOKEN, House, open_house
 from tests.api.keys import bearer, key

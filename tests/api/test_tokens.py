@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 
+from rota.api.door.roster import Roster, digest
+from rota.api.door.sessions import open_session, read_session
 from rota.api.ids import mint_token
 from rota.api.limits import ROSTER_LOOK_S
-from rota.api.roster import Roster, digest
-from rota.api.sessions import open_session, read_session
-from rota.store.access import Role
-from rota.store.memory_access import MemoryAccess
+from rota.store.memory.access import MemoryAccess
 from rota.store.protocol import StoreError
+from rota.store.protocols.access import Role
 from tests.api.house import ADMIN, TOKEN, House, Tap
 from tests.api.keys import bearer, key
 
@@ -161,7 +161,7 @@ class AwayBook(MemoryAccess):
 async def test_while_the_store_is_away_the_known_tokens_stay_good(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.api.roster.ROSTER_LOOK_S", 0.01)
+    monkeypatch.setattr("rota.api.door.roster.ROSTER_LOOK_S", 0.01)
     book = AwayBook()
     await book.add_token(ADMIN)
     roster = Roster(book, house.engine.clock)

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from rota.api.customs.translate import Batch, terms_of
 from rota.api.ids import IdMint, KeyedMint, told_at
-from rota.api.translate import Batch, terms_of
 from rota.core.inputs import Key
 from rota.wire.jobs import BatchSpec
 from rota.wire.units import dec_hook

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rota.cli.bulk import _draw
+from rota.cli.jobs.bulk import _draw
 from rota.wire.jobs import BulkAnswer
 from rota.wire.problems import FieldError
 from tests.cli.conftest import Rota
@@ -219,7 +219,7 @@ def test_an_array_and_a_gang_are_one_job_each(server: SmallServer, rota: Rota) -
 def test_a_file_of_jobs_may_refer_across_batches(
     server: SmallServer, rota: Rota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.cli.many.BATCH_JOBS", 2)
+    monkeypatch.setattr("rota.cli.jobs.many.BATCH_JOBS", 2)
     job = {"task": {"kind": "noop"}}
     lines = [
         {**job, "name": "a", "ref": "a"},

@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.bench_figures import Cost, cost, limit_of_call, limit_of_rate, percentile, spent
+from rota.cli.trials.bench_figures import (
+    Cost,
+    cost,
+    limit_of_call,
+    limit_of_rate,
+    percentile,
+    spent,
+)
 from rota.sdk import Client, discover
 from rota.sdk.calls import JobSearch
 from tests.cli.conftest import Rota

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli import hosting
-from rota.cli.hosting import EmbeddedServer
-from rota.cli.listening import listen
-from rota.cli.up import DoorOptions
+from rota.cli.start import hosting
+from rota.cli.start.hosting import EmbeddedServer
+from rota.cli.start.listening import listen
+from rota.cli.start.up import DoorOptions
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.store.sqlite import open_sqlite
+from rota.store.sqlite.store import open_sqlite
 from rota.wire.service import ClusterView, LagView, NodeView
 from tests.cli.conftest import Rota
 from tests.sdk.small_server import SmallServer

@@ -11,7 +11,7 @@ import pytest
 
 SAYS = """
 import logging, structlog
-from rota.cli.diary import keep_diary
+from rota.cli.start.diary import keep_diary
 keep_diary()
 structlog.get_logger("rota.engine").warning("ours", job_id="j", trace_id="t")
 logging.getLogger("some.library").warning("theirs %s", "too")

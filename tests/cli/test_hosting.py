@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from rota.cli import hosting
-from rota.cli.hosting import EmbeddedServer
-from rota.cli.listening import listen
-from rota.cli.up import DoorOptions
+from rota.cli.start import hosting
+from rota.cli.start.hosting import EmbeddedServer
+from rota.cli.start.listening import listen
+from rota.cli.start.up import DoorOptions
 from tests.engine.rig import until
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli import large_pages, loops
-from rota.cli.large_pages import SIZE, gather
-from rota.cli.loops import run_on_quick_loop
+from rota.cli.start import large_pages, loops
+from rota.cli.start.large_pages import SIZE, gather
+from rota.cli.start.loops import run_on_quick_loop
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nobody else has such a call")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rota.cli.jobs.member_logs import marked
 from rota.cli.main import run
-from rota.cli.member_logs import marked
 from tests.cli.conftest import Rota
 from tests.sdk.small_server import SmallServer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from rota.cli.up import server, up
+from rota.cli.start.up import server, up
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -7,11 +7,11 @@ import asyncio
 import click
 import pytest
 
-from rota.cli import company
-from rota.cli.company import refuse_double
+from rota.cli.start import company
+from rota.cli.start.company import refuse_double
 from rota.engine.seat import Member
-from rota.store.memory import MemoryStore
-from rota.store.nodes import Node
+from rota.store.memory.store import MemoryStore
+from rota.store.protocols.nodes import Node
 
 TTL_MS = 3_000
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from rota.cli.storage import check_is_ours, open_blobs
-from rota.store.memory_objects import MemoryBlobs, MemoryObjects
+from rota.cli.start.storage import check_is_ours, open_blobs
+from rota.store.memory.objects import MemoryBlobs, MemoryObjects
 from rota.store.protocol import StoreError
 from tests.cli.conftest import Rota
 

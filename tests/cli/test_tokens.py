@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rota.api.roster import Roster, digest
-from rota.cli.admission import local_token
+from rota.api.door.roster import Roster, digest
+from rota.cli.start.admission import local_token
 from rota.engine.clock import SystemClock
-from rota.store.access import Role
-from rota.store.memory_access import MemoryAccess
-from rota.store.sqlite import open_sqlite
+from rota.store.memory.access import MemoryAccess
+from rota.store.protocols.access import Role
+from rota.store.sqlite.store import open_sqlite
 from tests.cli.conftest import Rota
 from tests.postgres.cell import Cell
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from rota.core.schedules import Fold, Gap, Timetable
-from rota.core.timetable import Ways
+from rota.core.records.schedules import Fold, Gap, Timetable
+from rota.core.times.timetable import Ways
 from rota.engine.zones import load_zone
 
 MINUTE = timedelta(minutes=1)

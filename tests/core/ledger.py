@@ -8,16 +8,6 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from rota.core.event_writes import (
-    AnyEventWrite,
-    DropTrigger,
-    PutArrival,
-    PutEvent,
-    PutHeld,
-    PutTrigger,
-    ReleaseHeld,
-)
-from rota.core.events import Arrival, ArrivalId, Held, Told, Trigger, Verdict
 from rota.core.inputs import Refilled
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import (
@@ -56,9 +46,19 @@ from rota.core.outcome import (
     PutWorker,
     Refill,
 )
-from rota.core.policy import Policy
+from rota.core.records.event_writes import (
+    AnyEventWrite,
+    DropTrigger,
+    PutArrival,
+    PutEvent,
+    PutHeld,
+    PutTrigger,
+    ReleaseHeld,
+)
+from rota.core.records.events import Arrival, ArrivalId, Held, Told, Trigger, Verdict
+from rota.core.records.policy import Policy
+from rota.core.records.schedules import Calendar, Occurrence, Schedule
 from rota.core.restore import Stored
-from rota.core.schedules import Calendar, Occurrence, Schedule
 from rota.core.tables import Tables
 
 RECORDS_BEHIND = 3

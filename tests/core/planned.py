@@ -22,7 +22,7 @@ from rota.core.inputs import (
 )
 from rota.core.model import Instant, JobId, ScheduleId, Spec
 from rota.core.outcome import AnyReceipt, Backfilled, ScheduleAnswer, Triggered
-from rota.core.schedules import Calendar, Occurrence, Plan, Schedule, Timetable
+from rota.core.records.schedules import Calendar, Occurrence, Plan, Schedule, Timetable
 from tests.core.asking import NOON, spec
 from tests.core.world import World
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rota.core.inputs import AnyInput, Drain, Poll, PutTenantSettings, Register
 from rota.core.model import JobId, JobState, PollId, Quota, RateLimit, WorkerId
-from rota.core.policy import Policy
+from rota.core.records.policy import Policy
 from tests.core.asking import GIB, HOUR, SECOND, job
 from tests.core.world import World
 

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.event_inputs import (
+from rota.core.model import JobId, Spec, TriggerId
+from rota.core.outcome import AnyReceipt, Deployed, EventsTaken
+from rota.core.records.event_inputs import (
     CreateTrigger,
     DeleteTrigger,
     DeployTriggers,
@@ -16,10 +18,8 @@ from rota.core.event_inputs import (
     ReceiveEvents,
     UpdateTrigger,
 )
-from rota.core.events import Arrival, Event, Gathering, Rule, Told, event_key
-from rota.core.keyed import Recall
-from rota.core.model import JobId, Spec, TriggerId
-from rota.core.outcome import AnyReceipt, Deployed, EventsTaken
+from rota.core.records.events import Arrival, Event, Gathering, Rule, Told, event_key
+from rota.core.records.keyed import Recall
 from tests.core.asking import spec
 from tests.core.world import World
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rota.core.affinity import Affinity
-from rota.core.fitness import unable
 from rota.core.inputs import ClockJump, Leave, Update
-from rota.core.labels import value_of
 from rota.core.model import JobId, JobState, WorkerId
-from rota.core.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
-from rota.core.relief import reliefs
+from rota.core.outlook.relief import reliefs
+from rota.core.place.fitness import unable
+from rota.core.place.labels import value_of
+from rota.core.records.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
 from tests.core.asking import SECOND, retries
 from tests.core.world import World, run
 

@@ -16,8 +16,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rota.core import ordering, placement
 from rota.core.inputs import Window
+from rota.core.order import ordering
+from rota.core.place import placement
 from tests.core.naive_nouns import Job, Worker
 from tests.core.together import ENDS, Together
 

@@ -7,7 +7,7 @@ from rota.core.errors import Conflict
 from rota.core.inputs import Complete, Drain, Leave
 from rota.core.limits import AHEAD_CHAIN, SHORT_MS, SHORT_RUNS
 from rota.core.model import Execution, ExecutionState, JobState, RateLimit, WorkerId
-from rota.core.policy import CONSERVATIVE, DEFAULT
+from rota.core.records.policy import CONSERVATIVE, DEFAULT
 from tests.core.asking import AT_MOST_ONCE, SECOND, job, retries
 from tests.core.world import World, run
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core import runtimes
 from rota.core.learned import Runtime
 from rota.core.limits import AHEAD_CHAIN, AHEAD_MS, SHORT_MS, SHORT_RUNS
+from rota.core.memory import runtimes
 from tests.core.asking import job
 from tests.core.world import World, run
 

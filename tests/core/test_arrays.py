@@ -10,7 +10,7 @@ from rota.core.ids import member_id, members_between
 from rota.core.inputs import Delete, Execute, Purge, PutTenantSettings, Retry
 from rota.core.model import JobId, JobState, Quota, WorkerId
 from rota.core.outcome import Counted, MoveJob, PutBand, PutJob
-from rota.core.policy import CONSERVATIVE, DEFAULT
+from rota.core.records.policy import CONSERVATIVE, DEFAULT
 from tests.core.asking import SECOND, retries
 from tests.core.world import World
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.autoscale import Demand, QueueDemand
-from rota.core.backlog import slots_for
 from rota.core.inputs import PutTenantSettings, Timing, Window
 from rota.core.model import Quota, RateLimit, Resources
+from rota.core.outlook.autoscale import Demand, QueueDemand
+from rota.core.outlook.backlog import slots_for
 from tests.core.asking import GIB, SECOND, job
 from tests.core.world import World, run
 from tests.doubt import examples

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rota.core import ordering
 from rota.core.invariants import check_capacity
 from rota.core.limits import RESERVE_AFTER_MS, RESERVE_LOOK
 from rota.core.model import JobState
-from rota.core.policy import (
+from rota.core.order import ordering
+from rota.core.records.policy import (
     CONSERVATIVE,
     DEFAULT,
     EASY,

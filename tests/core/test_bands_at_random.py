@@ -21,7 +21,7 @@ from rota.core.inputs import Purge, Retry
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import ExecutionState, JobId, JobRecord, JobState
 from rota.core.outcome import PutExecution
-from rota.core.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
+from rota.core.records.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
 from tests.core.asking import SECOND, retries
 from tests.core.world import World
 

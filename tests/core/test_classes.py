@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from rota.core import ordering
 from rota.core.inputs import Tick
 from rota.core.model import JobState
+from rota.core.order import ordering
 from tests.core.asking import job
 from tests.core.world import World
 

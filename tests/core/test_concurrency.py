@@ -6,7 +6,7 @@ import pytest
 
 from rota.core.inputs import Delete, Leave, SetPolicy
 from rota.core.model import JobId, JobState, WorkerId
-from rota.core.policy import DEFAULT, FCFS, OrderKind, Policy
+from rota.core.records.policy import DEFAULT, FCFS, OrderKind, Policy
 from tests.core.asking import HOUR, SECOND, job, retries
 from tests.core.world import World, run
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from rota.core.inputs import PutTenantSettings, SetPolicy, Timing
 from rota.core.model import JobId, Quota
-from rota.core.policy import DEFAULT, STRICT, BackfillKind, OrderKind, Policy
+from rota.core.records.policy import DEFAULT, STRICT, BackfillKind, OrderKind, Policy
 from tests.core.asking import HOUR, NOON, job
 from tests.core.replay import Replay, Work
 from tests.core.world import World

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.errors import Invalid
-from rota.core.filter_text import parse_filter, parse_path
-from rota.core.filters import TooLong, matches, passes, read_filter
 from rota.core.limits import FILTER_CHARS_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX
+from rota.core.triggers.filter_text import parse_filter, parse_path
+from rota.core.triggers.filters import TooLong, matches, passes, read_filter
 
 EVENT = {
     "id": "e1",

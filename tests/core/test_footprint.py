@@ -9,10 +9,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from rota.core import kinds
 from rota.core.inputs import NewJob, Submit, Timing
+from rota.core.memory.pool import Pool
 from rota.core.model import JobId
-from rota.core.pool import Pool
+from rota.core.order import kinds
 from rota.core.scheduler import Scheduler
 from tests.core.asking import NOON, job, spec
 from tests.core.world import World

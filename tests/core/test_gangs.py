@@ -10,7 +10,7 @@ from rota.core.inputs import ClosePoll, PutTenantSettings, SetPolicy
 from rota.core.limits import GANG_HOLD_MS
 from rota.core.model import JobId, JobState, Quota, WorkerId
 from rota.core.outcome import PutExecution
-from rota.core.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
+from rota.core.records.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
 from tests.core.asking import AT_MOST_ONCE, SECOND, retries
 from tests.core.world import World
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core import heads as heads_module
-from rota.core.heads import Heads, Seat
 from rota.core.model import JobId
+from rota.core.order import heads as heads_module
+from rota.core.order.heads import Heads, Seat
 
 
 @dataclass

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core import order_fair, runtimes, tenants
 from rota.core.inputs import PutTenantSettings
+from rota.core.memory import runtimes
 from rota.core.model import JobId, Quota, Runtime
-from rota.core.order_fair import FairOrder
-from rota.core.party import Stand
-from rota.core.policy import DEFAULT
+from rota.core.order import fair as order_fair
+from rota.core.order import tenants
+from rota.core.order.fair import FairOrder
+from rota.core.order.party import Stand
+from rota.core.records.policy import DEFAULT
 from tests.core.asking import job
 from tests.core.world import World
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota.core import ordering, party, row
 from rota.core.model import JobState
+from rota.core.order import ordering, party, row
 from tests.core.asking import job
 from tests.core.world import World
 

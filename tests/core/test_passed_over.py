@@ -5,10 +5,10 @@ import random
 import pytest
 
 from rota.core.affinity import Affinity
-from rota.core.backfill import Pass
 from rota.core.inputs import AnyInput, Submit
 from rota.core.limits import RESERVE_LOOK
-from rota.core.policy import DEFAULT, BackfillKind, OrderKind, Policy
+from rota.core.plan.backfill import Pass
+from rota.core.records.policy import DEFAULT, BackfillKind, OrderKind, Policy
 from tests.core.asking import HOUR, job
 from tests.core.world import World
 

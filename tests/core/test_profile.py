@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.cells import MachineClass, WorkerCell
+from rota.core.memory.cells import MachineClass, WorkerCell
+from rota.core.memory.rooms import Rooms
 from rota.core.model import ExecutionId, Resources, Worker, WorkerId
-from rota.core.profile import Profile
-from rota.core.rooms import Rooms
+from rota.core.plan.profile import Profile
 
 CPUS = 4
 stays = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6), st.integers(1, CPUS)), max_size=6)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.model import Millis, Terms
-from rota.core.policy import DEFAULT, EASY
-from rota.core.ranking import ranked
+from rota.core.records.policy import DEFAULT, EASY
+from rota.core.steps.ranking import ranked
 from tests.core.asking import NOON, job
 from tests.core.world import World
 

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from rota.core import recent as recent_module
 from rota.core.limits import RECALL_WINDOW_MS
+from rota.core.memory import recent as recent_module
+from rota.core.memory.recent import SLICE_MAX, Recent
+from rota.core.memory.shards import Shards
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -18,8 +20,6 @@ from rota.core.model import (
     KeyRecord,
     WorkerId,
 )
-from rota.core.recent import SLICE_MAX, Recent
-from rota.core.shards import Shards
 
 SUCCEEDED = ExecutionState.SUCCEEDED
 JOBS = [JobId(f"j{number}") for number in range(8)]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from rota.core.life.retry import TRY_AT_ONCE, delay_ms
 from rota.core.model import Backoff, JobId, JobState, RetryPolicy, Semantics
-from rota.core.retry import TRY_AT_ONCE, delay_ms
 from tests.core.asking import SECOND, retries
 from tests.core.world import World, run
 

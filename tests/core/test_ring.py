@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core import ring as ring_module
-from rota.core.ring import Ring
+from rota.core.order import ring as ring_module
+from rota.core.order.ring import Ring
 
 
 @dataclass

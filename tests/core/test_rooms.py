@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core import rooms
+from rota.core.memory import rooms
+from rota.core.memory.rooms import Room, Rooms
 from rota.core.model import Resources
 from rota.core.resources import NOTHING, left_of, minus, plus, total
-from rota.core.rooms import Room, Rooms
 
 FULL = Resources(cpu_milli=8_000, memory=64, custom=(("seat", 2_000),))
 AMOUNTS = (

@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.cells import MachineClass, WorkerCell
+from rota.core.memory.cells import MachineClass, WorkerCell
+from rota.core.memory.rooms import Room, Rooms
 from rota.core.model import Worker, WorkerId
-from rota.core.rooms import Room, Rooms
-from rota.core.roomy import Roomy, first_that
+from rota.core.place.roomy import Roomy, first_that
 from tests.core.asking import resources
 
 WORKERS = 6

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rota.core.errors import Conflict, IllegalTransition, StaleRecall
 from rota.core.model import ScheduleId
-from rota.core.schedules import CatchUp, Overlap
+from rota.core.records.schedules import CatchUp, Overlap
 from tests.core.planned import MINUTE, Planner
 from tests.doubt import examples
 

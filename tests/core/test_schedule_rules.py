@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from rota.core.errors import Conflict, Invalid, StaleRecall
 from rota.core.model import JobState
+from rota.core.records.schedules import CatchUp, OnHoliday, Overlap, Why
+from rota.core.records.zones import Zone
 from rota.core.scheduler import Scheduler
-from rota.core.schedules import CatchUp, OnHoliday, Overlap, Why
-from rota.core.zones import Zone
 from tests.core.asking import NOON, spec
 from tests.core.planned import DAY, MINUTE, Planner, at, plan
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rota.core.inputs import AnyInput, Cancel, ClockJump, Tick
 from rota.core.model import ScheduleId
+from rota.core.records.schedules import CatchUp, Fold, Gap, Occurrence
 from rota.core.scheduler import Scheduler
-from rota.core.schedules import CatchUp, Fold, Gap, Occurrence
 from rota.engine.zones import load_zone
 from tests.core.calendars import ways
 from tests.core.planned import DAY, MINUTE, Planner, at, plan

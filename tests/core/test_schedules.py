@@ -9,7 +9,7 @@ import pytest
 from rota.core.errors import NotFound, StaleRecall
 from rota.core.inputs import UpdateSchedule
 from rota.core.model import JobState
-from rota.core.schedules import CatchUp, Decision, Overlap, Why
+from rota.core.records.schedules import CatchUp, Decision, Overlap, Why
 from tests.core.asking import NOON
 from tests.core.planned import DAY, MINUTE, Planner, plan
 

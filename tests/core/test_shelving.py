@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rota.core import shelving
 from rota.core.errors import Conflict, StaleRecall
 from rota.core.ids import line_number
 from rota.core.inputs import (
@@ -18,10 +17,11 @@ from rota.core.inputs import (
     Timing,
     Window,
 )
+from rota.core.life import shelving
 from rota.core.model import JobId, JobState, Life, Queue, WorkerId
 from rota.core.outcome import Counted, PutJob
-from rota.core.policy import DEFAULT, STRICT, OrderKind, Policy
-from rota.core.schedules import Overlap
+from rota.core.records.policy import DEFAULT, STRICT, OrderKind, Policy
+from rota.core.records.schedules import Overlap
 from tests.core.asking import job, spec
 from tests.core.planned import MINUTE, Planner
 from tests.core.world import World, run

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rota.core import party
 from rota.core.inputs import Timing, Window
 from rota.core.model import JobState
-from rota.core.policy import STRICT, OrderKind, Policy
-from rota.core.row import LONG_LANE
+from rota.core.order import party
+from rota.core.order.row import LONG_LANE
+from rota.core.records.policy import STRICT, OrderKind, Policy
 from tests.core.asking import NOON, job
 from tests.core.world import World
 from tests.doubt import examples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.spans import length
+from rota.core.times.spans import length
 
 
 @pytest.mark.parametrize(

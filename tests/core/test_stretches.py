@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rota.core import attendance
-from rota.core.backfill import Pass
 from rota.core.inputs import Completion, NewJob, Submit, Timing
 from rota.core.model import ExecutionState, JobId
-from rota.core.order_fair import FairOrder
-from rota.core.policy import DEFAULT, STRICT, BackfillKind, OrderKind, Policy
+from rota.core.order.fair import FairOrder
+from rota.core.plan.backfill import Pass
+from rota.core.records.policy import DEFAULT, STRICT, BackfillKind, OrderKind, Policy
+from rota.core.steps import attendance
 from tests.core.asking import HOUR, job, retries
 from tests.core.world import World, run
 

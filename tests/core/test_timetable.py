@@ -9,7 +9,7 @@ from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.schedules import Fold, Gap
+from rota.core.records.schedules import Fold, Gap
 from rota.engine.zones import zone_names
 from tests.core.calendars import first, instant, moment, short, walk, ways
 from tests.doubt import examples

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from rota.core.errors import Conflict, Invalid, NotFound, StaleRecall
-from rota.core.event_inputs import ReceiveEvents
-from rota.core.events import Verdict
-from rota.core.keyed import Recall
 from rota.core.limits import CHAIN_DEPTH_MAX, GATHERED_MAX, RECALL_WINDOW_MS
 from rota.core.model import JobState, RateLimit
+from rota.core.records.event_inputs import ReceiveEvents
+from rota.core.records.events import Verdict
+from rota.core.records.keyed import Recall
 from tests.core.asking import SECOND
 from tests.core.stirred import Stirred, batch, debounce, event, rule, template
 from tests.core.world import run

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rota.core.model import JobState
 from rota.core.outcome import PutRuntime
-from rota.core.usage import DAY_MS, Account, Sketch, Used, step_of, suggested, top_of
+from rota.core.records.usage import DAY_MS, Account, Sketch, Used, step_of, suggested, top_of
 from tests.core.asking import GIB, HOUR, SECOND, resources, retries
 from tests.core.world import World, run
 

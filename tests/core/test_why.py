@@ -5,7 +5,7 @@ from typing import Any
 
 from rota.core.inputs import Drain, Leave
 from rota.core.model import JobId, RateLimit, WorkerId
-from rota.core.policy import DEFAULT
+from rota.core.records.policy import DEFAULT
 from tests.core.asking import GIB, HOUR, SECOND, job, retries
 from tests.core.world import World, run
 

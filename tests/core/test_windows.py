@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core import reacting
-from rota.core.events import Gathering, Keep, Verdict
 from rota.core.inputs import ClockJump
 from rota.core.limits import GATHERED_MAX
+from rota.core.records.events import Gathering, Keep, Verdict
+from rota.core.steps import reacting
 from tests.core.asking import SECOND
 from tests.core.stirred import Stirred, batch, debounce, event
 

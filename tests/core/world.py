@@ -11,7 +11,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from rota.core.errors import Refusal
-from rota.core.glance import Explanation
 from rota.core.inputs import (
     AnyInput,
     Cancel,
@@ -45,7 +44,8 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import Answer, AnyReceipt, Beat, JobsAccepted, Outcome
-from rota.core.policy import STRICT, Policy
+from rota.core.records.glance import Explanation
+from rota.core.records.policy import STRICT, Policy
 from rota.core.scheduler import Scheduler
 from rota.engine.zones import load_zone
 from tests.core.asking import NOON, job, resources, spec

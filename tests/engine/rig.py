@@ -16,8 +16,7 @@ from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.ports import Clerk, Clock
 from rota.engine.seat import Member
-from rota.store.inbox import InboxEntry
-from rota.store.memory import MemoryStore
+from rota.store.memory.store import MemoryStore
 from rota.store.protocol import (
     Epoch,
     FencedError,
@@ -27,6 +26,7 @@ from rota.store.protocol import (
     Snapshot,
     StoreError,
 )
+from rota.store.protocols.inbox import InboxEntry
 from tests.core.asking import job, resources
 from tests.engine.clocks import FakeClock
 

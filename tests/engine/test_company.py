@@ -12,10 +12,10 @@ from rota.core.outcome import JobsAccepted
 from rota.engine.assurance import Assurance
 from rota.engine.pickup import encode_submission
 from rota.engine.presence import LagMeter, Presence
-from rota.store.durability import Durability, DurabilityLevel
-from rota.store.memory import MemoryStore
-from rota.store.nodes import Node
+from rota.store.memory.store import MemoryStore
 from rota.store.protocol import StoreError
+from rota.store.protocols.durability import Durability, DurabilityLevel
+from rota.store.protocols.nodes import Node
 from tests.core.asking import job
 from tests.engine.rig import until
 from tests.engine.test_leadership import cell, leading

@@ -7,7 +7,7 @@ import random
 from rota.core.inputs import Complete, Heartbeat, Running, Submit, Window
 from rota.core.model import JobId, JobRecord, WorkerId
 from rota.core.outcome import Order
-from rota.core.policy import DEFAULT
+from rota.core.records.policy import DEFAULT
 from rota.engine.calibration import AIMED_AT, Calibration, promised
 from rota.engine.estimates import FORWARD_RUN
 from rota.engine.forward import Budget, ForwardRun

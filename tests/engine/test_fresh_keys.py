@@ -16,7 +16,7 @@ from rota.engine import fresh_keys
 from rota.engine.fresh_keys import FreshKeys
 from rota.engine.limits import KEY_MARKS
 from rota.store.limits import KEY_AGE_MS
-from rota.store.memory import MemoryStore
+from rota.store.memory.store import MemoryStore
 from rota.store.protocol import Catalog, Seq, StoreError
 from tests.core.asking import job
 from tests.engine.clocks import FakeClock

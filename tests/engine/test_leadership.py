@@ -16,7 +16,7 @@ from rota.engine.pickup import encode_submission
 from rota.engine.ports import UnavailableError
 from rota.engine.recovery import build_scheduler
 from rota.engine.seat import Member
-from rota.store.memory import MemoryStore
+from rota.store.memory.store import MemoryStore
 from rota.store.protocol import Epoch
 from tests.core.asking import job
 from tests.engine.clocks import FakeClock

@@ -10,9 +10,9 @@ import pytest
 
 from rota.core.model import Instant, JobState
 from rota.engine.retention import Retention
-from rota.store.dropping import Dropped
-from rota.store.memory import MemoryStore
+from rota.store.memory.store import MemoryStore
 from rota.store.protocol import StoreError
+from rota.store.protocols.dropping import Dropped
 from tests.engine.rig import Rig, running, succeeded, until
 
 DAY_MS = 24 * 3600 * 1000

@@ -8,7 +8,7 @@ import pytest
 
 from rota.core.inputs import CreateSchedule, NewSchedule
 from rota.core.model import ScheduleId
-from rota.core.schedules import Occurrence
+from rota.core.records.schedules import Occurrence
 from rota.store.protocol import OccurrenceQuery
 from tests.core.planned import plan
 from tests.engine.rig import PATIENCE_S, Rig, running

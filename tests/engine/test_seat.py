@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rota.engine.seat import Member, Seat
-from rota.store.memory import MemoryLedger, MemoryStore
+from rota.store.memory.store import MemoryLedger, MemoryStore
 from rota.store.protocol import LeaderRow
 from tests.engine.clocks import FakeClock
 

@@ -15,7 +15,7 @@ from rota.core.outcome import Answer, JobsAccepted, PutJob
 from rota.engine import callers as waiting_room
 from rota.engine.clock import SystemClock
 from rota.engine.ports import BusyError, UnavailableError
-from rota.store.memory import MemoryStore
+from rota.store.memory.store import MemoryStore
 from tests.engine.rig import PATIENCE_S, Rig, running, settle, succeeded
 
 

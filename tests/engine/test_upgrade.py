@@ -8,7 +8,7 @@ import pytest
 
 from rota.core.model import JobState
 from rota.engine.ports import UnavailableError
-from rota.store.memory import MemoryStore
+from rota.store.memory.store import MemoryStore
 from tests.engine.rig import Rig, settle, until
 from tests.engine.test_leadership import Cell, cell, leading
 

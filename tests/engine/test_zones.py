@@ -8,7 +8,7 @@ from importlib import resources
 
 import pytest
 
-from rota.core.zones import LOOK_S
+from rota.core.records.zones import LOOK_S
 from rota.engine.zones import load_zone, zone_data, zone_names
 
 SINCE = 365 * 24 * 3600

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from rota.api.signatures import check_signature
+from rota.api.reading.signatures import check_signature
 from rota.engine.clock import SystemClock
 from rota.events import telling
 from rota.events.config import NatsSink, RedisSink, WebhookSink
@@ -20,7 +20,7 @@ from rota.events.outlets import Outlet, open_outlet
 from rota.events.positions import Positions
 from rota.events.sinks import Follower
 from rota.sdk import AsyncClient
-from rota.store.hooks import Hook
+from rota.store.protocols.hooks import Hook
 from tests.events.brokers import nats_server, redis_server
 from tests.events.conftest import told, until
 

@@ -19,22 +19,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.alerts.channels import check_address
-from rota.api.bodies import QueryReader, decode_json, read_json
-from rota.api.cloudevents import read_events
-from rota.api.jobs import JobsQuery
+from rota.api.customs.paging import read_cursor, read_id_cursor
+from rota.api.door.throttle import group_of
+from rota.api.jobs.jobs import JobsQuery
 from rota.api.operations import OPERATIONS
-from rota.api.paging import read_cursor, read_id_cursor
 from rota.api.problems import ProblemError
-from rota.api.signatures import check_signature
-from rota.api.throttle import group_of
-from rota.cli import options, workloads
-from rota.cli.many import jobs_in
-from rota.cli.policy_files import read_policy
+from rota.api.reading.bodies import QueryReader, decode_json, read_json
+from rota.api.reading.cloudevents import read_events
+from rota.api.reading.signatures import check_signature
+from rota.cli import options
+from rota.cli.jobs.many import jobs_in
+from rota.cli.planning import workloads
+from rota.cli.planning.policy_files import read_policy
 from rota.cli.problems import Failure
-from rota.core.cron import CronError, parse_cron
 from rota.core.errors import Invalid
-from rota.core.filter_text import parse_filter, parse_path
-from rota.core.filters import TooLong, passes, read_filter
+from rota.core.times.cron import CronError, parse_cron
+from rota.core.triggers.filter_text import parse_filter, parse_path
+from rota.core.triggers.filters import TooLong, passes, read_filter
 from rota.events.config import ConfigError, read_config
 from rota.gateway import merge, stream
 from rota.gateway.problems import ProblemError as GatewayProblemError
@@ -43,10 +44,10 @@ from rota.simulate.history import read_history
 from rota.simulate.reading import TraceError
 from rota.simulate.swf import read_swf
 from rota.simulate.wfcommons import read_workflow
-from rota.store.hooks import Hook
 from rota.store.journal import decode_record
-from rota.store.postgres_connect import parse_address
+from rota.store.postgres.connect import parse_address
 from rota.store.protocol import StoreError
+from rota.store.protocols.hooks import Hook
 from rota.wire.cells import tag_in
 from rota.wire.cursors import make_cursor, parse_cursor
 from rota.wire.traces import TraceParent, parse_traceparent

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from rota.store.limits import LOG_BYTES_PER_EXECUTION
-from rota.store.postgres import PostgresStore, open_postgres
-from rota.store.postgres_connect import parse_address
-from rota.store.postgres_migrate import migrate_postgres
+from rota.store.postgres.connect import parse_address
+from rota.store.postgres.migrate import migrate_postgres
+from rota.store.postgres.store import PostgresStore, open_postgres
 from tests.postgres.server import PostgresServer, shared_server
 
 EMPTY = """

@@ -20,7 +20,7 @@ from rota.core.model import (
 from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
-from rota.store.postgres import open_postgres
+from rota.store.postgres import open_postgres  # where it was then
 from rota.store.protocol import JobQuery
 
 TERMS = Terms("noop", "default", "default", 0, Needs(Resources(cpu_milli=1000)), RetryPolicy())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.store.postgres import open_postgres
+from rota.store.postgres.store import open_postgres
 from rota.store.protocol import ExecutionQuery, FencedError, JobQuery, Seq
 from tests.chaos.cluster import Cluster
 from tests.postgres.pgbouncer import PgBouncer, pgbouncer

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rota.store.migrate import known_migrations
-from rota.store.postgres_connect import parse_address
-from rota.store.postgres_migrate import migrate_postgres
+from rota.store.postgres.connect import parse_address
+from rota.store.postgres.migrate import migrate_postgres
 from tests.postgres.cell import Cell as Database
 from tests.process.cell import Cell, shell
 

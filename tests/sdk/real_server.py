@@ -14,7 +14,7 @@ import uvicorn
 from rota.sdk import App, Client, Context, Fail
 from rota.sdk.context import ContextInfo
 from rota.sdk.documents import document, error_record
-from rota.sdk.running import run_to_end
+from rota.sdk.program.running import run_to_end
 from rota.wire.executions import CompletedReport
 from rota.wire.tasks import FUNCTION_CAPABILITY
 from rota.wire.units import ByteSize, Duration

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api.plan_examples import AUTOSCALE, WASTE
+from rota.api.document.plan_examples import AUTOSCALE, WASTE
 from rota.sdk.calls import FINAL, uuid7
 from rota.wire.autoscale import AutoscaleView
 from rota.wire.executions import ExecutionPage, ExecutionView

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rota.sdk.app import App
-from rota.sdk.arguments import Shape, wants_context
 from rota.sdk.context import Context, ContextInfo
 from rota.sdk.documents import ArgumentError
+from rota.sdk.program.arguments import Shape, wants_context
 
 LATER = """
 def later(order: Later, amount: int) -> Nobody: ...

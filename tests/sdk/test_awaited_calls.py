@@ -14,12 +14,12 @@ from typing import TypeAlias
 import pytest
 
 from rota.sdk import AsyncClient
-from rota.sdk.awaited_calls import LINES_MAX, AwaitedCalls
-from rota.sdk.awaited_lines import Lines
 from rota.sdk.calls import Call
 from rota.sdk.errors import SilenceError, UnreachableError
-from rota.sdk.messages import address_of
-from rota.sdk.pool import SHORT_BYTES_MAX
+from rota.sdk.lines.awaited_calls import LINES_MAX, AwaitedCalls
+from rota.sdk.lines.awaited_lines import Lines
+from rota.sdk.lines.messages import address_of
+from rota.sdk.lines.pool import SHORT_BYTES_MAX
 from tests.sdk.small_server import TOKEN, SmallServer
 
 ASK = Call("GET", "/jobs", bytes)

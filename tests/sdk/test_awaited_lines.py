@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from rota.sdk.awaited_lines import Lines
-from rota.sdk.messages import BrokenError, Heard
+from rota.sdk.lines.awaited_lines import Lines
+from rota.sdk.lines.messages import BrokenError, Heard
 
 OK = b"HTTP/1.1 200 OK\r\nRota-Leader: http://b\r\nContent-Length: 2\r\n\r\nok"
 Loops = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])

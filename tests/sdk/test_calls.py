@@ -9,8 +9,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.sdk import access_calls, calls, outlook_calls
+from rota.sdk import calls
 from rota.sdk.calls import JobSearch
+from rota.sdk.subjects import access_calls, outlook_calls
 from rota.wire.jobs import BatchSpec, JobSpec, RetrySpec
 from rota.wire.tasks import Noop
 from rota.wire.tokens import TokenSpec

@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from rota.sdk import AnswerError, AsyncClient, Endpoint, NotFoundError
-from rota.sdk.file_flows import PIECE_BYTES
+from rota.sdk.subjects.file_flows import PIECE_BYTES
 from rota.store.limits import OBJECT_BYTES_MIN
-from rota.store.memory_objects import MemoryBlobs
+from rota.store.memory.objects import MemoryBlobs
 from tests.api.house import HOST, TOKEN, House, open_house
 
 CONTENT = os.urandom(PIECE_BYTES + 1000)
@@ -114,7 +114,7 @@ async def test_a_file_that_was_listed_is_fetched_without_another_look_at_the_lis
     def refuse(*_: object) -> None:
         raise AssertionError("it was listed again")
 
-    monkeypatch.setattr("rota.sdk.file_calls.list_artifacts", refuse)
+    monkeypatch.setattr("rota.sdk.subjects.file_calls.list_artifacts", refuse)
     await client.fetch_artifact(run, listed, tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == content
 

@@ -21,8 +21,8 @@ from sqlalchemy.pool import NullPool
 
 from rota.sdk import App, AsyncClient, Client, InvalidError, NotFoundError, WaitTimeoutError
 from rota.sdk.transactions import submit_in, submit_in_async
-from rota.store.postgres_connect import parse_address
-from rota.store.postgres_migrate import migrate_postgres
+from rota.store.postgres.connect import parse_address
+from rota.store.postgres.migrate import migrate_postgres
 from rota.wire.limits import PAYLOAD_BYTES_MAX
 from tests.postgres.cell import Cell
 from tests.sdk.small_server import TOKEN, SmallServer

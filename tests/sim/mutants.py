@@ -12,19 +12,21 @@ from typing import Any
 
 import msgspec
 
-from rota.core import attendance, control, executions, plain, reports, restore
-from rota.core.cells import WorkerCell
+from rota.core import restore
+from rota.core.life import executions, plain
+from rota.core.memory.cells import WorkerCell
+from rota.core.memory.recent import Recent
 from rota.core.outcome import MoveSchedule
-from rota.core.recent import Recent
 from rota.core.scheduler import Scheduler
+from rota.core.steps import attendance, control, reports
 from rota.core.tables import Tables
 from rota.engine.callers import Callers
 from rota.engine.loop import Engine
 from rota.engine.seat import Seat
 from rota.store.journal import encode_record
-from rota.store.memory import MemoryLedger
-from rota.store.memory_inbox import MemoryInbox
-from rota.store.memory_keys import MemoryKeys
+from rota.store.memory.inbox import MemoryInbox
+from rota.store.memory.keys import MemoryKeys
+from rota.store.memory.store import MemoryLedger
 from rota.store.protocol import KeyLook, UnknownFateError
 from rota.worker import session as worker_session
 from rota.worker.session import Session

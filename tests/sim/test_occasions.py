@@ -29,7 +29,7 @@ from rota.core.outcome import (
     PutOccurrence,
     PutSchedule,
 )
-from rota.core.schedules import Course, Decision, Occurrence, Plan, Schedule, Timetable
+from rota.core.records.schedules import Course, Decision, Occurrence, Plan, Schedule, Timetable
 from rota.sim.checkers import judge
 from rota.sim.history import History
 from rota.store.protocol import Epoch, JournalRecord, Seq

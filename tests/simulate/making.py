@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rota.core.inputs import SetPolicy, Window
 from rota.core.model import Terms
-from rota.core.policy import PRESETS
+from rota.core.records.policy import PRESETS
 from rota.simulate.diary import Diary
 from rota.simulate.fleet import FleetPlan, pool
 from rota.simulate.workload import ONCE, Trace, Work, cpu_needs

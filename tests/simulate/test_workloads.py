@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 
-from rota.core.policy import PRESETS
+from rota.core.records.policy import PRESETS
 from rota.simulate.fleet import pool, uniform
 from rota.simulate.study import Setting, load, shaken_trial, shortest_ms, trial
 from rota.simulate.synthetic import Recipe, Synthetic

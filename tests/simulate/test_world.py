@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rota.core.inputs import PutQueueSettings, Window
 from rota.core.model import RateLimit
-from rota.core.policy import PRESETS
+from rota.core.records.policy import PRESETS
 from rota.simulate.diary import Diary
 from rota.simulate.fleet import FleetPlan, Machines, pool, uniform
 from rota.simulate.metrics import figures

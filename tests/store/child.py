@@ -10,7 +10,7 @@ from pathlib import Path
 from rota.core.model import JobState, Life
 from rota.core.outcome import AnyWrite, MoveJob
 from rota.store.protocol import Seq, StoreFullError
-from rota.store.sqlite import SqliteStore, open_sqlite
+from rota.store.sqlite.store import SqliteStore, open_sqlite
 from tests.store.conformance import leading, put
 
 JOBS_PER_RECORD = 20

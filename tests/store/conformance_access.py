@@ -8,8 +8,8 @@ import pytest
 
 from rota.core.model import JobState, Life
 from rota.store import access_rows, limits
-from rota.store.access import AuditEntry, AuditQuery, Role, Token
 from rota.store.protocol import Store, TooManyTokensError
+from rota.store.protocols.access import AuditEntry, AuditQuery, Role, Token
 from tests.store.conformance import StoreMaker, leading, put
 from tests.store.naive import terms
 
@@ -115,7 +115,7 @@ class AccessConformance:
         self, make_store: StoreMaker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with make_store() as store:
-            for module in ("memory_access", "sqlite_access", "postgres_access"):
+            for module in ("memory.access", "sqlite.access", "postgres.access"):
                 monkeypatch.setattr(f"rota.store.{module}.TOKENS_MAX", 2)
             await store.access.add_token(token(1, expires_at=2_000))
             await store.access.add_token(token(2))

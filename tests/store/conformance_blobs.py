@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.store.blobs import BlobMissingError, Blobs
+from rota.store.files.blobs import BlobMissingError, Blobs
+from rota.store.files.spool import Draft
 from rota.store.protocol import StoreError
-from rota.store.spool import Draft
 
 CONTENT = os.urandom(3_000_001)
 """More than one piece of every kind."""

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rota.core.event_writes import (
+from rota.core.model import TriggerId
+from rota.core.outcome import AnyWrite
+from rota.core.records.event_writes import (
     DropTrigger,
     PutArrival,
     PutEvent,
@@ -17,12 +19,20 @@ from rota.core.event_writes import (
     PutTrigger,
     ReleaseHeld,
 )
-from rota.core.events import Arrival, ArrivalId, Event, Held, Rule, Told, Trigger, Verdict, reaction
-from rota.core.model import TriggerId
-from rota.core.outcome import AnyWrite
-from rota.store.hooks import Hook
+from rota.core.records.events import (
+    Arrival,
+    ArrivalId,
+    Event,
+    Held,
+    Rule,
+    Told,
+    Trigger,
+    Verdict,
+    reaction,
+)
 from rota.store.protocol import Store
-from rota.store.queries import ArrivalQuery, EventQuery
+from rota.store.protocols.hooks import Hook
+from rota.store.protocols.queries import ArrivalQuery, EventQuery
 from tests.store.conformance import StoreMaker, doubted, leading
 from tests.store.naive import spec
 

@@ -6,8 +6,8 @@ import pytest
 
 from rota.core.model import JobId
 from rota.store.cell_name import CellNameError
-from rota.store.nodes import Node
 from rota.store.protocol import Epoch, FencedError, Seq
+from rota.store.protocols.nodes import Node
 from tests.store.conformance import StoreMaker, leading, put, run_of
 
 

@@ -22,7 +22,7 @@ from rota.core.model import (
 )
 from rota.core.outcome import PutExecution, PutJob
 from rota.store.protocol import ExecutionQuery, JobQuery, Outline
-from rota.store.queries import Sampled, SampleQuery
+from rota.store.protocols.queries import Sampled, SampleQuery
 from tests.store.conformance import StoreMaker, leading, put, run_of
 from tests.store.conformance_shelves import shelve
 from tests.store.naive import QUEUED, NaiveStore, spec, terms

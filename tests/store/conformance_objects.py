@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from rota.core.model import ExecutionId, ExecutionState, Instant, JobId
 from rota.core.outcome import DropJob
-from rota.store.objects import Bundle, BundleQuery, Kept, ObjectBook
 from rota.store.protocol import Store
+from rota.store.protocols.objects import Bundle, BundleQuery, Kept, ObjectBook
 from tests.store.conformance import StoreMaker, leading, put, run_of
 from tests.store.conformance_bulk import eventually
 

@@ -19,7 +19,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import AnyWrite, PutExecution, PutJob, PutKey, PutOccurrence
-from rota.core.schedules import Decision, Occurrence
+from rota.core.records.schedules import Decision, Occurrence
 from rota.store.protocol import Direction, ExecutionQuery, JobQuery, OccurrenceQuery, Store
 from tests.store.conformance import Appender, StoreMaker, leading
 from tests.store.conformance_bulk import eventually, stream

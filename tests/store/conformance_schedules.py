@@ -19,7 +19,7 @@ from rota.core.outcome import (
     PutOccurrence,
     PutSchedule,
 )
-from rota.core.schedules import (
+from rota.core.records.schedules import (
     Calendar,
     Course,
     Decision,

@@ -11,22 +11,22 @@ from pathlib import Path
 import pytest
 
 from rota.core.model import ExecutionId
-from rota.store.blobs import Blobs
-from rota.store.folder_blobs import FolderBlobs
-from rota.store.limits import OBJECT_BYTES_MIN, SPOOL_UPLOADS_MAX
-from rota.store.memory import MemoryStore
-from rota.store.memory_objects import MemoryBlobs
-from rota.store.outputs import OutOfRangeError, Output, Outputs, Range
-from rota.store.protocol import StoreFullError
-from rota.store.sniffing import format_of
-from rota.store.spool import (
+from rota.store.files.blobs import Blobs
+from rota.store.files.folder_blobs import FolderBlobs
+from rota.store.files.outputs import OutOfRangeError, Output, Outputs, Range
+from rota.store.files.sniffing import format_of
+from rota.store.files.spool import (
     Spool,
     TakenOverError,
     TooManyUploadsError,
     UploadTooLargeError,
     WrongOffsetError,
 )
-from rota.store.two_places import TwoPlaces
+from rota.store.files.two_places import TwoPlaces
+from rota.store.limits import OBJECT_BYTES_MIN, SPOOL_UPLOADS_MAX
+from rota.store.memory.objects import MemoryBlobs
+from rota.store.memory.store import MemoryStore
+from rota.store.protocol import StoreFullError
 from tests.archives import tar_of, zip_of
 from tests.store.conformance_blobs import CONTENT, BlobsConformance, draft_of, read
 
@@ -135,7 +135,7 @@ async def test_an_upload_has_a_limit_and_so_has_their_number(
         await upload.write(b"123456")
     await upload.leave()
     assert SPOOL_UPLOADS_MAX > 3
-    monkeypatch.setattr("rota.store.spool.SPOOL_UPLOADS_MAX", 2)
+    monkeypatch.setattr("rota.store.files.spool.SPOOL_UPLOADS_MAX", 2)
     for name in ("a", "b"):
         await (await spool.begin(name, 0, 5)).leave()
     with pytest.raises(TooManyUploadsError):

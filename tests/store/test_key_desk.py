@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from rota.core.model import KeyRecord
-from rota.store.key_desk import Found, KeyDesk
 from rota.store.limits import KEYS_PER_LOOK
+from rota.store.protocols.key_desk import Found, KeyDesk
 
 
 class Tables:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob
 from rota.store.fold import Standing, fold
-from rota.store.jobs_in_bulk import Form
-from rota.store.known import KnownJobs
-from rota.store.known_shelf import ShelfRow
+from rota.store.folding.jobs_in_bulk import Form
+from rota.store.folding.known import KnownJobs
+from rota.store.folding.known_shelf import ShelfRow
 from tests.store.conformance import put
 
 FIRST, SECOND, THIRD = (JobId(f"job-000{number}") for number in (1, 2, 3))

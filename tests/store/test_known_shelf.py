@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import DropJob, MoveJob
 from rota.store.fold import Folded, Standing, fold
-from rota.store.jobs_in_bulk import Form
-from rota.store.known_shelf import FOLDS_MAX, ROW_BYTES, KnownShelf, ShelfRow
+from rota.store.folding.jobs_in_bulk import Form
+from rota.store.folding.known_shelf import FOLDS_MAX, ROW_BYTES, KnownShelf, ShelfRow
 from tests.store.naive import spec
 
 FIRST, SECOND, THIRD = IDS = [JobId(f"job-000{number}") for number in (1, 2, 3)]

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rota.store.memory import MemoryStore
+from rota.store.memory.store import MemoryStore
 from rota.store.protocol import JobQuery, Store, StoreFullError, UnknownFateError
 from tests.store.conformance import (
     FoldConformance,

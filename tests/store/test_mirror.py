@@ -6,14 +6,6 @@ import random
 
 import pytest
 
-from rota.core.event_inputs import (
-    CreateTrigger,
-    DeleteTrigger,
-    NewTrigger,
-    PauseTrigger,
-    ReceiveEvents,
-)
-from rota.core.events import event_key
 from rota.core.inputs import (
     AnyInput,
     CreateSchedule,
@@ -28,9 +20,17 @@ from rota.core.inputs import (
 )
 from rota.core.model import JobId, JobState, ScheduleId, TriggerId
 from rota.core.outcome import Outcome
-from rota.core.schedules import Calendar
-from rota.store.memory import MemoryStore
-from rota.store.mirror import JournalGapError, Mirror
+from rota.core.records.event_inputs import (
+    CreateTrigger,
+    DeleteTrigger,
+    NewTrigger,
+    PauseTrigger,
+    ReceiveEvents,
+)
+from rota.core.records.events import event_key
+from rota.core.records.schedules import Calendar
+from rota.store.folding.mirror import JournalGapError, Mirror
+from rota.store.memory.store import MemoryStore
 from rota.store.protocol import Epoch, Seq, Snapshot, Totals
 from tests.core.planned import plan
 from tests.core.stirred import batch, event, rule

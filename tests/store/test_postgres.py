@@ -11,8 +11,8 @@ import pytest
 
 from rota.core.model import KeyRecord
 from rota.core.outcome import PutKey
-from rota.store import postgres_folder
-from rota.store.postgres_folder import PostgresFolder
+from rota.store.postgres.tables import folder as postgres_folder
+from rota.store.postgres.tables.folder import PostgresFolder
 from rota.store.protocol import Store
 from tests.postgres.cell import EMPTY, Cell
 from tests.store.conformance import (

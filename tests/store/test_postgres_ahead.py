@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rota.store.migrate import Migration, known_migrations
-from rota.store.postgres import PostgresStore, open_postgres
-from rota.store.postgres_connect import parse_address
-from rota.store.postgres_migrate import migrate_postgres
+from rota.store.postgres.connect import parse_address
+from rota.store.postgres.migrate import migrate_postgres
+from rota.store.postgres.store import PostgresStore, open_postgres
 from rota.store.protocol import JobQuery
 from tests.postgres.cell import Cell
 from tests.store.conformance import leading
@@ -32,7 +32,7 @@ WHERE p.indrelid = 'rota.jobs_done'::regclass GROUP BY 1, 2
 
 @pytest.fixture
 def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
-    monkeypatch.setattr("rota.store.postgres_ahead.AHEAD_BYTES_MIN", 0)
+    monkeypatch.setattr("rota.store.postgres.ahead.AHEAD_BYTES_MIN", 0)
     return Cell()
 
 

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from rota.core.model import JobId, JobRecord, JobState, Life, Spec
 from rota.core.outcome import Refill
-from rota.store import postgres_load
-from rota.store.jobs_in_bulk import JobsInBulk
-from rota.store.known_shelf import ShelfRow
+from rota.store.folding.jobs_in_bulk import JobsInBulk
+from rota.store.folding.known_shelf import ShelfRow
+from rota.store.postgres.tables import load as postgres_load
 from tests.core.asking import spec
 from tests.doubt import examples
 from tests.postgres.cell import Cell, migrated_cell

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rota.store.blobs import Blobs
+from rota.store.files.blobs import Blobs
 from tests.postgres.cell import migrated_cell
 from tests.store.conformance_blobs import BlobsConformance
 

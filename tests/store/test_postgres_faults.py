@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from rota.store.journal import encode_record
-from rota.store.postgres import open_postgres
+from rota.store.postgres.store import open_postgres
 from rota.store.protocol import (
     Epoch,
     FencedError,
@@ -135,7 +135,7 @@ async def test_a_lock_that_somebody_holds_is_told_of_and_waited_for_no_longer_th
 async def test_an_append_past_its_deadline_is_given_up_without_a_cancel(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.store.postgres_ledger.APPEND_DEADLINE_S", 0.3)
+    monkeypatch.setattr("rota.store.postgres.ledger.APPEND_DEADLINE_S", 0.3)
     async with cell.opened() as store, cell.connected() as admin:
         leader = await leading(store)
         async with admin.transaction():
@@ -273,7 +273,7 @@ async def test_a_crash_of_postgres_loses_nothing_and_needs_no_restart_of_ours(
 async def test_a_commit_that_waits_for_a_lost_standby_is_never_called_a_success(
     own_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.store.postgres_ledger.APPEND_DEADLINE_S", 1.0)
+    monkeypatch.setattr("rota.store.postgres.ledger.APPEND_DEADLINE_S", 1.0)
     cell = Cell(own_server)
     async with cell.opened() as store, cell.connected() as admin:
         leader = await leading(store)

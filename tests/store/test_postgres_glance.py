@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from rota.core.model import Instant
-from rota.store import postgres_ledger
-from rota.store.nodes import Node
-from rota.store.postgres import PostgresStore
+from rota.store.postgres import ledger as postgres_ledger
+from rota.store.postgres.store import PostgresStore
 from rota.store.protocol import StoreError
+from rota.store.protocols.nodes import Node
 from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance_access import token
 

@@ -25,12 +25,11 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import AnyWrite, MoveJob, PutExecution, PutJob, PutKey, PutOccurrence
-from rota.core.schedules import Decision, Occurrence
-from rota.store.dropping import Dropped
-from rota.store.postgres import PostgresStore
-from rota.store.postgres_partitions import DAY_MS
-from rota.store.postgres_queries import execution_search, job_bodies, job_search
-from rota.store.postgres_search import (
+from rota.core.records.schedules import Decision, Occurrence
+from rota.store.postgres.store import PostgresStore
+from rota.store.postgres.tables.partitions import DAY_MS
+from rota.store.postgres.tables.queries import execution_search, job_bodies, job_search
+from rota.store.postgres.tables.search import (
     Route,
     Search,
     Span,
@@ -49,6 +48,7 @@ from rota.store.protocol import (
     Seq,
     StoreError,
 )
+from rota.store.protocols.dropping import Dropped
 from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import Appender, leading
 from tests.store.conformance_bulk import stream
@@ -291,7 +291,7 @@ async def test_the_ledger_of_schedules_goes_with_its_day(cell: Cell) -> None:
 async def test_old_journal_and_keys_leave_by_the_partition_and_the_newest_stays(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("postgres_partitions", "postgres_folder"):
+    for module in ("postgres.tables.partitions", "postgres.tables.folder"):
         monkeypatch.setattr(f"rota.store.{module}.JOURNAL_PARTITION_RECORDS", 10)
     async with cell.opened() as store:
         leader = await leading(store)

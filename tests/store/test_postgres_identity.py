@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.engine.trouble import in_words
-from rota.store.postgres_connect import Address, Identity, Line, parse_address
+from rota.store.postgres.connect import Address, Identity, Line, parse_address
 from rota.store.protocol import OtherDatabaseError
 from tests.postgres.cell import Cell
 from tests.postgres.server import PostgresServer

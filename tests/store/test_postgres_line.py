@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from rota.store.postgres_connect import Connection, Line, parse_address
+from rota.store.postgres.connect import Connection, Line, parse_address
 from rota.store.protocol import StoreError
 
 

@@ -10,7 +10,7 @@ from rota.core.lifecycle import ExecutionState, JobState
 from rota.core.model import JobId, Life
 from rota.core.outcome import DropJob, MoveJob
 from rota.store.limits import FOLD_PLANS_FIRST_WRITES
-from rota.store.postgres_plans import BY_KEY, PLANNED
+from rota.store.postgres.plans import BY_KEY, PLANNED
 from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import leading, put, run_of
 

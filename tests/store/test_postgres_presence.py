@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncpg
 import pytest
 
-from rota.store import postgres_stalled
-from rota.store.postgres import PostgresStore
+from rota.store.postgres.store import PostgresStore
+from rota.store.postgres.tables import stalled as postgres_stalled
 from rota.store.protocol import JobQuery, LeaderRow, StoreError
 from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import leading, put

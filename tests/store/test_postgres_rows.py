@@ -10,7 +10,7 @@ import pytest
 
 from rota.core.model import ExecutionState, JobState, Life
 from rota.store import rows
-from rota.store.postgres import PostgresStore
+from rota.store.postgres.store import PostgresStore
 from rota.store.protocol import StoreError
 from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import Appender, leading, put, run_of

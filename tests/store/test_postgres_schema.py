@@ -10,13 +10,13 @@ import asyncpg
 import pytest
 
 from rota.core.model import Instant
-from rota.store.inbox import InboxKind
 from rota.store.migrate import Migration, known_migrations
-from rota.store.postgres import open_postgres
-from rota.store.postgres_connect import parse_address
-from rota.store.postgres_migrate import migrate_postgres
-from rota.store.postgres_partitions import DAY_MS, make_partitions
+from rota.store.postgres.connect import parse_address
+from rota.store.postgres.migrate import migrate_postgres
+from rota.store.postgres.store import open_postgres
+from rota.store.postgres.tables.partitions import DAY_MS, make_partitions
 from rota.store.protocol import JobQuery, SchemaError, Seq, StoreError
+from rota.store.protocols.inbox import InboxKind
 from rota.wire.cells import cell_tag, tag_in
 from tests.postgres.cell import Cell
 from tests.store.conformance import leading, put, run_of

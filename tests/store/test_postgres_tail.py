@@ -11,11 +11,11 @@ import pytest
 
 from rota.core.model import ExecutionState, JobId, JobState, Life
 from rota.core.outcome import MoveJob, Refill
-from rota.store import postgres_folder
+from rota.store.folding.mirror import Mirror
+from rota.store.folding.precedence import Precedence
 from rota.store.limits import FOLD_FEW_WRITES, FOLD_SLICE_ROWS, PRECEDENCE_ROUNDS
-from rota.store.mirror import Mirror
-from rota.store.postgres import PostgresStore
-from rota.store.precedence import Precedence
+from rota.store.postgres.store import PostgresStore
+from rota.store.postgres.tables import folder as postgres_folder
 from rota.store.protocol import JobQuery, Seq
 from tests.postgres.cell import Cell
 from tests.store.conformance import Appender, leading, put, run_of

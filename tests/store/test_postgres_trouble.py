@@ -13,10 +13,10 @@ import pytest
 from rota.core.model import ExecutionId, JobId
 from rota.core.outcome import AnyWrite
 from rota.store.limits import POSTGRES_READERS
-from rota.store.postgres import PostgresStore, open_postgres
-from rota.store.postgres_connect import connect, parse_address
-from rota.store.postgres_partitions import make_partitions
-from rota.store.postgres_trouble import spoils, told
+from rota.store.postgres.connect import connect, parse_address
+from rota.store.postgres.store import PostgresStore, open_postgres
+from rota.store.postgres.tables.partitions import make_partitions
+from rota.store.postgres.trouble import spoils, told
 from rota.store.protocol import (
     JobQuery,
     Seq,
@@ -53,13 +53,13 @@ def proxy(cell: Cell) -> Iterator[Proxy]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines short enough for a test to wait for."""
-    for module in ("postgres_connect", "postgres_pool"):
+    for module in ("postgres.connect", "postgres.pool"):
         monkeypatch.setattr(f"rota.store.{module}.CLOSE_S", 0.2)
         monkeypatch.setattr(f"rota.store.{module}.CONNECT_S", 0.5)
-    monkeypatch.setattr("rota.store.postgres_folder.FOLD_CLOSE_S", 0.2)
-    monkeypatch.setattr("rota.store.postgres_folder.FOLD_STATEMENT_S", 0.5)
-    monkeypatch.setattr("rota.store.postgres_ledger.APPEND_DEADLINE_S", 0.5)
-    monkeypatch.setattr("rota.store.postgres_ledger.FOLLOW_DEADLINE_S", 0.5)
+    monkeypatch.setattr("rota.store.postgres.tables.folder.FOLD_CLOSE_S", 0.2)
+    monkeypatch.setattr("rota.store.postgres.tables.folder.FOLD_STATEMENT_S", 0.5)
+    monkeypatch.setattr("rota.store.postgres.ledger.APPEND_DEADLINE_S", 0.5)
+    monkeypatch.setattr("rota.store.postgres.ledger.FOLLOW_DEADLINE_S", 0.5)
 
 
 @asynccontextmanager
@@ -214,7 +214,7 @@ async def test_a_read_that_is_called_off_ends_although_nobody_answers(
 async def test_whoever_waits_for_a_turn_waits_no_longer_than_for_the_work(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.store.postgres_ledger.APPEND_DEADLINE_S", 0.5)
+    monkeypatch.setattr("rota.store.postgres.ledger.APPEND_DEADLINE_S", 0.5)
     async with cell.opened() as store, cell.connected() as admin:
         leader = await leading(store)
         async with admin.transaction():

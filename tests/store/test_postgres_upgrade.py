@@ -10,22 +10,22 @@ import msgspec
 import pytest
 
 from rota.core.errors import Conflict
-from rota.core.event_inputs import ReceiveEvents
-from rota.core.event_writes import PutTrigger
 from rota.core.inputs import CreateSchedule, NewJob, NewSchedule, Recall, Submit, Timing
 from rota.core.model import Instant, JobId, JobState, Life, ScheduleId
 from rota.core.outcome import AnyWrite, Order, PutSchedule
+from rota.core.records.event_inputs import ReceiveEvents
+from rota.core.records.event_writes import PutTrigger
 from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.seat import Member
-from rota.store.access import Role, Token
 from rota.store.migrate import Migration, known_migrations
-from rota.store.nodes import Node
-from rota.store.postgres import PostgresStore, open_postgres
-from rota.store.postgres_connect import parse_address
-from rota.store.postgres_migrate import find_schema, migrate_postgres
+from rota.store.postgres.connect import parse_address
+from rota.store.postgres.migrate import find_schema, migrate_postgres
+from rota.store.postgres.store import PostgresStore, open_postgres
 from rota.store.protocol import JobQuery, OccurrenceQuery, SchemaError, StoreError
+from rota.store.protocols.access import Role, Token
+from rota.store.protocols.nodes import Node
 from tests.core.asking import job
 from tests.core.planned import plan
 from tests.core.stirred import event
@@ -283,7 +283,7 @@ async def test_the_first_schedule_or_trigger_shuts_out_programs_that_know_none(
 async def test_a_busy_table_holds_a_migration_up_and_not_everybody_behind_it(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.store.postgres_migrate.MIGRATE_TRIES", 1)
+    monkeypatch.setattr("rota.store.postgres.migrate.MIGRATE_TRIES", 1)
     address = parse_address(cell.dsn)
     await migrate_postgres(address, KNOWN[:1])
     async with cell.connected() as report:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.store import precedence
-from rota.store.precedence import Precedence, in_slices
+from rota.store.folding import precedence
+from rota.store.folding.precedence import Precedence, in_slices
+from rota.store.folding.watermark import Watermark
 from rota.store.protocol import Seq
-from rota.store.watermark import Watermark
 
 A_MOMENT_S = 0.05
 LONG_S = 30.0

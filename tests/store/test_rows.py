@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rota.core.model import JobId, JobRecord, JobState, Life, Spec
-from rota.store.jobs_in_bulk import Alike, Form, JobsInBulk
+from rota.store.folding.jobs_in_bulk import Alike, Form, JobsInBulk
 from rota.store.rows import Row
 from tests.core.asking import spec
 from tests.doubt import examples

@@ -28,9 +28,9 @@ from rota.store.protocol import (
     StoreLockedError,
     UnknownFateError,
 )
-from rota.store.sqlite import SqliteStore, open_sqlite
-from rota.store.sqlite_leadership import take_inbox
-from rota.store.sqlite_writer import SqliteWriter
+from rota.store.sqlite.leadership import take_inbox
+from rota.store.sqlite.store import SqliteStore, open_sqlite
+from rota.store.sqlite.writer import SqliteWriter
 from tests.store.conformance import (
     Appender,
     FoldConformance,
@@ -238,7 +238,7 @@ async def test_a_record_that_was_written_after_all_is_found_by_loading(tmp_path:
 async def test_old_journal_and_keys_leave_and_what_is_needed_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.store.sqlite_fold.JOURNAL_RECORDS_MAX", 5)
+    monkeypatch.setattr("rota.store.sqlite.fold.JOURNAL_RECORDS_MAX", 5)
     async with opened(tmp_path) as store:
         leader = await leading(store)
         await leader.append(PutKey(KeyRecord("old", "f", b"", 1)), at=1)

@@ -12,7 +12,7 @@ import pytest
 
 from rota.core.outcome import AnyWrite
 from rota.store.protocol import Seq
-from rota.store.sqlite import open_sqlite
+from rota.store.sqlite.store import open_sqlite
 from tests.store.child import record
 from tests.store.naive import NaiveStore, assert_same
 

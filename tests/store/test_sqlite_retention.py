@@ -24,7 +24,7 @@ def pages(path: Path) -> int:
 async def test_a_great_many_go_in_small_pieces_past_those_that_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.store.sqlite_retention.OLD_ROWS_PER_DROP", 100)
+    monkeypatch.setattr("rota.store.sqlite.retention.OLD_ROWS_PER_DROP", 100)
     async with opened(tmp_path) as store:
         leader = await leading(store)
         for number in range(1_000):
@@ -46,8 +46,8 @@ async def test_a_great_many_go_in_small_pieces_past_those_that_stay(
 async def test_the_files_shrink_when_much_has_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.store.sqlite_connect.FREE_PAGES_KEPT", 20)
-    monkeypatch.setattr("rota.store.sqlite_connect.FREE_PAGES_PER_DROP", 50)
+    monkeypatch.setattr("rota.store.sqlite.connect.FREE_PAGES_KEPT", 20)
+    monkeypatch.setattr("rota.store.sqlite.connect.FREE_PAGES_PER_DROP", 50)
     async with opened(tmp_path) as store:
         leader = await leading(store)
         for number in range(0, 3_000, 100):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rota.core.model import ExecutionState, JobId, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutJob
 from rota.store.fold import Folded, Standing, fold, jobs_touched, shelf_of
-from rota.store.known import KnownJobs
+from rota.store.folding.known import KnownJobs
+from rota.store.folding.tail import Tail
 from rota.store.protocol import Seq
-from rota.store.tail import Tail
 from tests.doubt import examples
 from tests.store.conformance import put, run_of
 from tests.store.naive import histories

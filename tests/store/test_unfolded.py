@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rota.store.folding.unfolded import Unfolded
 from rota.store.protocol import Epoch, JournalRecord, Seq
-from rota.store.unfolded import Unfolded
 from tests.store.conformance import put
 
 

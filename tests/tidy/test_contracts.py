@@ -43,6 +43,17 @@ def test_imports_point_down() -> None:
         ),
         ("api/__init__.py", "import rota.core.scheduler", "Only the engine steps the scheduler"),
         ("leftovers.py", '"""A room nobody declared."""', "Rooms: imports only point down"),
+        ("core/model.py", "import rota.core.tables", "Inside the core"),
+        ("core/leftovers.py", '"""A module in no sub-room."""', "Inside the core"),
+        ("store/protocol.py", "import rota.store.sqlite.store", "Inside the store"),
+        (
+            "store/postgres/connect.py",
+            "import rota.store.postgres.ledger",
+            "Inside the store on PostgreSQL",
+        ),
+        ("api/problems.py", "import rota.api.app", "Inside the api"),
+        ("cli/text.py", "import rota.cli.start.serve", "Inside the command line"),
+        ("sdk/calls.py", "import rota.sdk.client", "Inside the sdk"),
     ],
 )
 def test_a_house_that_breaks_a_contract_is_caught(

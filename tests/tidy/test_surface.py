@@ -49,12 +49,12 @@ def test_the_sdk_shows_exactly_what_it_promises() -> None:
 
 
 def test_a_server_that_is_alone_loads_no_client_and_no_other_database() -> None:
-    loaded = modules_after("import rota.cli.serve")
+    loaded = modules_after("import rota.cli.start.serve")
     costly = ("aiohttp", "httpx2", "asyncpg", "rota.sdk.client")
     assert [name for name in loaded if name.startswith(costly)] == []
 
 
 def test_a_server_that_does_not_trace_or_tell_loads_no_library_for_it() -> None:
-    loaded = modules_after("import rota.cli.serve, rota.cli.work, rota.sdk.client")
+    loaded = modules_after("import rota.cli.start.serve, rota.cli.start.work, rota.sdk.client")
     costly = ("opentelemetry", "apprise", "requests", "google.protobuf")
     assert [name for name in loaded if name.startswith(costly)] == []

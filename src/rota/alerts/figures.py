@@ -12,10 +12,10 @@ from typing import Protocol
 import msgspec
 
 from rota.alerts.limits import WINDOW_MS_MAX
-from rota.core.glance import QueueGlance, WorkerGlance
 from rota.core.model import Instant, JobState, Millis, WorkerState
-from rota.core.schedules import Decision, Why
-from rota.core.slack import AT_RISK, MISSED
+from rota.core.records.glance import QueueGlance, WorkerGlance
+from rota.core.records.schedules import Decision, Why
+from rota.core.times.slack import AT_RISK, MISSED
 from rota.engine.ports import Brain
 
 _ENDED = (JobState.SUCCEEDED.value, JobState.FAILED.value)

@@ -8,7 +8,7 @@ from functools import partial
 
 from rota.alerts.rules import DEFAULTS, SENSES, Condition, Rule
 from rota.core.model import Millis
-from rota.core.slack import AT_RISK, MISSED
+from rota.core.times.slack import AT_RISK, MISSED
 
 _WAITING = 'sum by (job) (rota_jobs{status="queued"})'
 _HEAD = """\

@@ -12,10 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from rota.api.auth import Gate
 from rota.api.directory import Directory
+from rota.api.document.openapi import build_document
+from rota.api.door.auth import Gate
 from rota.api.ids import IdMint
-from rota.api.openapi import build_document
 from rota.api.operations import DEEP, OPERATIONS
 from rota.api.pages import PageServer, document_page, load_pages
 from rota.api.parts import Desk, Parts

@@ -11,12 +11,12 @@ from typing import Any
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from rota.api.bodies import note_whole
-from rota.api.envelope import Envelope
+from rota.api.door.envelope import Envelope
+from rota.api.door.lobby import Lobby
 from rota.api.letters import note_line
 from rota.api.limits import FEED_BYTES, HEAD_BYTES_MAX, HEAD_S_MAX, HEADERS_MAX, TAKEN_BYTES_MIN
-from rota.api.lobby import Lobby
 from rota.api.problems import RETRY_AFTER_S
+from rota.api.reading.bodies import note_whole
 from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, Problem
 from rota.wire.units import encode
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rota.store.blobs import Blobs
-from rota.store.objects import ObjectBook
-from rota.store.outputs import Outputs
-from rota.store.spool import Spool
+from rota.store.files.blobs import Blobs
+from rota.store.files.outputs import Outputs
+from rota.store.files.spool import Spool
+from rota.store.protocols.objects import ObjectBook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

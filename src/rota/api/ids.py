@@ -14,7 +14,7 @@ from typing import TypeAlias
 from rota.api.limits import KEY_TIME_MS
 from rota.core.inputs import Key
 from rota.core.model import Instant
-from rota.store.access import tail_of
+from rota.store.protocols.access import tail_of
 from rota.wire.cells import cell_tag
 
 _TAIL_BITS = 62

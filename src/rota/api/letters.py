@@ -7,10 +7,10 @@ from weakref import ref
 
 from starlette.types import Scope
 
-from rota.api.auth import NO_STORE, SECURITY_HEADERS
+from rota.api.customs.views import order_views
+from rota.api.door.auth import NO_STORE, SECURITY_HEADERS
 from rota.api.limits import ANSWER_PIECE_BYTES
 from rota.api.parts import Parts
-from rota.api.views import order_views
 from rota.core.outcome import Answer
 from rota.wire.units import encode
 from rota.wire.workers import LeaseAnswer

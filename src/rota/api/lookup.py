@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from rota.api.customs.paging import cut, cut_found
 from rota.api.limits import (
     EXECUTIONS_AT_ONCE,
     EXECUTIONS_SCANNED_MAX,
@@ -17,11 +18,10 @@ from rota.api.limits import (
     PAGE_LOOK,
 )
 from rota.api.pace import Pace
-from rota.api.paging import cut, cut_found
 from rota.api.parts import Parts
 from rota.api.problems import ProblemError, invalid, not_found
+from rota.api.reading.wording import in_words
 from rota.api.routes import Call
-from rota.api.wording import in_words
 from rota.core.errors import UnknownDependency
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, Terms
 from rota.engine.ports import UnavailableError

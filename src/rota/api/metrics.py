@@ -16,16 +16,16 @@ from prometheus_client.registry import Collector
 from rota.alerts.figures import LEFT_OUT, lost_at, ready_ms
 from rota.alerts.rules import Severity
 from rota.alerts.watch import Watch
+from rota.api.door.lobby import Lobby
 from rota.api.limits import METRIC_KINDS_MAX, METRIC_QUEUES_MAX
-from rota.api.lobby import Lobby
-from rota.core.glance import QueueGlance, WorkerGlance
 from rota.core.model import JobState, Resources, WorkerId, WorkerState
-from rota.core.schedules import Decision
-from rota.core.slack import AT_RISK, MET, MISSED
+from rota.core.records.glance import QueueGlance, WorkerGlance
+from rota.core.records.schedules import Decision
+from rota.core.times.slack import AT_RISK, MET, MISSED
 from rota.engine.assurance import Assurance
 from rota.engine.ports import Brain
 from rota.engine.presence import Presence
-from rota.store.durability import DurabilityLevel
+from rota.store.protocols.durability import DurabilityLevel
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 AUTOSCALE_TARGET_MS = 300_000

@@ -19,10 +19,10 @@ from urllib.parse import parse_qs
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from rota.api.bodies import header
+from rota.api.door.sessions import open_session, session_cookie
 from rota.api.parts import Parts
 from rota.api.problems import ProblemError, respond
-from rota.api.sessions import open_session, session_cookie
+from rota.api.reading.bodies import header
 
 STATIC = Path(__file__).parent / "static"
 BUILT = STATIC / "dashboard"

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.alerts.watch import Watch
-from rota.api.auth import Access
-from rota.api.cargo import Hold
+from rota.api.door.auth import Access
+from rota.api.door.cargo import Hold
+from rota.api.door.lobby import Lobby
+from rota.api.door.trail import AuditTrail
 from rota.api.files import Files
 from rota.api.history import Recorder
 from rota.api.ids import IdMint
@@ -25,25 +27,23 @@ from rota.api.limits import (
     USAGE_KINDS_MAX,
     USAGE_WORKERS_MAX,
 )
-from rota.api.lobby import Lobby
 from rota.api.log_bell import LogBell
-from rota.api.mailbox import Mailbox
 from rota.api.metrics import Figures
+from rota.api.peers.mailbox import Mailbox
 from rota.api.problems import ProblemError
-from rota.api.trail import AuditTrail
 from rota.core.inputs import Key
 from rota.core.model import Instant, WorkerId
 from rota.engine.assurance import Assurance
 from rota.engine.ports import Brain
 from rota.engine.presence import Presence
-from rota.store.hooks import Hooks
 from rota.store.protocol import Catalog, Logs
+from rota.store.protocols.hooks import Hooks
 from rota.traces.naming import PASSED_ON, Naming
 from rota.wire.jobs import BulkAnswer
 from rota.wire.overview import AttentionView
 
 if TYPE_CHECKING:
-    from rota.api.forward import Forwarder
+    from rota.api.peers.forward import Forwarder
 
 
 class Feed(Protocol):

@@ -18,18 +18,18 @@ from rota.core.errors import (
     TooMuch,
 )
 from rota.engine.ports import BusyError, UnavailableError
-from rota.store.blobs import BlobMissingError
+from rota.store.files.blobs import BlobMissingError
+from rota.store.files.spool import (
+    TooManyUploadsError,
+    UploadError,
+    UploadTooLargeError,
+    WrongOffsetError,
+)
 from rota.store.protocol import (
     ArtifactNameError,
     ArtifactTooLargeError,
     StoreError,
     StoreFullError,
-)
-from rota.store.spool import (
-    TooManyUploadsError,
-    UploadError,
-    UploadTooLargeError,
-    WrongOffsetError,
 )
 from rota.wire import problems as wire
 from rota.wire.problems import TITLES, TYPE_PREFIX, FieldError, Problem

@@ -14,16 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from rota.api.auth import remote_of
-from rota.api.bodies import (
-    decode_json,
-    header,
-    is_whole,
-    query_reader,
-    read_body,
-    require_json,
-    while_open,
-)
+from rota.api.door.auth import remote_of
+from rota.api.door.roles import Caller, Rule, caller_of, permit
 from rota.api.ids import mint_request_id
 from rota.api.limits import ANSWER_PIECE_BYTES, AUDIT_TEXT_MAX
 from rota.api.parts import Desk, Parts
@@ -36,11 +28,19 @@ from rota.api.problems import (
     invalid,
     respond,
 )
-from rota.api.roles import Caller, Rule, caller_of, permit
+from rota.api.reading.bodies import (
+    decode_json,
+    header,
+    is_whole,
+    query_reader,
+    read_body,
+    require_json,
+    while_open,
+)
 from rota.api.streams import Stream
 from rota.api.waiting import first_of
 from rota.core.inputs import Key
-from rota.store.access import AuditEntry
+from rota.store.protocols.access import AuditEntry
 from rota.wire.limits import BODY_BYTES_MAX, KEY_CHARS_MAX
 from rota.wire.traces import parse_traceparent
 from rota.wire.units import dec_hook, encode

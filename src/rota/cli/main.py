@@ -28,69 +28,81 @@ class Word(NamedTuple):
 
 SECTIONS: dict[str, dict[str, Word]] = {
     "Start": {
-        "up": Word("up", "up", "Start everything on this machine: server, page and workers."),
-        "server": Word("up", "server", "Start a server only."),
-        "worker": Word("work", "worker", "Start a worker that runs jobs for a server."),
-        "gateway": Word("gateway", "gateway", "Spread tenants over several cells."),
+        "up": Word("start.up", "up", "Start everything on this machine: server, page and workers."),
+        "server": Word("start.up", "server", "Start a server only."),
+        "worker": Word("start.work", "worker", "Start a worker that runs jobs for a server."),
+        "gateway": Word("start.gateway", "gateway", "Spread tenants over several cells."),
     },
     "Jobs": {
-        "submit": Word("submit", "submit", "Submit a job, or many."),
-        "jobs": Word("jobs", "jobs", "List jobs, newest first."),
-        "show": Word("jobs", "show", "Show all there is to know about a job."),
-        "why": Word("why", "why", "Say why a job is not running, and when it will."),
-        "logs": Word("jobs", "logs", "Print what a job printed; -f goes on."),
-        "graph": Word("jobs", "graph", "Draw the dependencies around a job."),
-        "wait": Word("waits", "wait", "Wait until jobs have ended."),
-        "cancel": Word("acts", "cancel", "Stop jobs, or keep them from starting."),
-        "retry": Word("acts", "retry", "Start over what did not succeed."),
-        "update": Word("acts", "update", "Change a job that has not started."),
-        "delete": Word("acts", "delete", "Remove finished jobs."),
-        "execute": Word("acts", "execute", "Run a job on a worker now, past time and order."),
-        "bulk": Word("bulk", "bulk", "Act on all jobs that match."),
-        "dead-letters": Word("jobs", "dead_letters", "List jobs that used up their attempts."),
-        "executions": Word("executions", "executions", "List tries of jobs."),
-        "artifacts": Word("artifacts", "artifacts", "List and fetch the files of a job."),
-        "bundles": Word("bundles", "bundles", "Upload, list and remove code for jobs."),
+        "submit": Word("jobs.submit", "submit", "Submit a job, or many."),
+        "jobs": Word("jobs.jobs", "jobs", "List jobs, newest first."),
+        "show": Word("jobs.jobs", "show", "Show all there is to know about a job."),
+        "why": Word("jobs.why", "why", "Say why a job is not running, and when it will."),
+        "logs": Word("jobs.jobs", "logs", "Print what a job printed; -f goes on."),
+        "graph": Word("jobs.jobs", "graph", "Draw the dependencies around a job."),
+        "wait": Word("jobs.waits", "wait", "Wait until jobs have ended."),
+        "cancel": Word("jobs.acts", "cancel", "Stop jobs, or keep them from starting."),
+        "retry": Word("jobs.acts", "retry", "Start over what did not succeed."),
+        "update": Word("jobs.acts", "update", "Change a job that has not started."),
+        "delete": Word("jobs.acts", "delete", "Remove finished jobs."),
+        "execute": Word("jobs.acts", "execute", "Run a job on a worker now, past time and order."),
+        "bulk": Word("jobs.bulk", "bulk", "Act on all jobs that match."),
+        "dead-letters": Word("jobs.jobs", "dead_letters", "List jobs that used up their attempts."),
+        "executions": Word("jobs.executions", "executions", "List tries of jobs."),
+        "artifacts": Word("jobs.artifacts", "artifacts", "List and fetch the files of a job."),
+        "bundles": Word("jobs.bundles", "bundles", "Upload, list and remove code for jobs."),
     },
     "Time": {
-        "schedules": Word("schedules", "schedules", "List, make, run and backfill schedules."),
-        "cron": Word("cron", "cron", "Print what a cron expression means."),
-        "calendars": Word("calendars", "calendars", "List and set calendars of holidays."),
+        "schedules": Word(
+            "occasions.schedules", "schedules", "List, make, run and backfill schedules."
+        ),
+        "cron": Word("occasions.cron", "cron", "Print what a cron expression means."),
+        "calendars": Word(
+            "occasions.calendars", "calendars", "List and set calendars of holidays."
+        ),
     },
     "Events": {
-        "triggers": Word("triggers", "triggers", "List, make, try and pause triggers."),
-        "events": Word("events", "events", "List and send events; listen to other systems."),
-        "hooks": Word("hooks", "hooks", "List and set up webhook endpoints."),
+        "triggers": Word("occasions.triggers", "triggers", "List, make, try and pause triggers."),
+        "events": Word(
+            "occasions.events", "events", "List and send events; listen to other systems."
+        ),
+        "hooks": Word("occasions.hooks", "hooks", "List and set up webhook endpoints."),
     },
     "Workers and queues": {
-        "workers": Word("workers", "workers", "List, drain, resume and remove workers."),
-        "queues": Word("queues", "queues", "List, set, pause and purge queues."),
-        "tenants": Word("tenants", "tenants", "List tenants; set their weights and quotas."),
-        "policy": Word("policy", "policy", "Show or set the rules by which jobs are ordered."),
+        "workers": Word("cell.workers", "workers", "List, drain, resume and remove workers."),
+        "queues": Word("cell.queues", "queues", "List, set, pause and purge queues."),
+        "tenants": Word("cell.tenants", "tenants", "List tenants; set their weights and quotas."),
+        "policy": Word(
+            "planning.policy", "policy", "Show or set the rules by which jobs are ordered."
+        ),
     },
     "Planning": {
-        "simulate": Word("simulate", "simulate", "Replay a workload on a fleet that need not be."),
-        "autoscale": Word("autoscale", "autoscale", "Say how many workers would do."),
-        "report": Word("report", "report", "Report what jobs asked for and what they took."),
-        "history": Word("history", "history", "Write down what ran, to replay it."),
+        "simulate": Word(
+            "planning.simulate", "simulate", "Replay a workload on a fleet that need not be."
+        ),
+        "autoscale": Word("planning.autoscale", "autoscale", "Say how many workers would do."),
+        "report": Word(
+            "planning.report", "report", "Report what jobs asked for and what they took."
+        ),
+        "history": Word("planning.history", "history", "Write down what ran, to replay it."),
     },
     "Access": {
-        "tokens": Word("tokens", "tokens", "Make, list and revoke tokens."),
-        "audit": Word("tokens", "audit", "Show who changed what."),
+        "tokens": Word("cell.tokens", "tokens", "Make, list and revoke tokens."),
+        "audit": Word("cell.tokens", "audit", "Show who changed what."),
     },
     "Service": {
-        "top": Word("top", "top", "Watch everything live."),
-        "stats": Word("service", "stats", "Print the overall figures."),
-        "stream": Word("service", "stream", "Print every state change as it happens."),
-        "alerts": Word("alerts", "alerts", "List, set and silence alerts; say who is told."),
-        "cluster": Word("cluster", "cluster", "Say who leads, and who is there."),
-        "doctor": Word("doctor", "doctor", "Check this installation."),
-        "bench": Word("bench", "bench", "Measure this installation."),
+        "top": Word("cell.top", "top", "Watch everything live."),
+        "stats": Word("cell.service", "stats", "Print the overall figures."),
+        "stream": Word("cell.service", "stream", "Print every state change as it happens."),
+        "alerts": Word("cell.alerts", "alerts", "List, set and silence alerts; say who is told."),
+        "cluster": Word("cell.cluster", "cluster", "Say who leads, and who is there."),
+        "doctor": Word("trials.doctor", "doctor", "Check this installation."),
+        "bench": Word("trials.bench", "bench", "Measure this installation."),
         "verify": Word(
-            "verify", "verify", "Doubt all this: on a simulated cluster, or a real one."
+            "trials.verify", "verify", "Doubt all this: on a simulated cluster, or a real one."
         ),
-        "migrate": Word("migrate", "migrate", "Bring a store's schema up to date."),
-        "completion": Word("service", "completion", "Print the completion script of a shell."),
+        "migrate": Word("start.migrate", "migrate", "Bring a store's schema up to date."),
+        "completion": Word("cell.service", "completion", "Print the completion script of a shell."),
     },
 }
 

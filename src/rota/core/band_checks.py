@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rota.core.band import Array, Gang, Member, copies_of
-from rota.core.bands import BandCell, shown
-from rota.core.cells import NO_CLASS, JobCell
+from rota.core.memory.bands import BandCell, shown
+from rota.core.memory.cells import NO_CLASS, JobCell
 from rota.core.model import JobId, JobState
 from rota.core.tables import Tables
 

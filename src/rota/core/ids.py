@@ -7,8 +7,8 @@ from hashlib import blake2b
 
 import msgspec
 
-from rota.core.events import ArrivalId
 from rota.core.model import ExecutionId, Instant, JobId, Needs, Origin, TriggerId
+from rota.core.records.events import ArrivalId
 
 _UUID_DIGITS = 36
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}

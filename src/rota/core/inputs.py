@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from rota.core.event_inputs import AnyEventInput
-from rota.core.keyed import Input, Keyed
-from rota.core.keyed import Key as Key
-from rota.core.keyed import Recall as Recall
 from rota.core.limits import LINE_KEPT, REFILL_JOBS, WINDOW_JOBS
 from rota.core.model import (
     ExecutionId,
@@ -30,12 +26,16 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import Refill
-from rota.core.policy import Policy
-from rota.core.schedules import Calendar, Plan
-from rota.core.usage import Used
-from rota.core.worker_inputs import Drain as Drain
-from rota.core.worker_inputs import Leave as Leave
-from rota.core.worker_inputs import Resume as Resume
+from rota.core.records.event_inputs import AnyEventInput
+from rota.core.records.keyed import Input, Keyed
+from rota.core.records.keyed import Key as Key
+from rota.core.records.keyed import Recall as Recall
+from rota.core.records.policy import Policy
+from rota.core.records.schedules import Calendar, Plan
+from rota.core.records.usage import Used
+from rota.core.records.worker_inputs import Drain as Drain
+from rota.core.records.worker_inputs import Leave as Leave
+from rota.core.records.worker_inputs import Resume as Resume
 
 
 class NewJob(Input, frozen=True, kw_only=True):
@@ -372,7 +372,7 @@ AnyInput: TypeAlias = (
 
 
 class Window(Input, frozen=True, kw_only=True):
-    """How much of what waits is kept in memory; the rest is on the shelf (core/shelving.py)."""
+    """How much of what waits is kept in memory; the rest is on the shelf (life/shelving.py)."""
 
     jobs: int = WINDOW_JOBS
     line: int = LINE_KEPT

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rota.core.band_checks import check_bands, weights
-from rota.core.cells import NO_CLASS
 from rota.core.lifecycle import JOB_FINAL
+from rota.core.memory.cells import NO_CLASS
 from rota.core.model import ExecutionState, JobState
-from rota.core.party import JobClass, Party
+from rota.core.order.party import JobClass, Party
 from rota.core.resources import NOTHING, fits, left_of, plus, total
 from rota.core.tables import Tables
 

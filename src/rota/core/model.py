@@ -244,7 +244,7 @@ class Life(Record, frozen=True):
     ready_at: Instant | None = None
     """When it last began to wait for nothing but a worker."""
     line: int = 0
-    """The line of the store in which it waits, if its row is on the shelf (core/shelving.py)."""
+    """The line of the store in which it waits, if its row is on the shelf (life/shelving.py)."""
     deadline: str = ""
     """What is known of its `finish_by` for good: `at_risk`, `missed` or `met` (slack.py)."""
     tally: Tally | None = None

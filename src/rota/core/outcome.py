@@ -9,10 +9,6 @@ import msgspec
 
 from rota.core.band import Company
 from rota.core.errors import Refusal
-from rota.core.event_writes import AnyEventWrite
-from rota.core.events import Told, Trigger
-from rota.core.job_writes import PutBand as PutBand
-from rota.core.job_writes import PutJob as PutJob
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -33,9 +29,13 @@ from rota.core.model import (
     Worker,
     WorkerId,
 )
-from rota.core.policy import Policy
-from rota.core.schedules import Calendar, Course, Occurrence, Schedule
-from rota.core.write import Write
+from rota.core.records.event_writes import AnyEventWrite
+from rota.core.records.events import Told, Trigger
+from rota.core.records.job_writes import PutBand as PutBand
+from rota.core.records.job_writes import PutJob as PutJob
+from rota.core.records.policy import Policy
+from rota.core.records.schedules import Calendar, Course, Occurrence, Schedule
+from rota.core.records.write import Write
 
 
 class MoveJob(Write, frozen=True, tag="m"):

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from rota.core import learning
-from rota.core.attendance import watch_all
-from rota.core.cells import ExecutionCell, JobCell, QueueCell
-from rota.core.deadlines import watch
-from rota.core.events import Held, Trigger
-from rota.core.executions import first_lease_until, occupy
+from rota.core.life import learning
+from rota.core.life.deadlines import watch
+from rota.core.life.executions import first_lease_until, occupy
+from rota.core.life.members import keep_slots, rejoin
+from rota.core.life.shelving import restore_shelves
+from rota.core.life.waiting import FOR_JOBS, due_at, stand_in_line
 from rota.core.limits import STOP_WINDOW_MS
-from rota.core.members import keep_slots, rejoin
+from rota.core.memory.cells import ExecutionCell, JobCell, QueueCell
 from rota.core.model import (
     Execution,
     ExecutionState,
@@ -27,15 +27,15 @@ from rota.core.model import (
     Worker,
     WorkerId,
 )
-from rota.core.order_fair import FairOrder, Standing
-from rota.core.policy import Policy
-from rota.core.reacting import watch_windows
-from rota.core.reserving import keep_place
-from rota.core.schedules import Calendar, Schedule
-from rota.core.shelving import restore_shelves
+from rota.core.order.fair import FairOrder, Standing
+from rota.core.plan.reserving import keep_place
+from rota.core.records.events import Held, Trigger
+from rota.core.records.policy import Policy
+from rota.core.records.schedules import Calendar, Schedule
+from rota.core.steps.attendance import watch_all
+from rota.core.steps.reacting import watch_windows
 from rota.core.tables import Tables
-from rota.core.timers import Alarm
-from rota.core.waiting import FOR_JOBS, due_at, stand_in_line
+from rota.core.times.timers import Alarm
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,26 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from rota.core import (
-    attendance,
-    control,
-    deadlines,
-    firing,
-    intake,
-    members,
-    planning,
-    progress,
-    reacting,
-    reviving,
-    shelving,
-    triggers,
-    waiting,
-)
 from rota.core.dispatch import answer_polls, dispatch
-from rota.core.ending import expire
 from rota.core.errors import AlreadyAccepted, KeyReused, Refusal, StaleRecall
-from rota.core.event_inputs import EventInput
-from rota.core.executions import complete
 from rota.core.inputs import (
     Absence,
     AnyInput,
@@ -60,9 +42,10 @@ from rota.core.inputs import (
     Update,
 )
 from rota.core.invariants import check
-from rota.core.keyed import Keyed
+from rota.core.life import deadlines, members, shelving, waiting
+from rota.core.life.ending import expire
+from rota.core.life.executions import complete
 from rota.core.limits import RINGS_PER_TURN
-from rota.core.looking import Looking
 from rota.core.model import (
     ExecutionId,
     Instant,
@@ -80,11 +63,25 @@ from rota.core.outcome import (
     decode_receipt,
     encode_receipt,
 )
-from rota.core.policy import DEFAULT, Policy
+from rota.core.outlook.looking import Looking
+from rota.core.records.event_inputs import EventInput
+from rota.core.records.keyed import Keyed
+from rota.core.records.policy import DEFAULT, Policy
+from rota.core.records.zones import Atlas, only_utc
 from rota.core.restore import Stored, restore
+from rota.core.steps import (
+    attendance,
+    control,
+    firing,
+    intake,
+    progress,
+    reacting,
+    reviving,
+    triggers,
+)
+from rota.core.steps import schedules as planning
 from rota.core.tables import Tables
-from rota.core.timers import Alarm, Entry
-from rota.core.zones import Atlas, only_utc
+from rota.core.times.timers import Alarm, Entry
 
 SWEPT_FROM = 4_096
 """Timers that are kept whatever they mean: fewer are not worth the sweeping."""

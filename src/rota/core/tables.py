@@ -8,23 +8,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rota.core.agenda import Agenda
-from rota.core.arrivals import Arrivals
-from rota.core.bands import Bands
-from rota.core.bus import Bus
-from rota.core.cells import ExecutionCell, JobCell, QueueCell, WorkerCell
-from rota.core.concurrency import KeyGroups
-from rota.core.depths import Depths
-from rota.core.draft import Draft
 from rota.core.errors import NotFound, TooMuch
-from rota.core.gates import closed, is_limited
 from rota.core.graph import Graph
 from rota.core.inputs import Timing
-from rota.core.kinds import Kinds
-from rota.core.lanes import Lane
 from rota.core.lifecycle import JOB_FINAL, JobVerb, move_job
 from rota.core.limits import QUEUES_MAX, TERMS_POOL_MAX, USAGE_NOTE_MS
-from rota.core.locality import Locality
+from rota.core.memory.bands import Bands
+from rota.core.memory.cells import ExecutionCell, JobCell, QueueCell, WorkerCell
+from rota.core.memory.draft import Draft
+from rota.core.memory.pool import Pool
+from rota.core.memory.recent import Recent
+from rota.core.memory.runtimes import Runtimes
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -39,21 +33,27 @@ from rota.core.model import (
     Worker,
     WorkerId,
 )
-from rota.core.order_fair import FairOrder
-from rota.core.ordering import Lines
+from rota.core.order.arrivals import Arrivals
+from rota.core.order.concurrency import KeyGroups
+from rota.core.order.depths import Depths
+from rota.core.order.fair import FairOrder
+from rota.core.order.gates import closed, is_limited
+from rota.core.order.kinds import Kinds
+from rota.core.order.lanes import Lane
+from rota.core.order.ordering import Lines
+from rota.core.order.rules import make_order
+from rota.core.order.sharing import dominant_share, share_of
+from rota.core.order.tenants import TenantCell, Tenants, allowed, has_quota
 from rota.core.outcome import Ended
-from rota.core.placement import Fleet
-from rota.core.places import Reservation
-from rota.core.policy import DEFAULT, Policy
-from rota.core.pool import Pool
-from rota.core.recent import Recent
-from rota.core.rules import make_order
-from rota.core.runtimes import Runtimes
-from rota.core.sharing import dominant_share, share_of
-from rota.core.slack import outcome_of
-from rota.core.tenants import TenantCell, Tenants, allowed, has_quota
-from rota.core.timers import Alarm, Timers
-from rota.core.zones import Atlas, only_utc
+from rota.core.place.locality import Locality
+from rota.core.place.placement import Fleet
+from rota.core.place.places import Reservation
+from rota.core.records.policy import DEFAULT, Policy
+from rota.core.records.zones import Atlas, only_utc
+from rota.core.times.agenda import Agenda
+from rota.core.times.slack import outcome_of
+from rota.core.times.timers import Alarm, Timers
+from rota.core.triggers.bus import Bus
 
 FRESH = Life(JobState.PENDING)
 """The life of a job that was just accepted."""

@@ -11,8 +11,8 @@ import structlog
 from rota.engine.beat import beat
 from rota.engine.chore import Chore
 from rota.engine.limits import DURABILITY_LOOK_S
-from rota.store.durability import ONE_DISK, DurabilityLevel
 from rota.store.protocol import Store, StoreError
+from rota.store.protocols.durability import ONE_DISK, DurabilityLevel
 
 log = structlog.get_logger("rota.engine")
 

@@ -9,10 +9,10 @@ from itertools import count
 from typing import NamedTuple
 
 from rota.core.errors import Refusal
-from rota.core.event_inputs import ReceiveEvents
 from rota.core.inputs import AnyInput, Poll, Refilled, Submit
 from rota.core.model import PollId
 from rota.core.outcome import Answer, AnyReceipt, Outcome
+from rota.core.records.event_inputs import ReceiveEvents
 from rota.engine.limits import INBOX_MAX, TURN_WEIGHT_MAX
 from rota.engine.ports import BusyError, Clerk
 

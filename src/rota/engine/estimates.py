@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from rota.core.glance import Deadline, Explanation, Position
 from rota.core.model import Instant, WorkerId
-from rota.core.relief import Relief
+from rota.core.outlook.relief import Relief
+from rota.core.records.glance import Deadline, Explanation, Position
 
 KNOWN_TIMES = "known_times"
 RESERVATION = "reservation"

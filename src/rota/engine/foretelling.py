@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec.structs import replace
 
 from rota.core.errors import Refusal
-from rota.core.glance import Explanation
 from rota.core.inputs import NewJob
 from rota.core.limits import REHEARSED_LINE
 from rota.core.model import Instant, JobId, JobRecord, Millis
 from rota.core.outcome import Outcome
-from rota.core.rehearsal import Picture
-from rota.core.relief import Relief
+from rota.core.outlook.rehearsal import Picture
+from rota.core.outlook.relief import Relief
+from rota.core.records.glance import Explanation
 from rota.core.scheduler import Scheduler
 from rota.engine.calibration import Calibration, promised
 from rota.engine.estimates import (

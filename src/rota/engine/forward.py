@@ -12,7 +12,6 @@ from heapq import heappop, heappush
 import msgspec
 
 from rota.core.errors import Refusal
-from rota.core.glance import Explanation
 from rota.core.inputs import (
     AnyInput,
     Complete,
@@ -37,7 +36,8 @@ from rota.core.model import (
     WorkerState,
 )
 from rota.core.outcome import Answer
-from rota.core.rehearsal import Picture
+from rota.core.outlook.rehearsal import Picture
+from rota.core.records.glance import Explanation
 from rota.core.scheduler import Scheduler
 from rota.engine.limits import FORWARD_STARTS_MAX, FORWARD_TURNS_MAX
 from rota.engine.ports import Clock

@@ -7,7 +7,7 @@ from mmap import ACCESS_COPY, mmap
 from zlib import crc32
 
 from rota.core.inputs import AnyInput
-from rota.core.keyed import Keyed
+from rota.core.records.keyed import Keyed
 from rota.engine.chore import Chore
 from rota.engine.limits import (
     KEY_MARKS,

@@ -14,10 +14,10 @@ from contextlib import suppress
 import structlog
 
 from rota.core.errors import Conflict
-from rota.core.event_inputs import EventInput
 from rota.core.inputs import AnyInput, ClosePoll, Poll, Refilled, ScheduleInput, Timing
 from rota.core.model import Millis, PollId
 from rota.core.outcome import Answer, AnyReceipt
+from rota.core.records.event_inputs import EventInput
 from rota.core.scheduler import Scheduler
 from rota.engine.callers import Callers, Pending
 from rota.engine.chore import Chore

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from rota.core.errors import Refusal
-from rota.core.glance import Cause, Deadline, Explanation
 from rota.core.graph import accepts
 from rota.core.inputs import NewJob, Submit
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life
-from rota.core.relief import MOMENTARY
+from rota.core.outlook.relief import MOMENTARY
+from rota.core.records.glance import Cause, Deadline, Explanation
 from rota.core.scheduler import Scheduler
 from rota.engine.calibration import Calibration, promised
 from rota.engine.estimates import FLUID, FORWARD_RUN, NEVER, UNKNOWN, Estimate, Outlook

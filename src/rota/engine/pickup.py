@@ -20,8 +20,8 @@ from rota.engine.limits import (
     DURABLE_INBOX_LOOK_S_MIN,
 )
 from rota.engine.ports import Clock, UnavailableError
-from rota.store.inbox import InboxEntry, InboxKind
 from rota.store.protocol import Catalog, Ledger, Store, StoreError
+from rota.store.protocols.inbox import InboxEntry, InboxKind
 
 log = structlog.get_logger("rota.engine")
 

@@ -8,20 +8,6 @@ from typing import Protocol
 
 import msgspec
 
-from rota.core.autoscale import Demand
-from rota.core.events import Event, Rule
-from rota.core.foresight import Foreseen
-from rota.core.glance import (
-    Deadline,
-    Explanation,
-    PlaceGlance,
-    QueueGlance,
-    ScheduleGlance,
-    TenantGlance,
-    Trial,
-    TriggerGlance,
-    WorkerGlance,
-)
 from rota.core.inputs import AnyInput, Poll, Submit, Timing
 from rota.core.learned import Name
 from rota.core.model import (
@@ -36,9 +22,23 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import Answer, AnyReceipt, Outcome
-from rota.core.policy import Policy
-from rota.core.schedules import Calendar, Plan, Schedule
-from rota.core.usage import Account
+from rota.core.outlook.autoscale import Demand
+from rota.core.records.events import Event, Rule
+from rota.core.records.glance import (
+    Deadline,
+    Explanation,
+    PlaceGlance,
+    QueueGlance,
+    ScheduleGlance,
+    TenantGlance,
+    Trial,
+    TriggerGlance,
+    WorkerGlance,
+)
+from rota.core.records.policy import Policy
+from rota.core.records.schedules import Calendar, Plan, Schedule
+from rota.core.records.usage import Account
+from rota.core.times.foresight import Foreseen
 from rota.engine.estimates import Outlook
 from rota.store.protocol import Totals
 

@@ -10,7 +10,7 @@ from rota.core.model import Instant, JobRecord, Millis
 from rota.engine.limits import COLD_MS, FOLLOW_RECORDS
 from rota.engine.ports import Clock
 from rota.engine.seat import Seat
-from rota.store.mirror import JournalGapError, Mirror
+from rota.store.folding.mirror import JournalGapError, Mirror
 from rota.store.protocol import (
     FencedError,
     JournalRecord,

@@ -13,11 +13,11 @@ from rota.core.model import Instant, Millis
 from rota.engine.chore import Chore
 from rota.engine.limits import SWEEP_EVERY_S
 from rota.engine.ports import Brain
-from rota.store.blobs import Blobs
+from rota.store.files.blobs import Blobs
+from rota.store.files.spool import Spool
 from rota.store.limits import DOOMED_AT_ONCE, UPLOAD_KEPT_S
-from rota.store.objects import BundleQuery, ObjectBook
 from rota.store.protocol import StoreError
-from rota.store.spool import Spool
+from rota.store.protocols.objects import BundleQuery, ObjectBook
 
 log = structlog.get_logger("rota.engine")
 

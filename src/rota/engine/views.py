@@ -5,19 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from rota.core.autoscale import Demand
-from rota.core.events import Event, Rule
-from rota.core.foresight import Foreseen
-from rota.core.glance import (
-    Explanation,
-    PlaceGlance,
-    QueueGlance,
-    ScheduleGlance,
-    TenantGlance,
-    Trial,
-    TriggerGlance,
-    WorkerGlance,
-)
 from rota.core.learned import Name
 from rota.core.model import (
     Instant,
@@ -29,10 +16,23 @@ from rota.core.model import (
     TriggerId,
     WorkerId,
 )
-from rota.core.policy import Policy
+from rota.core.outlook.autoscale import Demand
+from rota.core.records.events import Event, Rule
+from rota.core.records.glance import (
+    Explanation,
+    PlaceGlance,
+    QueueGlance,
+    ScheduleGlance,
+    TenantGlance,
+    Trial,
+    TriggerGlance,
+    WorkerGlance,
+)
+from rota.core.records.policy import Policy
+from rota.core.records.schedules import Calendar, Plan, Schedule
+from rota.core.records.usage import Account
 from rota.core.scheduler import Scheduler
-from rota.core.schedules import Calendar, Plan, Schedule
-from rota.core.usage import Account
+from rota.core.times.foresight import Foreseen
 from rota.engine.fresh_keys import FreshKeys
 from rota.engine.ports import Clock
 

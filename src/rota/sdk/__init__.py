@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     )
     from rota.sdk.events import Event
     from rota.sdk.flows import Patience
-    from rota.sdk.functions import JobFunction
-    from rota.sdk.handles import AsyncJob, Job
-    from rota.sdk.inline import Runs
-    from rota.sdk.schedule_calls import LedgerSearch
+    from rota.sdk.program.functions import JobFunction
+    from rota.sdk.program.handles import AsyncJob, Job
+    from rota.sdk.program.inline import Runs
+    from rota.sdk.subjects.schedule_calls import LedgerSearch
 
 __all__ = [
     "AnswerError",
@@ -84,7 +84,7 @@ _HOMES = {
     "App": "app",
     "ArgumentError": "documents",
     "AsyncClient": "aio",
-    "AsyncJob": "handles",
+    "AsyncJob": "program.handles",
     "Cancelled": "endings",
     "Client": "client",
     "ConflictError": "errors",
@@ -94,17 +94,17 @@ _HOMES = {
     "Fail": "endings",
     "ForbiddenError": "errors",
     "InvalidError": "errors",
-    "Job": "handles",
+    "Job": "program.handles",
     "JobFailed": "errors",
-    "JobFunction": "functions",
+    "JobFunction": "program.functions",
     "JobSearch": "calls",
-    "LedgerSearch": "schedule_calls",
+    "LedgerSearch": "subjects.schedule_calls",
     "LimitError": "errors",
     "NotFoundError": "errors",
     "Patience": "flows",
     "Retry": "endings",
     "RotaError": "errors",
-    "Runs": "inline",
+    "Runs": "program.inline",
     "ServerError": "errors",
     "SilenceError": "errors",
     "UnauthenticatedError": "errors",

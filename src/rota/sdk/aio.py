@@ -6,18 +6,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
-from rota.sdk import batches, calls, flows, outlook_calls, paging, watching
+from rota.sdk import batches, calls, flows, watching
 from rota.sdk.answers import Answer
 from rota.sdk.calls import Call, JobLike, JobSearch
 from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.discovery import Endpoint, discover
 from rota.sdk.errors import ApiError, UnreachableError
-from rota.sdk.event_methods import AsyncEventMethods
 from rota.sdk.events import Event
-from rota.sdk.file_methods import AsyncFileMethods
 from rota.sdk.flows import Course, Emit, Flow, Patience, Terms
-from rota.sdk.schedule_methods import AsyncScheduleMethods
 from rota.sdk.servers import Servers
+from rota.sdk.subjects import outlook_calls, paging
+from rota.sdk.subjects.event_methods import AsyncEventMethods
+from rota.sdk.subjects.file_methods import AsyncFileMethods
+from rota.sdk.subjects.schedule_methods import AsyncScheduleMethods
 from rota.sdk.transactions import refuse_key, submit_in_async
 from rota.sdk.watching import Waiting
 from rota.wire.executions import ExecutionPage, ExecutionView
@@ -50,7 +51,7 @@ class AsyncCarrier:
         clock: Clock | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        from rota.sdk.pool import AsyncPool
+        from rota.sdk.lines.pool import AsyncPool
 
         self.endpoint = endpoint
         servers = Servers(endpoint.urls)

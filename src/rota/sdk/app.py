@@ -12,20 +12,20 @@ from datetime import timedelta
 from typing import Any, Literal, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from rota.sdk.aio import AsyncClient
-from rota.sdk.arguments import Shape
 from rota.sdk.calls import JobLike
 from rota.sdk.client import Client
 from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.context import Context
-from rota.sdk.declarations import (
+from rota.sdk.program.arguments import Shape
+from rota.sdk.program.declarations import (
     SCHEDULE_OPTIONS,
     ScheduleDecorator,
     ScheduleOptions,
 )
-from rota.sdk.functions import AsyncFunction, JobFunction, SyncFunction
-from rota.sdk.handles import AsyncJob, AsyncPort, Job, Port
-from rota.sdk.inline import AsyncRuns, Runs
-from rota.sdk.options import (
+from rota.sdk.program.functions import AsyncFunction, JobFunction, SyncFunction
+from rota.sdk.program.handles import AsyncJob, AsyncPort, Job, Port
+from rota.sdk.program.inline import AsyncRuns, Runs
+from rota.sdk.program.options import (
     DECLARATION,
     Declaration,
     JobOptions,
@@ -34,7 +34,7 @@ from rota.sdk.options import (
     check_values,
     merged,
 )
-from rota.sdk.reactions import TRIGGER_OPTIONS, TriggerDecorator, TriggerOptions
+from rota.sdk.program.reactions import TRIGGER_OPTIONS, TriggerDecorator, TriggerOptions
 from rota.sdk.transactions import refuse_key
 from rota.wire.schedules import DeployAnswer
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from rota.sdk import batches, calls, outlook_calls, paging, watching
+from rota.sdk import batches, calls, watching
 from rota.sdk.calls import JobLike, JobSearch
-from rota.sdk.carrier import Carrier
 from rota.sdk.clock import Clock
 from rota.sdk.discovery import Endpoint, discover
-from rota.sdk.event_methods import EventMethods
 from rota.sdk.events import Event
-from rota.sdk.file_methods import FileMethods
 from rota.sdk.flows import Patience
-from rota.sdk.schedule_methods import ScheduleMethods
+from rota.sdk.lines.carrier import Carrier
+from rota.sdk.subjects import outlook_calls, paging
+from rota.sdk.subjects.event_methods import EventMethods
+from rota.sdk.subjects.file_methods import FileMethods
+from rota.sdk.subjects.schedule_methods import ScheduleMethods
 from rota.sdk.transactions import refuse_key, submit_in
 from rota.sdk.watching import Waiting
 from rota.wire.executions import (

@@ -22,7 +22,7 @@ from rota.sdk.errors import (
 )
 from rota.sdk.events import Event, EventReader
 from rota.sdk.flows import Emit, Flow, More, Open, Pause, Retrying, Terms, ask, fetch
-from rota.sdk.paging import all_jobs
+from rota.sdk.subjects.paging import all_jobs
 from rota.wire.jobs import JobView
 from rota.wire.limits import PAGE_ITEMS_MAX
 

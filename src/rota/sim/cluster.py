@@ -18,7 +18,7 @@ from rota.sim.trace import Trace
 from rota.sim.worker import WorkerSite
 from rota.sim.workload import NOOP, User
 from rota.store.protocol import Seq
-from rota.store.queries import ExecutionQuery, JobQuery
+from rota.store.protocols.queries import ExecutionQuery, JobQuery
 
 EVERYTHING = 10**9
 FAST, SLOW = 1.01, 0.99

@@ -17,7 +17,7 @@ import msgspec
 from rota.sim.clock import Machine, VirtualLoop
 from rota.sim.dice import Dice
 from rota.sim.trace import Trace
-from rota.store.memory import MemoryStore
+from rota.store.memory.store import MemoryStore
 from rota.store.protocol import (
     Catalog,
     Ledger,

@@ -22,7 +22,7 @@ from rota.core.outcome import (
     PutSchedule,
     PutWorker,
 )
-from rota.core.schedules import Course, Occurrence, Schedule
+from rota.core.records.schedules import Course, Occurrence, Schedule
 from rota.store.protocol import JournalRecord
 
 HOLDS = ("claimed", "running")

@@ -15,15 +15,15 @@ from rota.alerts.channels import Carrier
 from rota.alerts.figures import Watcher
 from rota.alerts.watch import Watch
 from rota.api.app import Parts, create_app
-from rota.api.auth import Access
+from rota.api.door.auth import Access
+from rota.api.door.roster import Roster
+from rota.api.door.throttle import Throttle
+from rota.api.door.trail import AuditTrail
 from rota.api.files import Files
-from rota.api.forward import Forwarder
-from rota.api.mailbox import Mailbox
-from rota.api.reach import Reach
-from rota.api.roster import Roster
-from rota.api.submitted import SubmittedSpecs
-from rota.api.throttle import Throttle
-from rota.api.trail import AuditTrail
+from rota.api.peers.forward import Forwarder
+from rota.api.peers.mailbox import Mailbox
+from rota.api.peers.reach import Reach
+from rota.api.peers.submitted import SubmittedSpecs
 from rota.core.inputs import Timing
 from rota.core.model import Millis
 from rota.core.outcome import Outcome
@@ -37,11 +37,11 @@ from rota.sim.clock import NOWHERE, Machine, MachineClock
 from rota.sim.disk import Database
 from rota.sim.network import Door, Network
 from rota.sim.peer import PeerSession
-from rota.store.memory_objects import MemoryBlobs
-from rota.store.nodes import Node
-from rota.store.outputs import Outputs
+from rota.store.files.outputs import Outputs
+from rota.store.files.spool import Spool
+from rota.store.memory.objects import MemoryBlobs
 from rota.store.protocol import Store, StoreError
-from rota.store.spool import Spool
+from rota.store.protocols.nodes import Node
 
 RESTART_S = 0.5
 """A server that could not start is started again after so long."""

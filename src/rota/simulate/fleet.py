@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from rota.core.inputs import Register
-from rota.core.labels import misplaced, unwelcome
 from rota.core.model import Labels, Needs, Resources, WorkerId
+from rota.core.place.labels import misplaced, unwelcome
 from rota.core.resources import fits
 
 SESSION = "simulated"

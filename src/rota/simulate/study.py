@@ -10,7 +10,7 @@ import msgspec
 
 from rota.core.inputs import AnyInput, SetPolicy
 from rota.core.model import Millis
-from rota.core.policy import Policy
+from rota.core.records.policy import Policy
 from rota.simulate.diary import Diary
 from rota.simulate.fleet import FleetPlan
 from rota.simulate.metrics import Figures, figures

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rota.store.access import AuditEntry, Role, Token
 from rota.store.limits import AUDIT_DROPS_MIN, TOKENS_MAX
 from rota.store.protocol import StoreError, TooManyTokensError
+from rota.store.protocols.access import AuditEntry, Role, Token
 from rota.store.rows import Row
 
 TOKEN_COLUMNS = "id, name, digest, role, tenant, created_at, created_by, expires_at, revoked_at"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rota.core.events import Arrival, Held, Told, Trigger
+from rota.core.records.events import Arrival, Held, Told, Trigger
 from rota.store.rows import Row
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from rota.core.event_writes import AnyEventWrite
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import (
     Execution,
@@ -49,8 +48,9 @@ from rota.core.outcome import (
     PutTenant,
     PutWorker,
 )
-from rota.core.policy import Policy
-from rota.core.schedules import Calendar, Course, Occurrence, Schedule
+from rota.core.records.event_writes import AnyEventWrite
+from rota.core.records.policy import Policy
+from rota.core.records.schedules import Calendar, Course, Occurrence, Schedule
 from rota.store.fold_events import FoldedEvents
 
 

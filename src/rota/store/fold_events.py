@@ -6,7 +6,8 @@ from typing import assert_never
 
 import msgspec
 
-from rota.core.event_writes import (
+from rota.core.model import TriggerId
+from rota.core.records.event_writes import (
     AnyEventWrite,
     DropTrigger,
     PutArrival,
@@ -15,8 +16,7 @@ from rota.core.event_writes import (
     PutTrigger,
     ReleaseHeld,
 )
-from rota.core.events import Arrival, ArrivalId, Held, Told, Trigger, reaction
-from rota.core.model import TriggerId
+from rota.core.records.events import Arrival, ArrivalId, Held, Told, Trigger, reaction
 
 
 class FoldedEvents(msgspec.Struct):

@@ -8,7 +8,6 @@ from typing import NewType, Protocol
 
 import msgspec
 
-from rota.core.events import Held, Trigger
 from rota.core.limits import LINE_KEPT
 from rota.core.model import (
     Execution,
@@ -22,26 +21,27 @@ from rota.core.model import (
     Worker,
 )
 from rota.core.outcome import AnyWrite, Refill
-from rota.core.schedules import Calendar, Schedule
-from rota.store.access import AccessBook
-from rota.store.dropping import Dropped
-from rota.store.durability import Durability
-from rota.store.histories import Histories
-from rota.store.hooks import Hooks
-from rota.store.inbox import Inbox
-from rota.store.key_desk import KeyLook as KeyLook
-from rota.store.key_desk import Keys
-from rota.store.logs import LogPage as LogPage
-from rota.store.logs import Logs as Logs
-from rota.store.nodes import Nodes
-from rota.store.notes import Notes
-from rota.store.objects import ObjectBook
-from rota.store.queries import ExecutionQuery as ExecutionQuery
-from rota.store.queries import JobQuery as JobQuery
-from rota.store.queries import OccurrenceQuery as OccurrenceQuery
-from rota.store.queries import Page as Page
-from rota.store.settings import Settings
-from rota.store.totals import Totals as Totals
+from rota.core.records.events import Held, Trigger
+from rota.core.records.schedules import Calendar, Schedule
+from rota.store.protocols.access import AccessBook
+from rota.store.protocols.dropping import Dropped
+from rota.store.protocols.durability import Durability
+from rota.store.protocols.histories import Histories
+from rota.store.protocols.hooks import Hooks
+from rota.store.protocols.inbox import Inbox
+from rota.store.protocols.key_desk import KeyLook as KeyLook
+from rota.store.protocols.key_desk import Keys
+from rota.store.protocols.logs import LogPage as LogPage
+from rota.store.protocols.logs import Logs as Logs
+from rota.store.protocols.nodes import Nodes
+from rota.store.protocols.notes import Notes
+from rota.store.protocols.objects import ObjectBook
+from rota.store.protocols.queries import ExecutionQuery as ExecutionQuery
+from rota.store.protocols.queries import JobQuery as JobQuery
+from rota.store.protocols.queries import OccurrenceQuery as OccurrenceQuery
+from rota.store.protocols.queries import Page as Page
+from rota.store.protocols.settings import Settings
+from rota.store.protocols.totals import Totals as Totals
 
 Epoch = NewType("Epoch", int)
 Seq = NewType("Seq", int)

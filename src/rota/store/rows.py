@@ -21,10 +21,10 @@ from rota.core.model import (
     When,
     Worker,
 )
-from rota.core.schedules import Calendar, Course, Occurrence, Schedule
+from rota.core.records.schedules import Calendar, Course, Occurrence, Schedule
 from rota.store.fold import Standing
-from rota.store.key_desk import Found
 from rota.store.protocol import Edge, Outline
+from rota.store.protocols.key_desk import Found
 
 Row: TypeAlias = tuple[Any, ...]
 """A state in it is the member itself, which is text: asking for its value would take longer than

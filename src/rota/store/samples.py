@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from rota.core.model import Execution, ExecutionState, JobId, WorkerId
-from rota.store.queries import Sampled, SampleQuery
+from rota.store.protocols.queries import Sampled, SampleQuery
 
 Row = Sequence[Any]
 

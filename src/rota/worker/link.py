@@ -12,8 +12,8 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
-from rota.sdk.awaited_lines import Lines
-from rota.sdk.messages import BrokenError
+from rota.sdk.lines.awaited_lines import Lines
+from rota.sdk.lines.messages import BrokenError
 from rota.sdk.servers import Servers
 from rota.wire.bundles import BundleView, UploadView
 from rota.wire.executions import ProgressSpec

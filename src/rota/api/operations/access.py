@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.api import examples, tokens
-from rota.api.paging import PageQuery
-from rota.api.roles import Rule
+from rota.api.cell import tokens
+from rota.api.customs.paging import PageQuery
+from rota.api.document import examples
+from rota.api.door.roles import Rule
 from rota.api.routes import Operation
 from rota.wire.tokens import AuditPage, NewTokenView, TokenPage, TokenSpec
 

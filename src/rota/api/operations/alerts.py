@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.api import alert_channels, alerts
-from rota.api import alert_examples as examples
-from rota.api.paging import PageQuery
-from rota.api.roles import Rule
+from rota.api.customs.paging import PageQuery
+from rota.api.document import alert_examples as examples
+from rota.api.door.roles import Rule
 from rota.api.routes import Operation
+from rota.api.watch import alert_channels, alerts
 from rota.wire.alerts import (
     AlertPage,
     AlertSpec,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.api import event_examples as shown
-from rota.api import events, hooks, triggers
-from rota.api.paging import PageQuery
-from rota.api.roles import Rule
+from rota.api.customs.paging import PageQuery
+from rota.api.document import event_examples as shown
+from rota.api.document.schedule_examples import DEPLOYED
+from rota.api.door.roles import Rule
+from rota.api.occasions import events, hooks, triggers
 from rota.api.routes import Operation
-from rota.api.schedule_examples import DEPLOYED
 from rota.wire.events import (
     ArrivalPage,
     EventPage,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.api import artifacts, bundles, examples
-from rota.api import file_examples as shown
-from rota.api.downloads import OCTETS
-from rota.api.roles import Rule
+from rota.api.document import examples
+from rota.api.document import file_examples as shown
+from rota.api.door.roles import Rule
+from rota.api.jobs import artifacts, bundles
+from rota.api.jobs.downloads import OCTETS
 from rota.api.routes import HeaderSpec, Operation
 from rota.wire.bundles import BundlePage, BundleUploadView, BundleView, LinkView, UploadView
 from rota.wire.executions import ArtifactView

@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rota.api import (
-    alike,
-    amend,
-    bulk,
-    error_groups,
-    examples,
-    explain,
-    jobs,
-    logs,
-    service,
-    why_examples,
-)
-from rota.api.overview_examples import ERROR_GROUP
-from rota.api.roles import Rule
+from rota.api.cell import service
+from rota.api.document import examples, why_examples
+from rota.api.document.overview_examples import ERROR_GROUP
+from rota.api.door.roles import Rule
+from rota.api.jobs import amend, bulk, error_groups, explain, jobs, logs
+from rota.api.reading import alike
 from rota.api.routes import Operation
 from rota.wire.executions import ExecutionView
 from rota.wire.jobs import (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.api import autoscale, plan_examples, reports, simulations
-from rota.api.downloads import OCTETS
-from rota.api.roles import Rule
+from rota.api.cell import autoscale, reports, simulations
+from rota.api.document import plan_examples
+from rota.api.door.roles import Rule
+from rota.api.jobs.downloads import OCTETS
 from rota.api.routes import Operation
 from rota.wire.autoscale import AutoscaleView
 from rota.wire.limits import TRACE_BYTES_MAX

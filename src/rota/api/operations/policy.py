@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.api import examples, policy
-from rota.api.paging import PageQuery
-from rota.api.roles import Rule
+from rota.api.cell import policy
+from rota.api.customs.paging import PageQuery
+from rota.api.document import examples
+from rota.api.door.roles import Rule
 from rota.api.routes import Operation
 from rota.wire.policy import PolicySpec, PolicyView
 from rota.wire.tenants import TenantPage, TenantSpec, TenantView

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.api import backfills, calendars, schedules
-from rota.api import schedule_examples as shown
-from rota.api.paging import PageQuery
-from rota.api.roles import Rule
+from rota.api.customs.paging import PageQuery
+from rota.api.document import schedule_examples as shown
+from rota.api.door.roles import Rule
+from rota.api.occasions import backfills, calendars, schedules
 from rota.api.routes import Operation
 from rota.wire.queues import CountAnswer
 from rota.wire.schedules import (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.api import changes, cluster, examples, overview, queues, service, timeline
-from rota.api import overview_examples as shown
+from rota.api.cell import cluster, queues, service
+from rota.api.customs.paging import PageQuery
+from rota.api.document import examples
+from rota.api.document import overview_examples as shown
+from rota.api.door.roles import Rule
 from rota.api.metrics import CONTENT_TYPE
-from rota.api.paging import PageQuery
-from rota.api.roles import Rule
 from rota.api.routes import HeaderSpec, Operation
+from rota.api.watch import changes, overview, timeline
 from rota.wire.overview import AttentionView, HistoryView, SessionView, TimelineView
 from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
 from rota.wire.service import ClusterView, Health, StatsView

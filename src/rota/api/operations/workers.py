@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.api import examples, executions, logs, workers
-from rota.api.downloads import OCTETS
-from rota.api.roles import Rule
+from rota.api.cell import workers
+from rota.api.document import examples
+from rota.api.door.roles import Rule
+from rota.api.jobs import executions, logs
+from rota.api.jobs.downloads import OCTETS
 from rota.api.routes import Operation
 from rota.wire.executions import (
     CompletionSpec,

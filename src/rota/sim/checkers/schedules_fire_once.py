@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from rota.core.schedules import Occurrence
+from rota.core.records.schedules import Occurrence
 from rota.sim.checkers.evidence import Broken, Evidence
 
 

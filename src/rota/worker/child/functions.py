@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from rota.sdk.app import App, JobFunction
-from rota.sdk.arguments import Payload, Shape
 from rota.sdk.context import Context
+from rota.sdk.program.arguments import Payload, Shape
 from rota.wire.tasks import PythonCall
 from rota.worker.child.frames import Begin
 

@@ -1,0 +1,148 @@
+"""How many workers would clear what waits: for autoscalers and those who plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from rota.api.customs.views import requirements_view
+from rota.api.metrics import AUTOSCALE_TARGET_MS
+from rota.api.problems import invalid, not_found
+from rota.api.routes import Call
+from rota.core.model import Resources
+from rota.core.outlook.autoscale import Crew, Demand, Fitted, Kind, QueueDemand
+from rota.core.outlook.backlog import Shape
+from rota.wire.autoscale import (
+    AutoscaleView,
+    CrewView,
+    InflowView,
+    KindView,
+    QueueDemandView,
+    ShapeView,
+    SizeView,
+)
+from rota.wire.jobs import Amount
+from rota.wire.units import ByteSize, Duration, SomeTime, from_instant, milli, number
+
+_SIZE = "Of a worker that would be added; without these: such as there are."
+
+
+class AutoscaleQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """For which target, which queue, and which workers would be added."""
+
+    target: Annotated[SomeTime, Meta(examples=["5m"])] = msgspec.field(
+        default_factory=lambda: Duration(AUTOSCALE_TARGET_MS)
+    )
+    queue: Annotated[str, Meta(description="The figures are those of this queue alone.")] | None = (
+        None
+    )
+    cpu: Annotated[Amount, Meta(description=_SIZE, examples=[4])] | None = None
+    memory: Annotated[ByteSize, Meta(description=_SIZE, examples=["8GiB"])] | None = None
+    storage: Annotated[ByteSize, Meta(description=_SIZE, examples=["50GiB"])] | None = None
+    gpu: Annotated[Amount, Meta(description=_SIZE, examples=[1])] | None = None
+
+
+async def show_autoscale(call: Call[None, AutoscaleQuery]) -> AutoscaleView:
+    """What it takes, as of now."""
+    query = call.query
+    if not query.target.ms:
+        raise invalid("target", "must be more than 0")
+    await call.parts.brain.settled()
+    demand = call.parts.brain.demand(query.target.ms, _size(query))
+    queues = demand.queues
+    if query.queue is not None:
+        queues = [one for one in queues if one.name == query.queue]
+        if not queues:
+            raise not_found("queue", query.queue[:100])
+    return autoscale_view(demand, queues)
+
+
+def _size(query: AutoscaleQuery) -> Resources | None:
+    if query.cpu is None and query.memory is None and query.gpu is None:
+        return None
+    return Resources(
+        cpu_milli=milli(query.cpu or 0),
+        memory=0 if query.memory is None else query.memory.bytes,
+        storage=0 if query.storage is None else query.storage.bytes,
+        gpu_milli=milli(query.gpu or 0),
+    )
+
+
+def autoscale_view(demand: Demand, queues: Sequence[QueueDemand]) -> AutoscaleView:
+    """As it is answered, for these queues."""
+    is_whole = len(queues) == len(demand.queues)
+    shapes = [one.shape for queue in queues for one in queue.shapes]
+    return AutoscaleView(
+        at=from_instant(demand.at),
+        target=number(demand.target_ms),
+        jobs=sum(shape.jobs for shape in shapes),
+        work=_work(shapes),
+        running=sum(shape.running for shape in shapes),
+        arrival=_arrival(shapes),
+        workers=_crew(demand.crew if is_whole else queues[0].crew),
+        stranded=sum(one.stranded for queue in queues for one in queue.shapes),
+        queues={queue.name: _queue(queue, demand.kinds) for queue in queues},
+        kinds=[_kind(kind) for kind in demand.kinds],
+    )
+
+
+def _work(shapes: Iterable[Shape]) -> float:
+    return sum(shape.work for shape in shapes) / 1000
+
+
+def _arrival(shapes: Sequence[Shape]) -> InflowView:
+    jobs = sum(shape.jobs_per_s for shape in shapes)
+    work = sum(shape.work_per_s for shape in shapes)
+    return InflowView(round(jobs, 3), round(work, 3))
+
+
+def _crew(crew: Crew) -> CrewView:
+    return CrewView(crew.online, crew.idle, crew.needed, crew.add, crew.remove)
+
+
+def _queue(queue: QueueDemand, kinds: Sequence[Kind]) -> QueueDemandView:
+    shapes = [one.shape for one in queue.shapes]
+    return QueueDemandView(
+        jobs=sum(shape.jobs for shape in shapes),
+        work=_work(shapes),
+        running=sum(shape.running for shape in shapes),
+        arrival=_arrival(shapes),
+        workers=_crew(queue.crew),
+        stranded=sum(one.stranded for one in queue.shapes),
+        paused=queue.paused,
+        shapes=[_shape(one, kinds) for one in queue.shapes],
+    )
+
+
+def _shape(fitted: Fitted, kinds: Sequence[Kind]) -> ShapeView:
+    shape, kind = fitted.shape, fitted.kind
+    return ShapeView(
+        requirements=requirements_view(shape.needs),
+        jobs=shape.jobs,
+        work=_work([shape]),
+        running=shape.running,
+        arrival=_arrival([shape]),
+        slots=round(shape.slots, 3),
+        per_worker=None if kind is None else fitted.per_worker,
+        kind=next((n for n, one in enumerate(kinds) if one is kind), None),
+    )
+
+
+def _kind(kind: Kind) -> KindView:
+    has, machine = kind.capacity, kind.machine
+    return KindView(
+        size=SizeView(
+            cpu=number(has.cpu_milli),
+            memory=has.memory,
+            storage=has.storage,
+            gpu=number(has.gpu_milli),
+            custom={name: number(amount) for name, amount in has.custom},
+        ),
+        capabilities=list(machine.capabilities),
+        queues=None if machine.queues is None else list(machine.queues),
+        only=list(machine.only),
+        workers=_crew(kind.crew),
+    )

@@ -1,0 +1,166 @@
+"""Queues: their limits, their depth, and the verbs on them."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+from rota.api.customs.paging import PageQuery, page_of
+from rota.api.customs.queue_terms import settings_of
+from rota.api.customs.views import queue_view
+from rota.api.limits import PURGE_PAGE, PURGE_PIECE
+from rota.api.lookup import name_in
+from rota.api.problems import not_found
+from rota.api.recall import expect, post, post_recalling
+from rota.api.routes import Call, NoQuery
+from rota.core.inputs import AnyInput, Purge, PutQueueSettings, Recall, Tick
+from rota.core.lifecycle import JOB_WAITING
+from rota.core.model import JobRecord, JobState
+from rota.core.outcome import Counted, QueueAnswer
+from rota.core.records.glance import QueueGlance
+from rota.engine.ports import UnavailableError
+from rota.store.protocol import JobQuery
+from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
+
+
+async def list_queues(call: Call[None, PageQuery]) -> QueuePage:
+    """All queues, by name."""
+    await call.parts.brain.settled()
+    queues = sorted(call.parts.brain.queues(), key=_name)
+    items, next_cursor = page_of(queues, call.query, _name)
+    return QueuePage([queue_view(one, _rate(call, one)) for one in items], next_cursor)
+
+
+async def show_queue(call: Call[None, NoQuery]) -> QueueView:
+    """One queue."""
+    await call.parts.brain.settled()
+    found = _existing(call)
+    return queue_view(found, _rate(call, found))
+
+
+def _rate(call: Call[Any, Any], glance: QueueGlance) -> float | None:
+    recorder = call.parts.recorder
+    return None if recorder is None else recorder.rate(glance.queue.name)
+
+
+async def put_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:
+    """Sets a queue's settings; what is left out goes back to its default."""
+    return await _set(call, replace=True)
+
+
+async def patch_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:
+    """Changes what is given and leaves the rest."""
+    _existing(call)
+    return await _set(call, replace=False)
+
+
+async def pause_queue(call: Call[None, NoQuery]) -> QueueView:
+    """Nothing more of it starts; what runs goes on."""
+    return await _pause(call, paused=True)
+
+
+async def resume_queue(call: Call[None, NoQuery]) -> QueueView:
+    """It goes on."""
+    return await _pause(call, paused=False)
+
+
+async def purge_queue(call: Call[None, NoQuery]) -> CountAnswer:
+    """Cancels all that waits in it, piece by piece; first what memory has not."""
+    await call.parts.brain.settled()
+    glance, key = _existing(call), call.key
+    name = glance.queue.name
+    repeated = key is not None and await call.parts.catalog.key(key.key) is not None
+    before = 0
+    if not repeated:
+        # Each piece is an input of its own: the key is for the purge as a whole.
+        single = dataclasses.replace(call, key=None)
+        before = await _purge_shelf(single, name) if glance.shelved else 0
+        before += await _purge_memory(call, glance)
+    receipt = await post(
+        call, lambda recall: Purge(name=name, key=key, recall=recall, before=before)
+    )
+    return CountAnswer(expect(receipt, Counted).count)
+
+
+async def _purge_shelf(call: Call[None, NoQuery], name: str) -> int:
+    """The newest first, so that jobs submitted meanwhile are not among them."""
+    count, last = 0, None
+    while True:
+        query = JobQuery(queue=name, states=(JobState.QUEUED,), before=last, limit=PURGE_PAGE)
+        page: list[JobRecord] = []
+        piece = partial(_purge_page, call, query, page)
+        receipt = await post_recalling(call, piece, partial(_purging, name))
+        count += expect(receipt, Counted).count
+        if len(page) < PURGE_PAGE:
+            return count
+        _refuse_if_stopping(call)
+        last = page[-1].id
+
+
+async def _purge_memory(call: Call[None, NoQuery], glance: QueueGlance) -> int:
+    """What is more than one piece; the caller ends the rest under its key."""
+    waiting = sum(glance.depth.get(state, 0) for state in JOB_WAITING) - glance.shelved
+    count, done = 0, PURGE_PIECE
+    while waiting > PURGE_PIECE and done == PURGE_PIECE:
+        piece = Purge(name=glance.queue.name, most=PURGE_PIECE)
+        done = expect(await call.parts.brain.post(piece), Counted).count
+        count += done
+        _refuse_if_stopping(call)
+    return count
+
+
+def _refuse_if_stopping(call: Call[None, NoQuery]) -> None:
+    if call.parts.closing.is_set():
+        raise UnavailableError("the server is stopping; part of the jobs were cancelled")
+
+
+async def _purge_page(
+    call: Call[None, NoQuery], query: JobQuery, page: list[JobRecord]
+) -> list[JobRecord]:
+    page[:] = await call.parts.catalog.find_jobs(query)
+    return [job for job in page if job.life.line]
+
+
+def _purging(name: str, recall: Recall | None) -> AnyInput:
+    # Nothing on the page that memory has not: a purge without jobs would be of all in memory.
+    return Purge(name=name, recall=recall) if recall is not None and recall.jobs else Tick()
+
+
+async def _set(call: Call[QueueSpec, NoQuery], *, replace: bool) -> QueueView:
+    name = name_in(call)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return settings_of(name, call.body, replace=replace, key=call.key, recall=recall)
+
+    return _after(call, expect(await post(call, build), QueueAnswer))
+
+
+async def _pause(call: Call[None, NoQuery], *, paused: bool) -> QueueView:
+    name = _existing(call).queue.name
+
+    def build(recall: Recall | None) -> AnyInput:
+        return PutQueueSettings(name=name, paused=paused, key=call.key, recall=recall)
+
+    return _after(call, expect(await post(call, build), QueueAnswer))
+
+
+def _after(call: Call[Any, Any], answer: QueueAnswer) -> QueueView:
+    glance = _find(call, answer.queue.name)
+    return queue_view(QueueGlance(answer.queue, glance.depth if glance is not None else {}))
+
+
+def _find(call: Call[Any, Any], name: str) -> QueueGlance | None:
+    return next((one for one in call.parts.brain.queues() if one.queue.name == name), None)
+
+
+def _existing(call: Call[Any, Any]) -> QueueGlance:
+    name = call.path["name"]
+    glance = _find(call, name)
+    if glance is None:
+        raise not_found("queue", name[:100])
+    return glance
+
+
+def _name(glance: QueueGlance) -> str:
+    return glance.queue.name

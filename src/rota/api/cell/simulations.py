@@ -1,0 +1,192 @@
+"""Simulations: gathers the past, or takes a trace, and has it run in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from rota.api.cell.policy import policy_view, tenant_view
+from rota.api.customs.paging import read_id_cursor
+from rota.api.customs.views import queue_view, worker_view
+from rota.api.jobs.jobs import job_page
+from rota.api.limits import SIMULATION_JOBS_MAX
+from rota.api.parts import Simulator, SimulatorError
+from rota.api.problems import GoneAwayError, ProblemError, invalid
+from rota.api.routes import Call, NoQuery
+from rota.api.waiting import first_of, gone
+from rota.core.model import Instant, JobState, WorkerState
+from rota.engine.ports import Brain
+from rota.store.protocol import JobQuery
+from rota.wire.jobs import JobView
+from rota.wire.limits import PAGE_ITEMS_MAX
+from rota.wire.queues import QueueView
+from rota.wire.simulations import ReplayName, SimulationSpec, SimulationView, TraceQuery
+from rota.wire.tenants import TenantView
+from rota.wire.units import encode, to_instant
+from rota.wire.workers import WorkerView
+
+_RAN = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+"""The ends of a job that may have run."""
+_NOTHING = msgspec.Raw(b"null")
+
+
+class TraceFile(msgspec.Struct):
+    """A trace as it came, and the machines that it is to run on."""
+
+    content: bytes
+    asked: TraceQuery
+
+
+class Study(msgspec.Struct, omit_defaults=True):
+    """All that the other process needs; jobs without what users put into them."""
+
+    workers: list[WorkerView]
+    policies: dict[ReplayName, dict[str, Any] | None]
+    """Settings as in `PUT /policy`; None: what happened in truth."""
+    queues: list[QueueView] = []
+    tenants: list[TenantView] = []
+    jobs: list[JobView] = []
+    fleet: int | None = None
+    is_cut: bool = False
+    trace: TraceFile | None = None
+    """In place of queues, tenants and jobs."""
+
+
+async def simulate(call: Call[SimulationSpec, NoQuery]) -> SimulationView:
+    """Each policy on the same past, one after the other."""
+    window = _window(call.body, call.parts.brain.clock.now())
+    return await _seated(call, lambda: _past_study(call, window))
+
+
+async def simulate_trace(call: Call[None, TraceQuery]) -> SimulationView:
+    """Each policy on a trace that was sent along."""
+    _check_machines(call.query)
+    if not call.raw:
+        raise invalid("", "the body is empty: send a trace, as curl --data-binary @FILE does")
+    return await _seated(call, lambda: _trace_study(call))
+
+
+def _check_machines(asked: TraceQuery) -> None:
+    if asked.cpus is not None and (asked.workers is not None or asked.cpu is not None):
+        raise invalid("cpus", "is one pool of processors, and does not go with `workers` and `cpu`")
+    if asked.cpu is not None and asked.workers is None:
+        raise invalid("cpu", "is of one worker, and does not go without `workers`")
+    if asked.memory is not None and asked.cpu is None and asked.cpus is None:
+        raise invalid(
+            "memory", "is of machines that are described: does not go without `cpus` or `cpu`"
+        )
+
+
+async def _seated(call: Call[Any, Any], gather: Callable[[], Awaitable[Study]]) -> SimulationView:
+    """One at a time, and only while somebody waits for it."""
+    simulator = call.parts.simulator
+    if simulator is None:
+        detail = "this server has no simulator: use rota history replay, or rota simulate"
+        raise ProblemError(503, "no_simulator", detail)
+    seats = call.desk.simulations
+    seats.check()
+    with seats.taken():
+        work = _simulated(simulator, gather)
+        found = await first_of(work, gone(call.request.receive), call.parts.closing.wait())
+    if found is None:
+        raise GoneAwayError
+    return found
+
+
+async def _simulated(
+    simulator: Simulator, gather: Callable[[], Awaitable[Study]]
+) -> SimulationView:
+    study = await gather()
+    try:
+        answer = await simulator.run(encode(study))
+    except SimulatorError as error:
+        raise ProblemError(422, "not_simulated", str(error)) from error
+    return msgspec.json.decode(answer, type=SimulationView)
+
+
+def _window(spec: SimulationSpec, now: Instant) -> tuple[Instant, Instant]:
+    end = now if spec.end is None else to_instant(spec.end)
+    start = to_instant(spec.start)
+    if start >= end:
+        raise invalid("from", "is not before `to`: nothing can have come between them")
+    return start, end
+
+
+async def _past_study(
+    call: Call[SimulationSpec, NoQuery], window: tuple[Instant, Instant]
+) -> Study:
+    brain = call.parts.brain
+    await brain.settled()
+    workers = _workers(brain)
+    if not workers:
+        raise invalid("workers", "no worker is there to be like: start one, with rota worker")
+    jobs, is_cut = await _past(call, window)
+    return Study(
+        workers=workers,
+        policies=_policies(brain, call.body.policies),
+        queues=[queue_view(one) for one in brain.queues()],
+        tenants=[tenant_view(one) for one in brain.tenants()],
+        jobs=jobs,
+        fleet=call.body.workers,
+        is_cut=is_cut,
+    )
+
+
+async def _trace_study(call: Call[None, TraceQuery]) -> Study:
+    """Without the queues and tenants of now: a trace has its own, or none."""
+    brain = call.parts.brain
+    await brain.settled()
+    return Study(
+        workers=_workers(brain),
+        policies=_policies(brain, call.query.policies),
+        trace=TraceFile(call.raw, call.query),
+    )
+
+
+def _workers(brain: Brain) -> list[WorkerView]:
+    there = (one for one in brain.workers() if one.worker.state is not WorkerState.OFFLINE)
+    return [worker_view(one, {}) for one in there]
+
+
+def _policies(brain: Brain, names: Sequence[ReplayName]) -> dict[ReplayName, dict[str, Any] | None]:
+    now = msgspec.to_builtins(policy_view(brain.policy()))
+    return {name: _settings(name, now) for name in dict.fromkeys(names)}
+
+
+def _settings(name: ReplayName, now: dict[str, Any]) -> dict[str, Any] | None:
+    if name == "recorded":
+        return None
+    # What was accepted then is not refused now, whatever the limit on what waits.
+    return {**now, "max_queued": None} if name == "current" else {"preset": name}
+
+
+async def _past(
+    call: Call[SimulationSpec, NoQuery], window: tuple[Instant, Instant]
+) -> tuple[list[JobView], bool]:
+    """The jobs that ran, newest first, and whether there were more."""
+    start, end = window
+    found: list[JobView] = []
+    read = 0
+    query = JobQuery(states=_RAN, created_after=start, created_before=end, limit=PAGE_ITEMS_MAX + 1)
+    while True:
+        page = await job_page(call, query)
+        found += _that_ran(page.items)
+        read += len(page.items)
+        if page.next_cursor is None or read >= SIMULATION_JOBS_MAX:
+            break
+        query = replace(query, before=read_id_cursor(page.next_cursor))
+    if not found:
+        raise invalid("from", "no job that was submitted in this time has run")
+    return found, page.next_cursor is not None
+
+
+def _that_ran(jobs: Sequence[JobView]) -> list[JobView]:
+    """Of an array or gang it is the members that ran, and they are jobs themselves."""
+    return [
+        replace(job, task=_NOTHING, payload=_NOTHING, result=None, error=None, labels={})
+        for job in jobs
+        if job.started_at and job.finished_at and job.array is None and job.gang is None
+    ]

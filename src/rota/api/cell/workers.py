@@ -1,0 +1,203 @@
+"""Workers: they register, beat, lease work and leave."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from rota.api.customs.paging import Cursor, Limit, any_of, cut, read_cursor
+from rota.api.customs.reported import completions_of, running_of
+from rota.api.customs.translate import resources_of
+from rota.api.customs.views import worker_view
+from rota.api.ids import mint_session
+from rota.api.letters import Letter
+from rota.api.metrics import worker_status
+from rota.api.problems import GoneAwayError, invalid, not_found
+from rota.api.recall import expect, post
+from rota.api.routes import JSON, Call, NoQuery
+from rota.api.waiting import first_of, gone
+from rota.core.inputs import AnyInput, Drain, Heartbeat, Leave, Poll, Recall, Register, Resume
+from rota.core.model import WorkerId
+from rota.core.outcome import Answer, Beat, WorkerAnswer
+from rota.core.records.glance import WorkerGlance
+from rota.engine.ports import Clerk, UnavailableError
+from rota.wire.limits import LEASE_ORDERS_MAX, PAGE_ITEMS_DEFAULT
+from rota.wire.workers import (
+    HeartbeatAnswer,
+    HeartbeatSpec,
+    LeaseSpec,
+    RegisterAnswer,
+    RegisterSpec,
+    WorkerPage,
+    WorkerView,
+)
+
+STATUSES = ("online", "draining", "unhealthy", "offline")
+
+
+class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which workers to list."""
+
+    status: Annotated[str, any_of(STATUSES)] | None = None
+    capabilities: Annotated[str, Meta(description="By commas: all of them.")] | None = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
+    """A new worker, or one that comes back: the newer registration speaks for it."""
+    spec, brain = call.body, call.parts.brain
+    worker_id = WorkerId(spec.worker_id or call.desk.ids.mint(brain.clock.now()))
+    session = mint_session()
+
+    def build(recall: Recall | None) -> AnyInput:
+        return Register(
+            worker_id=worker_id,
+            session=session,
+            name=spec.name,
+            capacity=resources_of(spec.resources),
+            capabilities=tuple(sorted(set(spec.capabilities))),
+            queues=None if spec.queues is None else tuple(sorted(set(spec.queues))),
+            labels=tuple(sorted(spec.labels.items())),
+            only=tuple(sorted(set(spec.only))),
+            key=call.key,
+            recall=recall,
+        )
+
+    worker = expect(await post(call, build), WorkerAnswer).worker
+    timing = brain.timing
+    return RegisterAnswer(
+        worker_id=worker.id,
+        session=worker.session,
+        heartbeat_interval=timing.heartbeat_ms / 1000,
+        lease_ttl=timing.lease_ttl_ms / 1000,
+        poll_wait_max=timing.lease_ttl_ms / 3000,
+        spare_max=LEASE_ORDERS_MAX,
+        patient=True,
+    )
+
+
+async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
+    """Renews the leases of what it runs, and says what to stop."""
+    worker_id, spec = worker_id_in(call), call.body
+    event = Heartbeat(
+        worker_id=worker_id, session=spec.session, executions=running_of(spec.executions)
+    )
+    beat = expect(await call.parts.brain.post(event), Beat)
+    call.desk.usage.note(worker_id, spec.usage)
+    return HeartbeatAnswer(cancel=list(beat.cancel), lost=list(beat.lost))
+
+
+async def lease_work(call: Call[LeaseSpec, NoQuery]) -> Response:
+    """Takes reports, then waits for work as long as the worker may and is there."""
+    brain, spec, letter = call.parts.brain, call.body, Letter(call.parts, call.request.scope)
+    wait_ms = min(spec.wait.ms, brain.timing.lease_ttl_ms // 3)
+    worker_id = worker_id_in(call)
+    poll = Poll(
+        poll_id=brain.next_poll_id(),
+        worker_id=worker_id,
+        session=spec.session,
+        max_orders=spec.max,
+        until=brain.clock.now() + wait_ms,
+        completed=completions_of(spec.completed),
+        executions=running_of(spec.executions),
+        spare=spec.spare,
+        patient=spec.patient,
+    )
+    answer = await _wait(call, poll, letter)
+    call.desk.usage.note(worker_id, spec.usage)
+    return Response(letter.text_of(answer), media_type=JSON)
+
+
+async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll, clerk: Clerk) -> Answer:
+    """The poll's answer; a worker that leaves gives up its place at once."""
+    closing, heard = call.parts.closing, asyncio.Event()
+    if not closing.is_set():
+        left = gone(call.request.receive)
+        answer = await first_of(call.parts.brain.poll(poll, heard, clerk), left, closing.wait())
+        if answer is not None:
+            return answer
+        if not closing.is_set():
+            raise GoneAwayError
+    if poll.completed and not heard.is_set():
+        raise UnavailableError("the server is stopping: send the reports again")
+    return Answer(poll_id=poll.poll_id)
+
+
+async def show_worker(call: Call[None, NoQuery]) -> WorkerView:
+    """One worker and what it does."""
+    await call.parts.brain.settled()
+    return _view(call, _glance(call))
+
+
+async def list_workers(call: Call[None, WorkersQuery]) -> WorkerPage:
+    """Those that match, newest first."""
+    wanted = _words(call.query.status)
+    if unknown := [word for word in wanted if word not in STATUSES]:
+        raise invalid("status", f"{unknown[0]!r} is none of {', '.join(STATUSES)}")
+    capabilities = _words(call.query.capabilities)
+    before = read_cursor(call.query.cursor)
+    await call.parts.brain.settled()
+    found = [
+        glance
+        for glance in sorted(call.parts.brain.workers(), key=_place, reverse=True)
+        if (not wanted or worker_status(glance) in wanted)
+        and all(one in glance.worker.capabilities for one in capabilities)
+        and (before is None or _place(glance) < before)
+    ]
+    items, next_cursor = cut(found, call.query.limit, _place)
+    return WorkerPage([_view(call, glance) for glance in items], next_cursor)
+
+
+async def drain_worker(call: Call[None, NoQuery]) -> WorkerView:
+    """It gets no new work."""
+    worker_id = worker_id_in(call)
+    await post(call, lambda recall: Drain(worker_id=worker_id, key=call.key, recall=recall))
+    return _view(call, _glance(call))
+
+
+async def resume_worker(call: Call[None, NoQuery]) -> WorkerView:
+    """It gets work again."""
+    worker_id = worker_id_in(call)
+    await post(call, lambda recall: Resume(worker_id=worker_id, key=call.key, recall=recall))
+    return _view(call, _glance(call))
+
+
+async def remove_worker(call: Call[None, NoQuery]) -> None:
+    """It is gone; what it still had is lost, and run again where that is allowed."""
+    worker_id = worker_id_in(call)
+    await post(call, lambda recall: Leave(worker_id=worker_id, key=call.key, recall=recall))
+    call.desk.usage.forget(worker_id)
+
+
+def worker_id_in(call: Call[Any, Any]) -> WorkerId:
+    """The id in the path."""
+    return WorkerId(call.path["worker_id"])
+
+
+def _glance(call: Call[Any, Any]) -> WorkerGlance:
+    worker_id = worker_id_in(call)
+    glance = call.parts.brain.worker(worker_id)
+    if glance is None:
+        raise not_found("worker", worker_id[:100])
+    return glance
+
+
+def _view(call: Call[Any, Any], glance: WorkerGlance) -> WorkerView:
+    view = worker_view(glance, call.desk.usage.of(glance.worker.id))
+    if call.caller.tenant is not None:
+        view.executions = []  # a worker is everybody's, what it runs is not
+    return view
+
+
+def _place(glance: WorkerGlance) -> str:
+    """By registration; ids may be chosen by workers, so they say nothing of age."""
+    return f"{glance.worker.registered_at:015d}:{glance.worker.id}"
+
+
+def _words(text: str | None) -> list[str]:
+    return [word for part in (text or "").split(",") if (word := part.strip())]

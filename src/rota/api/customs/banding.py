@@ -1,0 +1,106 @@
+"""Arrays and gangs between wire and core, both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from rota.api.customs.placing import affinity_of
+from rota.core.band import Array, Company, Gang, Member, Tally
+from rota.core.model import JobRecord, Needs
+from rota.wire.bands import ArrayView, GangView, PlaceView, RankView
+from rota.wire.jobs import JobSpec, JobView
+
+
+def placed(needs: Needs, job: JobSpec) -> Needs:
+    """The needs of a worker, and where that is to be, and how many times at once."""
+    if job.affinity is not None:
+        needs = replace(needs, affinity=affinity_of(job.affinity))
+    if job.gang is not None:
+        needs = replace(needs, copies=job.gang.size)
+    return needs
+
+
+def band_of(job: JobSpec) -> Array | Gang | None:
+    """What it stands for; None: for itself."""
+    if job.count is not None:
+        return Array(job.count, job.max_parallel)
+    return None if job.gang is None else Gang(job.gang.size)
+
+
+def submitted_band(job: JobRecord) -> dict[str, Any]:
+    """The same as it would be submitted again."""
+    band = job.spec.band
+    return {
+        "count": band.count if isinstance(band, Array) else None,
+        "max_parallel": band.max_parallel if isinstance(band, Array) else None,
+        "gang": {"size": band.size} if isinstance(band, Gang) else None,
+    }
+
+
+def add_band(view: JobView, job: JobRecord) -> JobView:
+    """The view, with how far its members are, or of which band it is a member."""
+    band, tally = job.spec.band, job.life.tally or Tally()
+    match band:
+        case Array():
+            view.array = array_view(band, tally)
+            view.progress = _part_ended(job, band.count)
+        case Gang():
+            view.gang = _gang_view(band, tally)
+            view.progress = _part_ended(job, band.size)
+        case Member(in_gang=False):
+            view.array_id, view.array_index = band.parent, band.index
+        case Member():
+            view.gang_id, view.gang_index = band.parent, band.index
+        case None:
+            pass
+    return view
+
+
+def _part_ended(job: JobRecord, size: int) -> float | None:
+    tally = job.life.tally
+    if tally is None:
+        return None
+    return (tally.succeeded + tally.failed + tally.cancelled) / size
+
+
+def array_view(band: Array, tally: Tally) -> ArrayView:
+    """How many members are where."""
+    ended = tally.succeeded + tally.failed + tally.cancelled
+    return ArrayView(
+        count=band.count,
+        max_parallel=band.max_parallel,
+        queued=band.count - ended - tally.running,
+        running=tally.running,
+        succeeded=tally.succeeded,
+        failed=tally.failed,
+        cancelled=tally.cancelled,
+    )
+
+
+def _gang_view(band: Gang, tally: Tally) -> GangView:
+    ended = tally.succeeded + tally.failed + tally.cancelled
+    return GangView(
+        size=band.size,
+        queued=band.size - ended - tally.running,
+        running=tally.running,
+        succeeded=tally.succeeded,
+        failed=tally.failed,
+        cancelled=tally.cancelled,
+        hosts=list(tally.hosts),
+    )
+
+
+def place_view(company: Company) -> PlaceView | None:
+    """What an array's member is told."""
+    if company.in_gang:
+        return None
+    return PlaceView(company.band_id, company.index, company.size)
+
+
+def rank_view(company: Company) -> RankView | None:
+    """What a gang's member is told."""
+    if not company.in_gang:
+        return None
+    return RankView(company.band_id, company.index, company.size, list(company.hosts))

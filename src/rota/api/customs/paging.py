@@ -1,0 +1,93 @@
+"""Cursors: opaque to clients, the last thing seen to us."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from rota.api.customs.translate import UUID
+from rota.api.problems import invalid
+from rota.store.protocol import Page
+from rota.wire.cursors import make_cursor, parse_cursor
+from rota.wire.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
+
+T = TypeVar("T")
+
+_CURSOR_CHARS_MAX = 1000
+
+Limit: TypeAlias = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=PAGE_ITEMS_MAX,
+        description="How many items at most. A page may have fewer, or none, and more behind it:"
+        " the list ends where `next_cursor` is null.",
+    ),
+]
+Cursor: TypeAlias = Annotated[
+    str, Meta(description="`next_cursor` of the page before; leave it out for the first page.")
+]
+
+
+def any_of(words: Iterable[str]) -> Meta:
+    """What the document says of a parameter that takes some of these words."""
+    known = list(words)
+    word = f"\\s*({'|'.join(known)})?\\s*"
+    return Meta(
+        description="One or more of them, by commas.",
+        extra_json_schema={"pattern": f"^{word}(,{word})*$", "examples": [",".join(known[:2])]},
+    )
+
+
+class PageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The parameters that every list takes."""
+
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+def read_cursor(cursor: str | None) -> str | None:
+    """The last item seen; 422 if it is not a cursor of ours."""
+    if cursor is None:
+        return None
+    try:
+        return parse_cursor(cursor, _CURSOR_CHARS_MAX)
+    except ValueError:
+        raise invalid("cursor", "not a cursor: send `next_cursor` of the page before") from None
+
+
+def read_id_cursor(cursor: str | None) -> str | None:
+    """The same, where items go by UUID."""
+    last = read_cursor(cursor)
+    if last is not None and not UUID.match(last):
+        raise invalid("cursor", "not a cursor of this list: send `next_cursor` of the page before")
+    return last
+
+
+def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[Sequence[T], str | None]:
+    """A page out of `limit` + 1 items, and the cursor to the next if there is one."""
+    if len(found) <= limit:
+        return found, None
+    items = found[:limit]
+    return items, make_cursor(name(items[-1]))
+
+
+def cut_found(
+    found: Page[T], limit: int, name: Callable[[T], str]
+) -> tuple[Sequence[T], str | None]:
+    """The same, of a search that may have ended early."""
+    if found.rest is not None and len(found) <= limit:
+        return found, make_cursor(found.rest)
+    return cut(found, limit, name)
+
+
+def page_of(
+    items: Sequence[T], query: PageQuery, name: Callable[[T], str]
+) -> tuple[Sequence[T], str | None]:
+    """A page of what is in memory, already sorted by `name` rising."""
+    after = read_cursor(query.cursor)
+    rest = items if after is None else [one for one in items if name(one) > after]
+    return cut(rest[: query.limit + 1], query.limit, name)

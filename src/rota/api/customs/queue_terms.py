@@ -1,0 +1,42 @@
+"""Wire to core: what a queue is set to."""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from rota.api.customs.translate import given
+from rota.core.inputs import Key, PutQueueSettings, Recall
+from rota.core.model import RateLimit
+from rota.wire.queues import LimitsSpec, QueueSpec
+from rota.wire.units import ByteSize
+
+
+def settings_of(
+    name: str, spec: QueueSpec, *, replace: bool, key: Key | None, recall: Recall | None
+) -> PutQueueSettings:
+    """PUT puts back what is left out; PATCH only what is null."""
+    cleared = [one for one in spec.__struct_fields__ if getattr(spec, one) is None]
+    rate = given(spec.rate_limit)
+    return PutQueueSettings(
+        name=name,
+        replace=replace,
+        priority=given(spec.priority),
+        weight=given(spec.weight),
+        max_workers=given(spec.max_workers),
+        rate_limit=RateLimit(rate.count, rate.per.ms) if rate is not None else None,
+        paused=given(spec.paused),
+        limits=_limits(given(spec.limits)),
+        cleared=tuple(cleared),
+        key=key,
+        recall=recall,
+    )
+
+
+def _limits(spec: LimitsSpec | None) -> tuple[tuple[str, int | None], ...]:
+    """Those that were named; null means the default."""
+    changes = []
+    for name in LimitsSpec.__struct_fields__:
+        value = getattr(spec, name, UNSET)
+        if value is not UNSET:
+            changes.append((name, value.bytes if isinstance(value, ByteSize) else value))
+    return tuple(changes)

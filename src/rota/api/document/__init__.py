@@ -1,0 +1,3 @@
+"""The OpenAPI document: made from the declarations that are served, with examples that tests
+read.
+"""

@@ -1,0 +1,89 @@
+"""Changes a job that has not started, by a merge patch of what was submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from rota.api.customs.translate import job_id_of, named, note, spec_of
+from rota.api.customs.views import submitted_form
+from rota.api.jobs.jobs import job_id_in, live_view
+from rota.api.lookup import check_tenant, check_upstream, find_job
+from rota.api.reading.bodies import check_depth
+from rota.api.reading.patching import make_way, read_merged
+from rota.api.recall import expect, post_recalling, read_upstream
+from rota.api.routes import Call, NoQuery
+from rota.core.inputs import AnyInput, Recall, Update
+from rota.core.model import Dependency, JobId, JobRecord, Spec, When
+from rota.core.outcome import AnyReceipt, JobAnswer
+from rota.wire.jobs import JobSpec, JobView
+from rota.wire.units import dec_hook
+
+_decoder = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
+
+
+async def patch_job(call: Call[dict[str, Any], NoQuery]) -> JobView:
+    """Merges, checks as if submitted, and puts it in place if nobody was quicker."""
+    job_id = job_id_in(call)
+    check_depth("", call.raw, call.body)
+    patch = call.body
+    if call.caller.tenant is not None:
+        check_tenant(call, patch.get("tenant"))
+        patch = {**patch, "tenant": call.caller.tenant}
+
+    def amend(job: JobRecord) -> Spec:
+        return patched(job, patch)
+
+    job = expect(await post_update(call, job_id, amend), JobAnswer).job
+    return live_view(call.parts.brain, job)
+
+
+async def post_update(
+    call: Call[Any, Any], job_id: JobId, amend: Callable[[JobRecord], Spec]
+) -> AnyReceipt:
+    """Reads the job, changes its spec by `amend`, and asks again if it moved meanwhile."""
+    amended: list[Spec] = []
+
+    async def read() -> list[JobRecord]:
+        job = await find_job(call, job_id)
+        spec = amend(job)
+        amended[:] = [spec]
+        if spec.dependencies == job.spec.dependencies:
+            return [job]
+        needed = [one.job_id for one in spec.dependencies if one.job_id != job_id]
+        await check_upstream(call, dict.fromkeys(needed, "dependencies"))
+        return [job, *await read_upstream(call.parts.catalog, needed)]
+
+    def build(recall: Recall | None) -> AnyInput:
+        return Update(job_id=job_id, spec=amended[0], key=call.key, recall=recall)
+
+    return await post_recalling(call, read, build)
+
+
+def patched(job: JobRecord, patch: dict[str, Any]) -> Spec:
+    """The job's spec with the patch in it; its place in line and its revision stay."""
+    form = submitted_form(job)
+    if "payload" in patch:
+        form["payload"] = msgspec.json.decode(job.spec.payload or b"{}")
+    make_way(form, patch)
+    wanted = read_merged(form, patch, JobSpec, _decoder.decode)
+    spec = spec_of(wanted, job.spec.created_at, _dependencies(wanted))
+    return msgspec.structs.replace(
+        spec,
+        order=job.spec.order,
+        revision=job.spec.revision,
+        origin=job.spec.origin,
+        stimulus=job.spec.stimulus,
+        trace=job.spec.trace,
+    )
+
+
+def _dependencies(wanted: JobSpec) -> tuple[Dependency, ...]:
+    found: dict[JobId, When] = {}
+    for number, one in enumerate(wanted.dependencies):
+        text, when = named(one)
+        field = f"dependencies[{number}]"
+        note(found, job_id_of(text, field), when, field, text)
+    return tuple(Dependency(job_id, when) for job_id, when in sorted(found.items()))

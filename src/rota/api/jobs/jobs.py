@@ -1,0 +1,347 @@
+"""Jobs: submit, show, list, and the verbs on one job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from rota.api.customs.deadlines import add_deadline, deadline_view
+from rota.api.customs.paging import Cursor, Limit, any_of, cut_found, read_id_cursor
+from rota.api.customs.translate import UUID, Batch
+from rota.api.customs.views import execution_view, job_view
+from rota.api.door.forwarded import minted_at
+from rota.api.ids import IdMint, KeyedMint, settles_ids, told_at
+from rota.api.jobs.bundles import check_bundles
+from rota.api.jobs.members import failed_members, with_members, within
+from rota.api.jobs.rehearsing import rehearse
+from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS, PAGE_LOOK, READ_AT_ONCE
+from rota.api.lookup import adopt, check_upstream, find_job
+from rota.api.pace import weight
+from rota.api.problems import ProblemError, invalid, not_found
+from rota.api.reading.bodies import header
+from rota.api.recall import (
+    expect,
+    make_known,
+    post,
+    post_about,
+    post_recalling,
+    post_start_over,
+    promised_to,
+    read_upstream,
+)
+from rota.api.routes import Call, NoQuery, Reply
+from rota.core.errors import Invalid
+from rota.core.inputs import AnyInput, Cancel, Delete, Execute, Recall, Retry, Submit
+from rota.core.model import JobId, JobRecord, JobState, WorkerId
+from rota.core.outcome import AnyReceipt, ExecutionAnswer, JobAnswer, JobGone, JobsAccepted
+from rota.engine.assurance import Assurance
+from rota.engine.ports import Brain
+from rota.store.protocol import Catalog, JobQuery, Page
+from rota.wire.jobs import (
+    BatchAnswer,
+    BatchSpec,
+    ExecuteSpec,
+    JobIdText,
+    JobPage,
+    JobSpec,
+    JobView,
+    LabelText,
+    Moment,
+    Priority,
+)
+from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.traces import parse_traceparent
+from rota.wire.units import to_instant
+from rota.wire.why import DryRunBatchView
+
+
+class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which jobs to list."""
+
+    status: Annotated[str, any_of(JobState)] | None = None
+    priority: Priority | None = None
+    queue: str | None = None
+    tenant: str | None = None
+    name: str | None = None
+    label: Annotated[
+        list[LabelText], Meta(description="`key:value`; may repeat: all of them.")
+    ] = []
+    created_after: Moment | None = None
+    created_before: Moment | None = None
+    array: Annotated[
+        JobIdText | None, Meta(description="Members of this array or gang, the last index first.")
+    ] = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+class DeleteQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How to delete."""
+
+    force: Annotated[bool, Meta(description="Cancels a live job first.")] = False
+
+
+class SubmitQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How to submit."""
+
+    dry_run: Annotated[
+        bool, Meta(description="Says what would become of it, and submits nothing.")
+    ] = False
+
+
+async def submit_job(call: Call[JobSpec, SubmitQuery]) -> Reply:
+    """One job."""
+    if call.query.dry_run:
+        (foreseen,) = await rehearse(call, [call.body])
+        return Reply(foreseen, {}, status=200)
+    accepted = await _submit(call, [call.body])
+    if accepted.first is None:
+        first = await find_job(call, accepted.job_ids[0])
+    else:
+        first = accepted.first
+    view = live_view(call.parts.brain, first)
+    if first.spec.finish_by is not None and call.parts.brain.ready:
+        outlook = await call.parts.brain.outlook(first)
+        if outlook is not None:
+            view.deadline = deadline_view(outlook.deadline)
+    return Reply(view, {"Location": f"/jobs/{first.id}"})
+
+
+async def submit_batch(call: Call[BatchSpec, SubmitQuery]) -> BatchAnswer | Reply:
+    """Many jobs: all or none."""
+    if call.query.dry_run:
+        return Reply(DryRunBatchView(await rehearse(call, call.body.jobs)), {}, status=200)
+    accepted = await _submit(call, call.body.jobs)
+    return BatchAnswer(job_ids=list(accepted.job_ids))
+
+
+async def _submit(
+    call: Call[JobSpec, SubmitQuery] | Call[BatchSpec, SubmitQuery], specs: Sequence[JobSpec]
+) -> JobsAccepted:
+    check_durability(call.parts.assurance)
+    adopt(call, specs)
+    await check_bundles(call, specs, "" if call.body is specs[0] else "jobs[{}].")
+    batch = Batch(specs, _mint_for(call), call.parts.brain.clock.now(), trace_in(call))
+    jobs = batch.new_jobs()
+
+    def build(recall: Recall | None) -> Submit:
+        return Submit(jobs=jobs, key=call.key, recall=recall)
+
+    async def read() -> Sequence[JobRecord]:
+        return await read_upstream(call.parts.catalog, list(batch.outside))
+
+    mailbox = call.parts.mailbox
+    # With nothing else to read, posting looks the key up by itself: one question, not two.
+    alone = not batch.outside and call.parts.brain.ready
+    if call.key and not alone and (promised := await promised_to(call, call.key)):
+        return promised
+    try:
+        if batch.outside:
+            await check_upstream(call, batch.outside)
+        if mailbox is not None and not call.parts.brain.ready:
+            if call.key:
+                settled = settles_ids(_key_as_given(call), call.parts.brain.clock.now())
+                await make_known(call.parts, call.key, settles_ids=settled)
+            await mailbox.check(jobs, await read())
+            return await mailbox.leave(build(None))
+        if batch.outside:
+            receipt = await post_recalling(call, read, build)
+        else:
+            receipt = await post(call, build)
+    except Invalid as refusal:
+        raise batch.in_its_words(refusal) from None
+    return expect(receipt, JobsAccepted)
+
+
+def _mint_for(call: Call[Any, Any]) -> IdMint:
+    """Where the ids of what is submitted come from: of the key, if it may be asked twice at once.
+
+    That is so when a server could not wait for the leader's answer, or a client for a server's.
+    """
+    if call.key is None:
+        return call.desk.ids
+    scope, now = call.request.scope, call.parts.brain.clock.now()
+    at = minted_at(scope, call.parts.access.roster.secret) or told_at(_key_as_given(call), now)
+    return call.desk.ids if at is None else KeyedMint(call.parts.cell, call.key, at)
+
+
+def _key_as_given(call: Call[Any, Any]) -> str:
+    return (header(call.request.scope, b"idempotency-key") or b"").decode("latin-1")
+
+
+def trace_in(call: Call[Any, Any]) -> str:
+    """The caller's place in its trace, if it told any that can be read."""
+    given = header(call.request.scope, b"traceparent")
+    found = None if given is None else parse_traceparent(given.decode("latin-1"))
+    return "" if found is None else str(found)
+
+
+def check_durability(assurance: Assurance) -> None:
+    """Refuses new jobs where the operator asked for more than the database gives."""
+    if assurance.refusal:
+        raise ProblemError(503, "durability", assurance.refusal, headers={"Retry-After": "5"})
+
+
+async def show_job(call: Call[None, NoQuery]) -> JobView:
+    """One job."""
+    return live_view(call.parts.brain, await find_job(call, job_id_in(call)))
+
+
+async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
+    """Those that match, newest first."""
+    asked = call.query
+    query = JobQuery(
+        states=states_in(asked.status),
+        priority=asked.priority,
+        queue=asked.queue,
+        tenant=asked.tenant,
+        name=asked.name,
+        labels=tuple(label_in(text) for text in asked.label),
+        created_after=to_instant(asked.created_after) if asked.created_after else None,
+        created_before=to_instant(asked.created_before) if asked.created_before else None,
+        before=read_id_cursor(asked.cursor),
+        limit=asked.limit + 1,
+    )
+    if asked.array is not None:
+        query = within(query, JobId(asked.array.lower()))
+    return await job_page(call, query)
+
+
+async def job_page(call: Call[Any, Any], query: JobQuery) -> JobPage:
+    """A page; the query asks for one more than is shown, to know whether there is a next."""
+    parts, own = call.parts, call.caller.tenant
+    if own is not None:
+        if query.tenant not in (None, own):
+            return JobPage([], None)
+        query = replace(query, tenant=own)
+    turn = call.desk.long_pages if query.limit > PAGE_FIRST_ITEMS else nullcontext()
+    async with turn:
+        found = await _read_page(parts.catalog, replace(query, look=PAGE_LOOK))
+        items, next_cursor = cut_found(found, query.limit - 1, lambda job: job.id)
+        return JobPage(await _views(parts.brain, items), next_cursor)
+
+
+async def _views(brain: Brain, jobs: Sequence[JobRecord]) -> list[JobView]:
+    """Made a few at a time: others have their turn in between."""
+    views: list[JobView] = []
+    for start in range(0, len(jobs), READ_AT_ONCE):
+        if start:
+            await asyncio.sleep(0)
+        views += [live_view(brain, job) for job in jobs[start : start + READ_AT_ONCE]]
+    return views
+
+
+async def _read_page(catalog: Catalog, query: JobQuery) -> Page[JobRecord]:
+    """What was asked for, or as much of it as memory is meant to hold and a search to cost."""
+    found: Page[JobRecord] = Page()
+    size, part = 0, min(query.limit, PAGE_FIRST_ITEMS)
+    while True:
+        jobs = await catalog.find_jobs(replace(query, limit=part))
+        found += jobs
+        size += sum(weight(job) for job in jobs)
+        if len(jobs) < part or len(found) == query.limit:
+            found.rest = jobs.rest
+            return found
+        if size >= PAGE_BYTES_MAX:
+            found.rest = found[-1].id
+            return found
+        # As many more as will fit if they are like those before.
+        fitting = (PAGE_BYTES_MAX - size) * len(found) // max(size, 1) + 1
+        part = min(query.limit - len(found), fitting)
+        query = replace(query, before=found[-1].id)
+
+
+def live_view(brain: Brain, job: JobRecord) -> JobView:
+    """With what memory knows better: how far a running job is, how one stands to its deadline."""
+    view = job_view(job)
+    add_deadline(view, job, brain)
+    if job.life.state is JobState.RUNNING and brain.ready:
+        newest = brain.progress_of(job.id)
+        if newest is not None:
+            view.progress, view.message = newest[0], newest[1] or None
+    return view
+
+
+async def delete_job(call: Call[None, DeleteQuery]) -> Reply | None:
+    """Removes an ended job; with force a live one as soon as it has stopped."""
+    job_id, force = job_id_in(call), call.query.force
+
+    def build(recall: Recall | None) -> AnyInput:
+        return Delete(job_id=job_id, force=force, key=call.key, recall=recall)
+
+    async def post_delete() -> AnyReceipt:
+        return await post_about(call, job_id, build)
+
+    receipt = await with_members(call, job_id, post_delete)
+    if isinstance(receipt, JobGone):
+        return None
+    return Reply(job_view(expect(receipt, JobAnswer).job), {}, status=202)
+
+
+async def cancel_job(call: Call[None, NoQuery]) -> JobView:
+    """Stops a job."""
+    job_id = job_id_in(call)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return Cancel(job_id=job_id, key=call.key, recall=recall)
+
+    job = expect(await post_about(call, job_id, build), JobAnswer).job
+    return live_view(call.parts.brain, job)
+
+
+async def retry_job(call: Call[None, NoQuery]) -> JobView:
+    """Starts an ended job over."""
+    job = expect(await post_retry(call, job_id_in(call)), JobAnswer).job
+    return live_view(call.parts.brain, job)
+
+
+async def post_retry(call: Call[Any, Any], job_id: JobId) -> AnyReceipt:
+    """A retry, with the job and what was skipped because of it."""
+    failed = await failed_members(call, job_id)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return Retry(job_id=job_id, failed=failed, key=call.key, recall=recall)
+
+    return await post_start_over(call, job_id, build)
+
+
+async def execute_job(call: Call[ExecuteSpec, NoQuery]) -> Reply:
+    """This job on that worker, past time, order and pause."""
+    job_id, worker_id = job_id_in(call), WorkerId(call.body.worker_id)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return Execute(job_id=job_id, worker_id=worker_id, key=call.key, recall=recall)
+
+    execution = expect(await post_about(call, job_id, build), ExecutionAnswer).execution
+    return Reply(execution_view(execution), {"Location": f"/executions/{execution.id}"})
+
+
+def job_id_in(call: Call[Any, Any]) -> JobId:
+    """The id in the path; what cannot be one is not found."""
+    text = call.path["job_id"]
+    if not UUID.match(text.lower()):
+        raise not_found("job", text[:100])
+    return JobId(text.lower())
+
+
+def states_in(text: str | None, field: str = "status") -> tuple[JobState, ...]:
+    """A comma list of statuses."""
+    words = [word.strip() for word in (text or "").split(",")]
+    try:
+        return tuple(JobState(word) for word in words if word)
+    except ValueError:
+        raise invalid(field, f"some of {', '.join(JobState)}, by commas") from None
+
+
+def label_in(text: str, field: str = "label") -> tuple[str, str]:
+    """The two parts of `key:value`."""
+    key, colon, value = text.partition(":")
+    if not colon or not key:
+        raise invalid(field, f"{text[:100]!r} is not `key:value`")
+    return key, value

@@ -1,0 +1,61 @@
+"""Calendars: named lists of dates on which schedules do not run, or run later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rota.api.customs.paging import PageQuery, page_of
+from rota.api.customs.timetables import calendar_of, calendar_view
+from rota.api.lookup import is_own, name_in
+from rota.api.problems import not_found
+from rota.api.recall import expect, post
+from rota.api.routes import Call, NoQuery
+from rota.core.inputs import AnyInput, DeleteCalendar, Recall, SetCalendar
+from rota.core.outcome import CalendarAnswer
+from rota.core.records.schedules import Calendar, Schedule
+from rota.wire.schedules import CalendarPage, CalendarSpec, CalendarView
+
+
+async def list_calendars(call: Call[None, PageQuery]) -> CalendarPage:
+    """All calendars, by name."""
+    await call.parts.brain.settled()
+    items, next_cursor = page_of(call.parts.brain.calendars(), call.query, lambda one: one.name)
+    return CalendarPage([_view(call, one) for one in items], next_cursor)
+
+
+async def show_calendar(call: Call[None, NoQuery]) -> CalendarView:
+    """One calendar."""
+    await call.parts.brain.settled()
+    name = call.path["name"]
+    found = next((one for one in call.parts.brain.calendars() if one.name == name), None)
+    if found is None:
+        raise not_found("calendar", name[:100])
+    return _view(call, found)
+
+
+async def put_calendar(call: Call[CalendarSpec, NoQuery]) -> CalendarView:
+    """The calendar has just these dates from now on."""
+    calendar = calendar_of(name_in(call), call.body)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return SetCalendar(calendar=calendar, key=call.key, recall=recall)
+
+    return _view(call, expect(await post(call, build), CalendarAnswer).calendar)
+
+
+async def delete_calendar(call: Call[None, NoQuery]) -> None:
+    """Refused while a schedule names it."""
+    name = call.path["name"]
+
+    def build(recall: Recall | None) -> AnyInput:
+        return DeleteCalendar(name=name, key=call.key, recall=recall)
+
+    await post(call, build)
+
+
+def _view(call: Call[Any, Any], calendar: Calendar) -> CalendarView:
+    def uses(schedule: Schedule) -> bool:
+        plan = schedule.plan
+        return calendar.name in plan.timetable.calendars and is_own(call, plan.job.terms)
+
+    return calendar_view(calendar, sum(1 for _ in call.parts.brain.schedules(uses)))

@@ -1,0 +1,101 @@
+"""Events that come in over HTTP, and those that came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from rota.api.customs.paging import Cursor, Limit, cut, read_cursor
+from rota.api.customs.reactions import NameOf, event_view
+from rota.api.problems import invalid
+from rota.api.reading.cloudevents import read_events
+from rota.api.recall import expect, post_recalling
+from rota.api.routes import Call, NoQuery, Reply
+from rota.core.inputs import AnyInput, Recall
+from rota.core.model import Instant, JobRecord, TriggerId
+from rota.core.outcome import EventsTaken
+from rota.core.records.event_inputs import ReceiveEvents
+from rota.core.records.events import Event, Told, event_key
+from rota.store.protocols.queries import EventQuery
+from rota.wire.events import EventPage, EventsAnswer
+from rota.wire.limits import PAGE_ITEMS_DEFAULT
+
+
+class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which events to list."""
+
+    type: str | None = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+async def receive_events(call: Call[None, NoQuery]) -> Reply:
+    """One event, or a batch; durable, and so is what they set off, when this answers."""
+    events, batched = read_events(call.request.scope, call.raw)
+    taken = await take(call, [of_caller(call, event) for event in events])
+    names = _names(call)
+    views = [
+        event_view(told, names, duplicate=repeated)
+        for told, repeated in zip(taken.told, taken.repeated, strict=True)
+    ]
+    return Reply(EventsAnswer(views), {}, 200) if batched else Reply(views[0], {})
+
+
+def of_caller(call: Call[Any, Any], event: Event) -> Event:
+    """What a tenant's token tells is that tenant's; others do not hear it."""
+    return replace(event, tenant=call.caller.tenant or "")
+
+
+async def take(call: Call[Any, Any], events: Sequence[Event]) -> EventsTaken:
+    """Has the scheduler take events, with what the tables know of them."""
+    known: list[Told] = []
+    keys = [event_key(event) for event in events]
+
+    async def read() -> Sequence[JobRecord]:
+        known[:] = await call.parts.catalog.told(keys)
+        return ()
+
+    def build(recall: Recall | None) -> AnyInput:
+        assert recall is not None
+        brought = replace(recall, told=tuple(known))
+        return ReceiveEvents(events=tuple(events), key=call.key, recall=brought)
+
+    return expect(await post_recalling(call, read, build), EventsTaken)
+
+
+def _names(call: Call[Any, Any]) -> NameOf:
+    def name_of(trigger_id: str) -> str | None:
+        glance = call.parts.brain.trigger(TriggerId(trigger_id))
+        return None if glance is None else glance.trigger.rule.name
+
+    return name_of
+
+
+async def list_events(call: Call[None, EventsQuery]) -> EventPage:
+    """Events that were accepted, newest first."""
+    asked = call.query
+    found = await call.parts.catalog.find_events(
+        EventQuery(
+            type=asked.type,
+            tenant=call.caller.tenant,
+            before=_place(asked.cursor),
+            limit=asked.limit + 1,
+        )
+    )
+    await call.parts.brain.settled()
+    items, next_cursor = cut(found, asked.limit, lambda one: f"{one.at}.{one.key}")
+    names = _names(call)
+    return EventPage([event_view(one, names, duplicate=False) for one in items], next_cursor)
+
+
+def _place(cursor: str | None) -> tuple[Instant, str] | None:
+    last = read_cursor(cursor)
+    if last is None:
+        return None
+    at, _, key = last.partition(".")
+    if not (at.isdecimal() and at.isascii() and len(at) <= 15 and key.isalnum()):
+        raise invalid("cursor", "not a cursor of this list: send `next_cursor` of the page before")
+    return int(at), key

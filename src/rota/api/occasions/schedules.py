@@ -1,0 +1,341 @@
+"""Schedules: make, show, change and run them; their ledger; previews and calendars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from rota.api.customs.paging import Cursor, Limit, any_of, cut, read_cursor, read_id_cursor
+from rota.api.customs.timetables import (
+    foreseen_view,
+    in_schedule_words,
+    instant_in,
+    occurrence_view,
+    plan_of,
+    schedule_form,
+    schedule_view,
+)
+from rota.api.customs.translate import UUID
+from rota.api.jobs.bundles import check_bundles
+from rota.api.limits import INSTANT_MAX
+from rota.api.lookup import adopt, adopted, is_own
+from rota.api.problems import invalid, not_found
+from rota.api.reading.bodies import check_depth
+from rota.api.reading.patching import make_way, read_merged
+from rota.api.recall import Build, expect, post, post_recalling
+from rota.api.routes import Call, NoQuery, Reply
+from rota.core.errors import Invalid
+from rota.core.inputs import (
+    AnyInput,
+    CreateSchedule,
+    DeleteSchedule,
+    DeploySchedules,
+    NewSchedule,
+    PauseSchedule,
+    Recall,
+    TriggerSchedule,
+    UpdateSchedule,
+)
+from rota.core.model import Instant, ScheduleId
+from rota.core.outcome import AnyReceipt, Deployed, ScheduleAnswer, Triggered
+from rota.core.records.glance import ScheduleGlance
+from rota.core.records.schedules import Decision, Schedule
+from rota.store.protocol import OccurrenceQuery
+from rota.wire.jobs import Moment
+from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.schedules import (
+    Count,
+    DeployAnswer,
+    DeploySpec,
+    OccurrencePage,
+    PreviewAnswer,
+    PreviewSpec,
+    SchedulePage,
+    ScheduleSpec,
+    ScheduleView,
+)
+from rota.wire.units import dec_hook
+
+_decoder = msgspec.json.Decoder(ScheduleSpec, dec_hook=dec_hook)
+_WHEN = ("cron", "interval", "at")
+
+
+class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which schedules to list."""
+
+    name: str | None = None
+    tenant: str | None = None
+    owner: str | None = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+class PreviewQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How far to look ahead."""
+
+    count: Count = 10
+    after: Annotated[Moment, Meta(description="Later than this; now unless said.")] | None = None
+
+
+class OccurrencesQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which part of the ledger."""
+
+    outcome: Annotated[str, any_of(Decision)] | None = None
+    after: Moment | None = None
+    before: Moment | None = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+async def create_schedule(call: Call[ScheduleSpec, NoQuery]) -> Reply:
+    """A new schedule."""
+    adopt(call, [call.body.job])
+    await check_bundles(call, [call.body.job], "job.")
+    schedule_id = ScheduleId(call.desk.ids.mint(call.parts.brain.clock.now()))
+    new = NewSchedule(id=schedule_id, plan=plan_of(call.body), paused=call.body.paused)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return CreateSchedule(schedule=new, key=call.key, recall=recall)
+
+    made = expect(await post_plan(call, build), ScheduleAnswer).schedule
+    return Reply(await _view(call, made), {"Location": f"/schedules/{made.id}"})
+
+
+async def post_plan(call: Call[Any, Any], build: Build) -> AnyReceipt:
+    """An input that may be refused for what a plan says."""
+    try:
+        return await post(call, build)
+    except Invalid as refusal:
+        raise in_schedule_words(refusal) from None
+
+
+async def _view(call: Call[Any, Any], schedule: Schedule) -> ScheduleView:
+    """As it is now; as it was answered, if it is gone or a key repeats an older answer."""
+    await call.parts.brain.settled()
+    glance = call.parts.brain.schedule(schedule.id)
+    if glance is None or glance.schedule.revision != schedule.revision:
+        glance = ScheduleGlance(schedule, None, None, ())
+    return schedule_view(glance)
+
+
+async def list_schedules(call: Call[None, SchedulesQuery]) -> SchedulePage:
+    """All that match, newest first."""
+    await call.parts.brain.settled()
+    asked, before = call.query, read_id_cursor(call.query.cursor)
+
+    def keep(schedule: Schedule) -> bool:
+        due = before is None or schedule.id < before
+        return due and is_own(call, schedule.plan.job.terms) and _matches(schedule, asked)
+
+    found = list(islice(call.parts.brain.schedules(keep), asked.limit + 1))
+    items, next_cursor = cut(found, asked.limit, _id)
+    return SchedulePage([schedule_view(one) for one in items], next_cursor)
+
+
+def _id(glance: ScheduleGlance) -> str:
+    return glance.schedule.id
+
+
+def _matches(schedule: Schedule, asked: SchedulesQuery) -> bool:
+    plan = schedule.plan
+    return (
+        asked.name in (None, plan.name)
+        and asked.tenant in (None, plan.job.terms.tenant)
+        and asked.owner in (None, plan.owner)
+    )
+
+
+async def show_schedule(call: Call[None, NoQuery]) -> ScheduleView:
+    """One schedule."""
+    await call.parts.brain.settled()
+    return schedule_view(existing(call))
+
+
+async def patch_schedule(call: Call[dict[str, Any], NoQuery]) -> ScheduleView:
+    """Merges, checks as if new, and puts it in place if nobody was quicker."""
+    schedule_id = existing(call).schedule.id
+    check_depth("", call.raw, call.body)
+    patch = adopted(call, call.body)
+
+    def build(recall: Recall | None) -> AnyInput:
+        before = existing(call).schedule
+        spec = _patched(before, patch)
+        return UpdateSchedule(
+            schedule_id=schedule_id,
+            plan=plan_of(spec, before.plan.owner),
+            revision=before.revision,
+            paused=spec.paused,
+            key=call.key,
+            recall=recall,
+        )
+
+    try:
+        receipt = await post_recalling(call, read_nothing, build)
+    except Invalid as refusal:
+        raise in_schedule_words(refusal) from None
+    return await _view(call, expect(receipt, ScheduleAnswer).schedule)
+
+
+async def read_nothing() -> Sequence[Any]:
+    """For inputs that need nothing of the tables but what their key was answered."""
+    return ()
+
+
+def _patched(schedule: Schedule, patch: dict[str, Any]) -> ScheduleSpec:
+    form = schedule_form(schedule)
+    if any(patch.get(name) is not None for name in _WHEN):
+        # A patch that names one of cron, interval and at replaces the other.
+        form |= dict.fromkeys(_WHEN)
+    make_way(form["job"], patch.get("job"))
+    return read_merged(form, patch, ScheduleSpec, _decoder.decode)
+
+
+async def delete_schedule(call: Call[None, NoQuery]) -> None:
+    """It makes no more jobs; what it made goes on."""
+    schedule_id = _own_id(call)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return DeleteSchedule(schedule_id=schedule_id, key=call.key, recall=recall)
+
+    await post(call, build)
+
+
+async def pause_schedule(call: Call[None, NoQuery]) -> ScheduleView:
+    """Its instants are recorded as skipped from now on."""
+    return await _pause(call, paused=True)
+
+
+async def resume_schedule(call: Call[None, NoQuery]) -> ScheduleView:
+    """It goes on with the next instant."""
+    return await _pause(call, paused=False)
+
+
+async def _pause(call: Call[None, NoQuery], *, paused: bool) -> ScheduleView:
+    schedule_id = _own_id(call)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return PauseSchedule(schedule_id=schedule_id, paused=paused, key=call.key, recall=recall)
+
+    return await _view(call, expect(await post(call, build), ScheduleAnswer).schedule)
+
+
+async def trigger_schedule(call: Call[None, NoQuery]) -> Reply:
+    """One run now."""
+    schedule_id = _own_id(call)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return TriggerSchedule(schedule_id=schedule_id, key=call.key, recall=recall)
+
+    made = expect(await post(call, build), Triggered)
+    return Reply(occurrence_view(made.occurrence), {"Location": f"/jobs/{made.job.id}"})
+
+
+async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
+    """A program's schedules become just these."""
+    specs = [spec.job for spec in call.body.schedules]
+    adopt(call, specs)
+    await check_bundles(call, specs, "schedules[{}].job.")
+    now, owner = call.parts.brain.clock.now(), call.body.owner
+    new = tuple(
+        NewSchedule(
+            id=ScheduleId(call.desk.ids.mint(now)),
+            plan=plan_of(spec, owner, f"schedules[{index}]."),
+            paused=spec.paused,
+        )
+        for index, spec in enumerate(call.body.schedules)
+    )
+
+    def build(recall: Recall | None) -> AnyInput:
+        return DeploySchedules(
+            owner=owner,
+            schedules=new,
+            tenant=call.caller.tenant,
+            key=call.key,
+            recall=recall,
+        )
+
+    done = expect(await post_plan(call, build), Deployed)
+    return DeployAnswer(
+        created=list(done.created),
+        changed=list(done.changed),
+        unchanged=list(done.unchanged),
+        retired=list(done.retired),
+    )
+
+
+async def preview_spec(call: Call[PreviewSpec, PreviewQuery]) -> PreviewAnswer:
+    """What a schedule would do; nothing is stored."""
+    await call.parts.brain.settled()
+    after = _after(call)
+    try:
+        found = call.parts.brain.foresee_plan(plan_of(call.body), after, call.query.count)
+    except Invalid as refusal:
+        raise in_schedule_words(refusal) from None
+    return PreviewAnswer([foreseen_view(one) for one in found])
+
+
+async def preview_schedule(call: Call[None, PreviewQuery]) -> PreviewAnswer:
+    """What a schedule's timetable says, paused or not."""
+    await call.parts.brain.settled()
+    found = call.parts.brain.foresee(_own_id(call), _after(call), call.query.count)
+    return PreviewAnswer([foreseen_view(one) for one in found])
+
+
+def _after(call: Call[Any, PreviewQuery]) -> Instant:
+    asked = instant_in(call.query.after, "after")
+    return call.parts.brain.clock.now() if asked is None else asked
+
+
+async def list_occurrences(call: Call[None, OccurrencesQuery]) -> OccurrencePage:
+    """The ledger: what became of each instant. It outlives its schedule, but not for a tenant."""
+    asked, schedule_id = call.query, _own_id(call)
+    last = read_cursor(asked.cursor)
+    if last is not None and not (last.isdecimal() and int(last) <= INSTANT_MAX):
+        raise invalid("cursor", "not a cursor of this list: send `next_cursor` of the page before")
+    before = instant_in(asked.before, "before") if last is None else int(last)
+    found = await call.parts.catalog.find_occurrences(
+        OccurrenceQuery(
+            schedule_id=schedule_id,
+            decisions=_decisions(asked.outcome),
+            after=instant_in(asked.after, "after"),
+            before=before,
+            limit=asked.limit + 1,
+        )
+    )
+    if not found and call.parts.brain.schedule(schedule_id) is None:
+        raise not_found("schedule", schedule_id)
+    items, next_cursor = cut(found, asked.limit, lambda one: str(one.nominal))
+    return OccurrencePage([occurrence_view(one) for one in items], next_cursor)
+
+
+def _decisions(text: str | None) -> tuple[Decision, ...]:
+    words = [word.strip() for word in (text or "").split(",")]
+    try:
+        return tuple(Decision(word) for word in words if word)
+    except ValueError:
+        raise invalid("outcome", f"some of {', '.join(Decision)}, by commas") from None
+
+
+def _id_in(call: Call[Any, Any]) -> ScheduleId:
+    text = call.path["schedule_id"].lower()
+    if not UUID.match(text):
+        raise not_found("schedule", text[:100])
+    return ScheduleId(text)
+
+
+def _own_id(call: Call[Any, Any]) -> ScheduleId:
+    """The id in the path; a tenant's caller may only name its own schedules."""
+    return _id_in(call) if call.caller.tenant is None else existing(call).schedule.id
+
+
+def existing(call: Call[Any, Any]) -> ScheduleGlance:
+    """The schedule that the path names."""
+    schedule_id = _id_in(call)
+    glance = call.parts.brain.schedule(schedule_id)
+    if glance is None or not is_own(call, glance.schedule.plan.job.terms):
+        raise not_found("schedule", schedule_id)
+    return glance

@@ -1,0 +1,305 @@
+"""Triggers: make, show, change and try them; what they made of events."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from rota.api.customs.paging import Cursor, Limit, any_of, cut, read_id_cursor
+from rota.api.customs.reactions import (
+    arrival_view,
+    in_trigger_words,
+    rule_of,
+    trial_view,
+    trigger_form,
+    trigger_view,
+)
+from rota.api.customs.translate import UUID
+from rota.api.jobs.bundles import check_bundles
+from rota.api.lookup import adopt, adopted, is_own
+from rota.api.occasions.events import of_caller
+from rota.api.occasions.schedules import read_nothing
+from rota.api.problems import invalid, not_found
+from rota.api.reading.bodies import check_depth
+from rota.api.reading.cloudevents import read_structured
+from rota.api.reading.patching import make_way, read_merged
+from rota.api.recall import Build, expect, post, post_recalling
+from rota.api.routes import Call, NoQuery, Reply
+from rota.core.errors import Invalid
+from rota.core.inputs import AnyInput, Recall
+from rota.core.model import TriggerId
+from rota.core.outcome import AnyReceipt, Deployed, TriggerAnswer
+from rota.core.records.event_inputs import (
+    CreateTrigger,
+    DeleteTrigger,
+    DeployTriggers,
+    NewTrigger,
+    PauseTrigger,
+    UpdateTrigger,
+)
+from rota.core.records.events import Trigger, Verdict
+from rota.core.records.glance import TriggerGlance
+from rota.store.protocols.queries import ArrivalQuery
+from rota.wire.events import ArrivalPage
+from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.schedules import DeployAnswer
+from rota.wire.triggers import (
+    DeployTriggersSpec,
+    TrialAnswer,
+    TrialSpec,
+    TriggerPage,
+    TriggerSpec,
+    TriggerView,
+)
+from rota.wire.units import dec_hook
+
+_decoder = msgspec.json.Decoder(TriggerSpec, dec_hook=dec_hook)
+
+
+class TriggersQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which triggers to list."""
+
+    name: str | None = None
+    event: str | None = None
+    tenant: str | None = None
+    owner: str | None = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+class ArrivalsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which part of a trigger's ledger."""
+
+    outcome: Annotated[str, any_of(Verdict)] | None = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+async def create_trigger(call: Call[TriggerSpec, NoQuery]) -> Reply:
+    """A new trigger."""
+    adopt(call, [call.body.job])
+    await check_bundles(call, [call.body.job], "job.")
+    trigger_id = TriggerId(call.desk.ids.mint(call.parts.brain.clock.now()))
+    new = NewTrigger(id=trigger_id, rule=rule_of(call.body), paused=call.body.paused)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return CreateTrigger(trigger=new, key=call.key, recall=recall)
+
+    made = expect(await _post_rule(call, build), TriggerAnswer).trigger
+    return Reply(await _view(call, made), {"Location": f"/triggers/{made.id}"})
+
+
+async def _post_rule(call: Call[Any, Any], build: Build) -> AnyReceipt:
+    try:
+        return await post(call, build)
+    except Invalid as refusal:
+        raise in_trigger_words(refusal) from None
+
+
+async def _view(call: Call[Any, Any], trigger: Trigger) -> TriggerView:
+    """As it is now; as it was answered, if it is gone or a key repeats an older answer."""
+    await call.parts.brain.settled()
+    glance = call.parts.brain.trigger(trigger.id)
+    if glance is None or glance.trigger.revision != trigger.revision:
+        glance = TriggerGlance(trigger, 0, None)
+    return trigger_view(glance)
+
+
+async def list_triggers(call: Call[None, TriggersQuery]) -> TriggerPage:
+    """All that match, newest first."""
+    await call.parts.brain.settled()
+    asked, before = call.query, read_id_cursor(call.query.cursor)
+    found = [
+        glance
+        for glance in call.parts.brain.triggers()
+        if (before is None or glance.trigger.id < before)
+        and is_own(call, glance.trigger.rule.job.terms)
+        and _matches(glance.trigger, asked)
+    ]
+    found.sort(key=_id, reverse=True)
+    items, next_cursor = cut(found[: asked.limit + 1], asked.limit, _id)
+    return TriggerPage([trigger_view(one) for one in items], next_cursor)
+
+
+def _id(glance: TriggerGlance) -> str:
+    return glance.trigger.id
+
+
+def _matches(trigger: Trigger, asked: TriggersQuery) -> bool:
+    rule = trigger.rule
+    return (
+        asked.name in (None, rule.name)
+        and asked.event in (None, rule.event)
+        and asked.tenant in (None, rule.job.terms.tenant)
+        and asked.owner in (None, rule.owner)
+    )
+
+
+async def show_trigger(call: Call[None, NoQuery]) -> TriggerView:
+    """One trigger."""
+    await call.parts.brain.settled()
+    return trigger_view(_existing(call))
+
+
+async def patch_trigger(call: Call[dict[str, Any], NoQuery]) -> TriggerView:
+    """Merges, checks as if new, and puts it in place if nobody was quicker."""
+    trigger_id = _existing(call).trigger.id
+    check_depth("", call.raw, call.body)
+    patch = adopted(call, call.body)
+
+    def build(recall: Recall | None) -> AnyInput:
+        before = _existing(call).trigger
+        spec = _patched(before, patch)
+        return UpdateTrigger(
+            trigger_id=trigger_id,
+            rule=rule_of(spec, before.rule.owner),
+            revision=before.revision,
+            paused=spec.paused,
+            key=call.key,
+            recall=recall,
+        )
+
+    try:
+        receipt = await post_recalling(call, read_nothing, build)
+    except Invalid as refusal:
+        raise in_trigger_words(refusal) from None
+    return await _view(call, expect(receipt, TriggerAnswer).trigger)
+
+
+def _patched(trigger: Trigger, patch: dict[str, Any]) -> TriggerSpec:
+    form = trigger_form(trigger)
+    if "filter" in patch:
+        form["filter"] = None  # a filter is replaced: half of one means something else
+    make_way(form["job"], patch.get("job"))
+    if patch.get("debounce") is not None:
+        form["batch"] = None
+    elif patch.get("batch") is not None:
+        form["debounce"] = None
+    return read_merged(form, patch, TriggerSpec, _decoder.decode)
+
+
+async def delete_trigger(call: Call[None, NoQuery]) -> None:
+    """It makes no more jobs; what it made goes on."""
+    trigger_id = _own_id(call)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return DeleteTrigger(trigger_id=trigger_id, key=call.key, recall=recall)
+
+    await post(call, build)
+
+
+async def pause_trigger(call: Call[None, NoQuery]) -> TriggerView:
+    """Events are recorded and make no jobs from now on."""
+    return await _pause(call, paused=True)
+
+
+async def resume_trigger(call: Call[None, NoQuery]) -> TriggerView:
+    """It goes on with the next event."""
+    return await _pause(call, paused=False)
+
+
+async def _pause(call: Call[None, NoQuery], *, paused: bool) -> TriggerView:
+    trigger_id = _own_id(call)
+
+    def build(recall: Recall | None) -> AnyInput:
+        return PauseTrigger(trigger_id=trigger_id, paused=paused, key=call.key, recall=recall)
+
+    return await _view(call, expect(await post(call, build), TriggerAnswer).trigger)
+
+
+async def deploy_triggers(call: Call[DeployTriggersSpec, NoQuery]) -> DeployAnswer:
+    """A program's triggers become just these."""
+    specs = [spec.job for spec in call.body.triggers]
+    adopt(call, specs)
+    await check_bundles(call, specs, "triggers[{}].job.")
+    now, owner = call.parts.brain.clock.now(), call.body.owner
+    new = tuple(
+        NewTrigger(
+            id=TriggerId(call.desk.ids.mint(now)),
+            rule=rule_of(spec, owner, f"triggers[{index}]."),
+            paused=spec.paused,
+        )
+        for index, spec in enumerate(call.body.triggers)
+    )
+
+    def build(recall: Recall | None) -> AnyInput:
+        return DeployTriggers(
+            owner=owner, triggers=new, tenant=call.caller.tenant, key=call.key, recall=recall
+        )
+
+    done = expect(await _post_rule(call, build), Deployed)
+    return DeployAnswer(
+        created=list(done.created),
+        changed=list(done.changed),
+        unchanged=list(done.unchanged),
+        retired=list(done.retired),
+    )
+
+
+async def preview_event(call: Call[TrialSpec, NoQuery]) -> TrialAnswer:
+    """What triggers would make of an event; nothing is stored."""
+    await call.parts.brain.settled()
+    spec, brain = call.body, call.parts.brain
+    check_depth("event.data", call.raw, spec.event.data)
+    event = of_caller(call, read_structured(msgspec.to_builtins(spec.event), "event."))
+    if spec.trigger is not None:
+        adopt(call, [spec.trigger.job])
+        if spec.trigger_id is not None:
+            raise invalid("trigger_id", "either `trigger` or `trigger_id`, not both")
+        try:
+            return TrialAnswer([trial_view(brain.try_rule(rule_of(spec.trigger), event))])
+        except Invalid as refusal:
+            raise in_trigger_words(refusal) from None
+    only = None
+    if spec.trigger_id is not None:
+        only = _shown(call, TriggerId(spec.trigger_id)).trigger.id
+    return TrialAnswer([trial_view(one) for one in brain.try_event(event, only)])
+
+
+async def list_arrivals(call: Call[None, ArrivalsQuery]) -> ArrivalPage:
+    """What a trigger made of events, newest first. It outlives the trigger, not for a tenant."""
+    asked, trigger_id = call.query, _own_id(call)
+    found = await call.parts.catalog.find_arrivals(
+        ArrivalQuery(
+            trigger_id=trigger_id,
+            verdicts=_verdicts(asked.outcome),
+            before=read_id_cursor(asked.cursor),
+            limit=asked.limit + 1,
+        )
+    )
+    if not found and call.parts.brain.trigger(trigger_id) is None:
+        raise not_found("trigger", trigger_id)
+    items, next_cursor = cut(found, asked.limit, lambda one: one.id)
+    return ArrivalPage([arrival_view(one) for one in items], next_cursor)
+
+
+def _verdicts(text: str | None) -> tuple[Verdict, ...]:
+    words = [word.strip() for word in (text or "").split(",")]
+    try:
+        return tuple(Verdict(word) for word in words if word)
+    except ValueError:
+        raise invalid("outcome", f"some of {', '.join(Verdict)}, by commas") from None
+
+
+def _id_in(call: Call[Any, Any]) -> TriggerId:
+    text = call.path["trigger_id"].lower()
+    if not UUID.match(text):
+        raise not_found("trigger", text[:100])
+    return TriggerId(text)
+
+
+def _own_id(call: Call[Any, Any]) -> TriggerId:
+    """The id in the path; a tenant's caller may only name its own triggers."""
+    return _id_in(call) if call.caller.tenant is None else _existing(call).trigger.id
+
+
+def _existing(call: Call[Any, Any]) -> TriggerGlance:
+    return _shown(call, _id_in(call))
+
+
+def _shown(call: Call[Any, Any], trigger_id: TriggerId) -> TriggerGlance:
+    glance = call.parts.brain.trigger(trigger_id)
+    if glance is None or not is_own(call, glance.trigger.rule.job.terms):
+        raise not_found("trigger", trigger_id)
+    return glance

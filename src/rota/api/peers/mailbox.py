@@ -1,0 +1,119 @@
+"""Takes submissions while nobody leads: checked as a leader would, kept durably for the next one.
+
+A key is looked for before and after the entry is put. Before, because a leader that is there after
+all may take an entry at any moment; after, because the leader that has gone may have accepted the
+same request with its last breath.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.api.peers.submitted import SubmittedSpecs
+from rota.core.errors import DependencyCycle, KeyReused, UnknownDependency
+from rota.core.graph import find_cycle
+from rota.core.inputs import Key, NewJob, Submit
+from rota.core.model import JobId, JobRecord, JobState, Life
+from rota.core.outcome import JobsAccepted, decode_receipt
+from rota.engine.pickup import decode_submission, encode_submission
+from rota.engine.ports import Clock
+from rota.store.protocol import Store
+from rota.store.protocols.inbox import InboxEntry, InboxKind
+
+LEADERLESS = "leaderless"
+"""The reason of a job that waits for a server to lead."""
+
+
+class Mailbox:
+    """The store's inbox, as the api uses it."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._ledger = store.ledger
+        self._catalog = store.catalog
+        self._read_spec = SubmittedSpecs(clock)
+
+    async def leave(self, event: Submit) -> JobsAccepted:
+        """Durable when it returns: the next leader takes it, in the order of arrival."""
+        key = event.key
+        if key is None:
+            await self._put(event, None)
+            return _accepted(event)
+        if first := await self._answered(key):
+            return first
+        entry = await self._put(event, key.key)
+        if first := await self._answered(key):
+            # The entry stays: the same request may have come through another server meanwhile, and
+            # been answered with it. Whoever leads finds out what it is.
+            return first
+        return _promised(entry, key)
+
+    async def promised(self, key: Key) -> JobsAccepted | None:
+        """What was answered to a key by a server without a leader, if no leader knows of it yet."""
+        entry = await self._ledger.inbox_key(key.key)
+        return None if entry is None else _promised(entry, key)
+
+    async def find(self, job_id: JobId) -> JobRecord | None:
+        """A job that no leader has taken yet, as it will be."""
+        entry = await self._ledger.inbox_job(job_id)
+        if entry is None:
+            return None
+        return next((_record(new) for new in self._jobs_in(entry) if new.id == job_id), None)
+
+    async def check(self, jobs: Sequence[NewJob], known: Sequence[JobRecord]) -> None:
+        """Refuses what a leader would: dependencies that do not exist, and circles.
+
+        `known` are those that the catalog has; others may wait here themselves.
+        """
+        inside: dict[JobId, list[JobId]] = {new.id: [] for new in jobs}
+        outside = {job.id: None for job in known}
+        for new in jobs:
+            for dependency in new.spec.dependencies:
+                if dependency.job_id in inside:
+                    inside[new.id].append(dependency.job_id)
+                elif dependency.job_id not in outside:
+                    if await self._ledger.inbox_job(dependency.job_id) is None:
+                        detail = f"there is no job {dependency.job_id} to depend on"
+                        raise UnknownDependency(detail, "dependencies")
+                    outside[dependency.job_id] = None
+        if path := find_cycle(inside):
+            refs = {new.id: new.ref or new.id for new in jobs}
+            raise DependencyCycle([refs[job_id] for job_id in path])
+
+    async def _put(self, event: Submit, key: str | None) -> InboxEntry:
+        job_ids = [new.id for new in event.jobs]
+        return await self._ledger.put_inbox(encode_submission(event), key, job_ids)
+
+    async def _answered(self, key: Key) -> JobsAccepted | None:
+        """What a leader answered to this key."""
+        record = await self._catalog.key(key.key)
+        if record is None:
+            return None
+        receipt = decode_receipt(record.receipt)
+        if record.fingerprint != key.fingerprint or not isinstance(receipt, JobsAccepted):
+            raise _reused(key)
+        return receipt
+
+    def _jobs_in(self, entry: InboxEntry) -> Sequence[NewJob]:
+        if entry.kind is InboxKind.SPEC:
+            return self._read_spec(entry.body).jobs
+        return decode_submission(entry.body).jobs
+
+
+def _promised(entry: InboxEntry, key: Key) -> JobsAccepted:
+    kept = decode_submission(entry.body)
+    if kept.key is None or kept.key.fingerprint != key.fingerprint:
+        raise _reused(key)
+    return _accepted(kept)
+
+
+def _accepted(event: Submit) -> JobsAccepted:
+    first = _record(event.jobs[0]) if len(event.jobs) == 1 else None
+    return JobsAccepted(tuple(new.id for new in event.jobs), first)
+
+
+def _record(new: NewJob) -> JobRecord:
+    return JobRecord(new.id, new.spec, Life(JobState.PENDING, reason=LEADERLESS))
+
+
+def _reused(key: Key) -> KeyReused:
+    return KeyReused(f"the idempotency key {key.key!r} was used for another request")

@@ -1,0 +1,1 @@
+"""Calls of those who watch: the overview, the timeline, the stream of changes, alerts."""

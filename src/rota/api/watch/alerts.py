@@ -1,0 +1,240 @@
+"""Alerts: the rules, how each stands, what one would find, and silences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar, get_args
+
+import msgspec
+from msgspec import UnsetType
+from msgspec.structs import replace
+
+from rota.alerts.board import State
+from rota.alerts.limits import RULES_MAX, WINDOW_MS_MAX, WINDOW_MS_MIN
+from rota.alerts.outbox import told
+from rota.alerts.rules import (
+    DEFAULTS,
+    SENSES,
+    Book,
+    Condition,
+    Rule,
+    Severity,
+    Silence,
+    usual,
+)
+from rota.alerts.watch import Watch
+from rota.api.customs.paging import Cursor, Limit, PageQuery, any_of, page_of
+from rota.api.lookup import name_in
+from rota.api.problems import ProblemError, invalid, not_found
+from rota.api.routes import Call, NoQuery
+from rota.wire.alerts import (
+    AlertPage,
+    AlertSpec,
+    AlertTrial,
+    AlertView,
+    SilenceSpec,
+    SilenceView,
+    StateName,
+)
+from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.units import Duration, from_instant, number
+
+V = TypeVar("V")
+
+STATES: tuple[StateName, ...] = get_args(StateName)
+
+
+class AlertsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which rules to list."""
+
+    status: Annotated[str, any_of(STATES)] | None = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+# Rules, and how they stand
+
+
+async def list_alerts(call: Call[None, AlertsQuery]) -> AlertPage:
+    """Rules, by name; of some statuses only, if any are named."""
+    watch = await watch_of(call)
+    wanted = [word.strip() for word in (call.query.status or "").split(",") if word.strip()]
+    if unknown := [word for word in wanted if word not in STATES]:
+        raise invalid("status", f"{unknown[0][:40]!r} is none of {', '.join(STATES)}")
+    views = [_view(call, watch, rule) for rule in watch.book.all_rules()]
+    found = [one for one in views if not wanted or one.status in wanted]
+    query = PageQuery(call.query.limit, call.query.cursor)
+    items, next_cursor = page_of(found, query, lambda one: one.name)
+    return AlertPage(list(items), next_cursor)
+
+
+async def show_alert(call: Call[None, NoQuery]) -> AlertView:
+    """One rule."""
+    watch = await watch_of(call)
+    return _view(call, watch, _rule(watch, name_in(call)))
+
+
+async def put_alert(call: Call[AlertSpec, NoQuery]) -> AlertView:
+    """Sets a rule; what is left out is as its condition has it."""
+    watch = await watch_of(call)
+    rule = _sound(watch, name_in(call), call.body)
+
+    def changed(book: Book) -> Book:
+        rules = put_in(book.rules, rule.name, rule, RULES_MAX, "rules")
+        return replace(book, rules=rules)
+
+    await watch.change(changed)
+    return _view(call, watch, rule)
+
+
+async def try_alert(call: Call[AlertSpec, NoQuery]) -> AlertTrial:
+    """What a rule would find now; nothing is stored and nobody is told."""
+    watch = await watch_of(call)
+    rule = _sound(watch, name_in(call), call.body)
+    finding = await watch.try_rule(rule)
+    return AlertTrial(
+        holds=None if finding is None else finding.holds,
+        value=None if finding is None else finding.value,
+        threshold=rule.threshold,
+        unit=SENSES[rule.condition].unit,
+        message="" if finding is None else finding.said,
+        tells=told(rule, watch.book),
+    )
+
+
+async def delete_alert(call: Call[None, NoQuery]) -> None:
+    """A rule of somebody's is gone; a built-in one is as it was at first."""
+    watch, name = await watch_of(call), name_in(call)
+    if name not in watch.book.rules:
+        if name in DEFAULTS:
+            detail = f"{name} is built in and as it was at first: set `enabled` to false instead"
+            raise ProblemError(409, "builtin", detail)
+        raise not_found("alert", name)
+    await watch.change(lambda book: replace(book, rules=without(book.rules, name)))
+
+
+async def silence_alert(call: Call[SilenceSpec, NoQuery]) -> AlertView:
+    """Nobody is told of it for a while."""
+    watch = await watch_of(call)
+    rule = _rule(watch, name_in(call))
+    now = call.parts.brain.clock.now()
+    silence = Silence(rule.name, now + call.body.for_.ms, call.body.reason)
+
+    def changed(book: Book) -> Book:
+        live = {name: one for name, one in book.silences.items() if one.until > now}
+        return replace(book, silences={**live, rule.name: silence})
+
+    await watch.change(changed)
+    return _view(call, watch, rule)
+
+
+async def unsilence_alert(call: Call[None, NoQuery]) -> AlertView:
+    """It may tell again; if it fires, it does so at the next look."""
+    watch = await watch_of(call)
+    rule = _rule(watch, name_in(call))
+    await watch.change(lambda book: replace(book, silences=without(book.silences, rule.name)))
+    return _view(call, watch, rule)
+
+
+# Reading and showing
+
+
+async def watch_of(call: Call[Any, Any]) -> Watch:
+    watch = call.parts.alerts
+    await watch.open()
+    return watch
+
+
+def _sound(watch: Watch, name: str, spec: AlertSpec) -> Rule:
+    """As it is asked for, if all whom it would tell are there."""
+    rule = _read_rule(name, spec)
+    unknown = [one for one in rule.channels or () if one not in watch.book.channels]
+    if unknown:
+        raise invalid("channels", f"there is no channel {unknown[0]!r}: set it up first")
+    return rule
+
+
+def _read_rule(name: str, spec: AlertSpec) -> Rule:
+    builtin = DEFAULTS.get(name)
+    if not isinstance(spec.condition, UnsetType):
+        condition = Condition(spec.condition)
+    elif builtin is not None:
+        condition = builtin.condition
+    else:
+        raise invalid("condition", f"say what {name!r} watches for: {', '.join(Condition)}")
+    if spec.queue is not None and not SENSES[condition].by_queue:
+        raise invalid("queue", f"{condition.value} is watched for all queues together")
+    given: dict[str, Any] = {
+        "threshold": spec.threshold,
+        "window_ms": _ms(spec.window),
+        "for_ms": _ms(spec.for_),
+        "at_least": spec.at_least,
+        "severity": spec.severity
+        if isinstance(spec.severity, UnsetType)
+        else Severity(spec.severity),
+        "queue": spec.queue or "",
+        "channels": None if spec.channels is None else tuple(spec.channels),
+        "repeat_ms": 0 if spec.repeat is None else spec.repeat.ms,
+        "enabled": spec.enabled,
+    }
+    known = {key: value for key, value in given.items() if not isinstance(value, UnsetType)}
+    rule: Rule = replace(usual(condition, name), **known)
+    if not WINDOW_MS_MIN <= rule.window_ms <= WINDOW_MS_MAX:
+        raise invalid("window", f"between {WINDOW_MS_MIN // 1000}s and {WINDOW_MS_MAX // 1000}s")
+    return rule
+
+
+def _ms(length: Duration | UnsetType) -> int | UnsetType:
+    return length if isinstance(length, UnsetType) else length.ms
+
+
+def _view(call: Call[Any, Any], watch: Watch, rule: Rule) -> AlertView:
+    now = call.parts.brain.clock.now()
+    place, finding = watch.kept.board.state(rule.name), watch.findings.get(rule.name)
+    status = State.OK if place is None else place.state
+    silence = watch.book.silences.get(rule.name)
+    sense = SENSES[rule.condition]
+    return AlertView(
+        name=rule.name,
+        condition=rule.condition.value,
+        status=status.value if rule.enabled else "off",
+        value=finding.value if finding else place.value if place else None,
+        threshold=rule.threshold,
+        unit=sense.unit,
+        message=place.said if place else finding.said if finding else "",
+        since=None if place is None else from_instant(place.since),
+        severity=rule.severity.value,
+        queue=rule.queue or None,
+        window=number(rule.window_ms),
+        for_=number(rule.for_ms),
+        at_least=rule.at_least,
+        channels=None if rule.channels is None else list(rule.channels),
+        repeat=number(rule.repeat_ms) if rule.repeat_ms else None,
+        enabled=rule.enabled,
+        silence=_silence_view(silence) if silence and silence.until > now else None,
+        builtin=rule.name in DEFAULTS,
+        meaning=sense.meaning,
+    )
+
+
+def _silence_view(silence: Silence) -> SilenceView:
+    return SilenceView(from_instant(silence.until), silence.reason)
+
+
+def _rule(watch: Watch, name: str) -> Rule:
+    rule = watch.book.rule(name)
+    if rule is None:
+        raise not_found("alert", name)
+    return rule
+
+
+def put_in(kept: Mapping[str, V], name: str, value: V, limit: int, what: str) -> dict[str, V]:
+    """The same with one more, unless there are too many."""
+    if name not in kept and len(kept) >= limit:
+        raise ProblemError(409, "too_many", f"there are {limit} {what} already: remove one first")
+    return {**kept, name: value}
+
+
+def without(kept: Mapping[str, V], name: str) -> dict[str, V]:
+    """The same without it."""
+    return {key: value for key, value in kept.items() if key != name}

@@ -1,0 +1,88 @@
+"""What of the stream of changes a caller may know of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rota.api.lookup import tenants_of
+from rota.api.parts import TenantBook
+from rota.api.routes import Call
+from rota.core.model import JobId
+from rota.core.outcome import (
+    DropJob,
+    DropSchedule,
+    MoveJob,
+    PutExecution,
+    PutJob,
+    PutOccurrence,
+    PutSchedule,
+)
+from rota.core.records.event_writes import DropTrigger, PutArrival, PutTrigger
+from rota.store.protocol import Change
+
+
+async def own_changes(call: Call[Any, Any], changes: Sequence[Change]) -> Sequence[Change]:
+    """All of them, or those of a tenant's own and of the workers and queues everybody shares.
+
+    That something is gone is told if it was told of before: nobody else knows any more whose it
+    was. The same goes for instants and events that made no job.
+    """
+    own, book = call.caller.tenant, call.desk.tenants
+    if own is None:
+        return changes
+    for change in changes:
+        _note(book, change)
+    unknown = {job_id: None for job_id in map(_job_of, changes) if _is_unknown(book, job_id)}
+    found = await tenants_of(call.parts.catalog, [one for one in unknown if one is not None])
+    for job_id, tenant in found.items():
+        book.note(job_id, tenant)
+    return [one for one in changes if (thing := _thing_of(one)) is None or book.of(thing) == own]
+
+
+def _note(book: TenantBook, change: Change) -> None:
+    match change.write:
+        case PutJob(id=job_id, spec=spec):
+            book.note(job_id, spec.terms.tenant)
+        case PutSchedule(schedule=schedule):
+            book.note(schedule.id, schedule.plan.job.terms.tenant)
+        case PutTrigger(trigger=trigger):
+            book.note(trigger.id, trigger.rule.job.terms.tenant)
+        case _:
+            pass
+
+
+def _is_unknown(book: TenantBook, job_id: JobId | None) -> bool:
+    return job_id is not None and book.of(job_id) is None
+
+
+def _thing_of(change: Change) -> str | None:
+    """What a change is about, if that is somebody's; None: it is everybody's."""
+    match change.write:
+        case PutSchedule(schedule=schedule):
+            return schedule.id
+        case PutTrigger(trigger=trigger):
+            return trigger.id
+        case DropSchedule(id=thing_id) | DropTrigger(id=thing_id):
+            return thing_id
+        case PutOccurrence(occurrence=occurrence):
+            return occurrence.job_id or occurrence.schedule_id
+        case PutArrival(arrival=arrival):
+            return arrival.job_id or arrival.trigger_id
+        case _:
+            return _job_of(change)
+
+
+def _job_of(change: Change) -> JobId | None:
+    """The job that a change is about; None: it is about no job."""
+    match change.write:
+        case PutJob(id=job_id) | MoveJob(id=job_id) | DropJob(id=job_id):
+            return job_id
+        case PutExecution(execution=execution):
+            return execution.job_id
+        case PutOccurrence(occurrence=occurrence):
+            return occurrence.job_id
+        case PutArrival(arrival=arrival):
+            return arrival.job_id
+        case _:
+            return None

@@ -1,0 +1,143 @@
+"""What ran when and where: executions of a window of time as bars, one line a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from rota.api.limits import READ_AT_ONCE, TIMELINE_BARS_MAX, TIMELINE_WINDOW_MS_MAX
+from rota.api.lookup import outlines_of
+from rota.api.pace import Pace
+from rota.api.problems import invalid
+from rota.api.routes import Call
+from rota.api.watch.crowds import crowd_within, first_id
+from rota.core.model import Execution, Instant, WorkerId
+from rota.store.protocol import ExecutionQuery, Outline
+from rota.wire.jobs import Moment
+from rota.wire.overview import BarView, ReservedView, TimelineView
+from rota.wire.units import from_instant, from_instant_or_none, to_instant
+
+NOW_MS = 60_000
+"""A window that ended no longer ago still means now: somebody's clock is late."""
+DAY_MS = 24 * 3600 * 1000
+WINDOW_MS = 3600 * 1000
+"""What is shown where nothing was asked: the last hour."""
+
+
+class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which window, and whose."""
+
+    after: Annotated[Moment | None, Meta(examples=["2026-01-05T08:00:00.000Z"])] = None
+    before: Annotated[Moment | None, Meta(examples=["2026-01-05T09:00:00.000Z"])] = None
+    worker_id: str | None = None
+
+
+async def show_timeline(call: Call[None, TimelineQuery]) -> TimelineView:
+    """Executions that ran within the window. Those that began before it are known while they run.
+
+    Ids begin with the time they were made, so a window is a range of ids.
+    """
+    start, end = _window(call)
+    found, more = await _claimed_within(call, start, end)
+    live, running = await _live(call)
+    crowd = None
+    if more:
+        whose = (_worker(call), call.caller.tenant)
+        crowd, found = await crowd_within(call.parts.catalog, start, end, *whose), []
+    known = {one.id for one in live}
+    # What runs is shown before anything else: on a busy cell the newest are all short ones.
+    found = [*live, *(one for one in found if one.id not in known)]
+    shown = [one for one in found if one.claimed_at <= end][:TIMELINE_BARS_MAX]
+    told = await outlines_of(call.parts.catalog, dict.fromkeys(one.job_id for one in shown))
+    jobs = {job.id: job for job in told if call.caller.tenant in (None, job.tenant)}
+    bars = [_bar(one, jobs[one.job_id]) for one in shown if one.job_id in jobs]
+    kept = await _reserved(call, end)
+    if call.caller.tenant is not None:
+        running = sum(bar.end is None for bar in bars)
+    return TimelineView(from_instant(start), from_instant(end), bars, more, kept, running, crowd)
+
+
+async def _reserved(call: Call[None, TimelineQuery], end: Instant) -> list[ReservedView]:
+    brain, wanted, own = call.parts.brain, _worker(call), call.caller.tenant
+    if end < brain.clock.now() - NOW_MS:
+        return []
+    await brain.settled()
+    kept = (
+        ReservedView(
+            job_id=one.job_id,
+            name=one.name,
+            worker_id=one.worker_id,
+            start=from_instant(one.start),
+            end=from_instant(one.end),
+        )
+        for one in brain.places()
+        if wanted in (None, one.worker_id) and own in (None, one.tenant)
+    )
+    return list(islice(kept, TIMELINE_BARS_MAX))
+
+
+def _window(call: Call[None, TimelineQuery]) -> tuple[Instant, Instant]:
+    asked = call.query
+    end = call.parts.brain.clock.now() if asked.before is None else to_instant(asked.before)
+    start = end - WINDOW_MS if asked.after is None else to_instant(asked.after)
+    if start < 0:
+        raise invalid("before" if asked.after is None else "after", "not before 1970")
+    if start >= end:
+        raise invalid("after", "must be earlier than `before`")
+    if end - start > TIMELINE_WINDOW_MS_MAX:
+        raise invalid("after", f"a timeline shows {TIMELINE_WINDOW_MS_MAX // DAY_MS} days at most")
+    return start, end
+
+
+async def _claimed_within(
+    call: Call[None, TimelineQuery], start: Instant, end: Instant
+) -> tuple[list[Execution], bool]:
+    found: list[Execution] = []
+    before, pace = first_id(end + 1), Pace(TIMELINE_BARS_MAX)
+    while len(found) < TIMELINE_BARS_MAX:
+        size = pace.size
+        query = ExecutionQuery(worker_id=_worker(call), before=before, limit=size)
+        part = await call.parts.catalog.find_executions(query)
+        pace.note(part)
+        found += [one for one in part if one.claimed_at >= start]
+        if len(part) < size or part[-1].claimed_at < start:
+            return found, False
+        before = part[-1].id
+    return found, True
+
+
+async def _live(call: Call[None, TimelineQuery]) -> tuple[Sequence[Execution], int]:
+    """What runs now, however long ago it began: as much as is drawn, and how much there is."""
+    brain, wanted = call.parts.brain, _worker(call)
+    await brain.settled()
+    ids = [
+        execution_id
+        for glance in brain.workers()
+        if wanted in (None, glance.worker.id)
+        for execution_id in glance.executions
+    ]
+    found: list[Execution] = []
+    for at in range(0, min(len(ids), TIMELINE_BARS_MAX), READ_AT_ONCE):
+        found += await call.parts.catalog.executions(ids[at : at + READ_AT_ONCE])
+    return found[:TIMELINE_BARS_MAX], len(ids)
+
+
+def _bar(one: Execution, job: Outline) -> BarView:
+    return BarView(
+        execution_id=one.id,
+        job_id=one.job_id,
+        name=job.name,
+        worker_id=one.worker_id,
+        status=one.state.value,
+        job_status=job.state.value,
+        start=from_instant(one.claimed_at),
+        end=from_instant_or_none(one.ended_at),
+    )
+
+
+def _worker(call: Call[None, TimelineQuery]) -> WorkerId | None:
+    return None if call.query.worker_id is None else WorkerId(call.query.worker_id)

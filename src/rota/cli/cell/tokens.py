@@ -1,0 +1,214 @@
+"""Makes, lists and revokes tokens; shows who changed what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import click
+
+from rota.cli.connect import answer, connected
+from rota.cli.names import TYPED_CHARS_MIN, pick
+from rota.cli.options import duration, iso, json_option, now_ms, past
+from rota.cli.problems import Failure
+from rota.cli.render import Column, Row, Styled, print_object, show_table
+from rota.cli.text import age, local, plain, short
+from rota.sdk.subjects import access_calls
+from rota.wire.limits import PAGE_ITEMS_MAX
+from rota.wire.tokens import AuditPage, NewTokenView, TokenPage, TokenSpec, TokenView
+from rota.wire.units import Duration
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ROLES = ("admin", "operator", "submitter", "worker", "viewer")
+TOKEN_COLUMNS = (
+    Column("ID"),
+    Column("NAME", cut=True),
+    Column("ROLE"),
+    Column("TENANT", cut=True),
+    Column("STATUS"),
+    Column("AGE", spare=2, right=True),
+    Column("EXPIRES", spare=1),
+    Column("MADE BY", spare=3, cut=True),
+)
+AUDIT_COLUMNS = (
+    Column("WHEN"),
+    Column("TOKEN", cut=True),
+    Column("CALL", cut=True),
+    Column("ABOUT", cut=True),
+    Column("STATUS", right=True),
+    Column("FROM", spare=1, cut=True),
+    Column("NODE", spare=2, cut=True),
+)
+_STYLES = {"live": "green", "expired": "yellow", "revoked": "red"}
+
+
+class TokenOffice(Protocol):
+    """What the commands need, wherever tokens are."""
+
+    def create(self, spec: TokenSpec) -> NewTokenView:
+        """Makes one."""
+        ...
+
+    def everyone(self) -> list[TokenView]:
+        """All of them, newest first."""
+        ...
+
+    def revoke(self, token_id: str) -> None:
+        """Ends one."""
+        ...
+
+
+def _store_options(command: F) -> F:
+    """Where the tokens are, if not behind a server."""
+    for option in (
+        click.option(
+            "--data", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+            help="Work in this data folder; no server may be using it.",
+        ),
+        click.option(
+            "--store", metavar="DSN",
+            help="Work in this PostgreSQL: postgresql://user@host/database.",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def tokens(ctx: click.Context, *, as_json: bool) -> None:
+    """List tokens, or act on them: create, list, revoke."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_, as_json=as_json)
+
+
+@tokens.command("list")
+@_store_options
+@json_option
+def list_(*, store: str | None, data: Path | None, as_json: bool) -> None:
+    """List tokens, newest first; those that ended stay for 90 days."""
+    found = _office(store, data).everyone()
+    if as_json:
+        print_object(TokenPage(found, None))
+        return
+    now = now_ms()
+    rows = [_token_row(one, now) for one in found]
+    show_table(TOKEN_COLUMNS, rows, empty="no tokens. Make one with: rota tokens create")
+
+
+@tokens.command()
+@click.option("--role", required=True, type=click.Choice(ROLES), help="What it may do.")
+@click.option("--tenant", help="Only this tenant's jobs; for submitter and viewer.")
+@click.option("--name", "-n", default="", help="What to call it: who uses it, and for what.")
+@click.option("--expires", type=duration, metavar="DURATION", help="It ends by itself: 30d.")
+@_store_options
+@json_option
+def create(
+    *, store: str | None, data: Path | None, expires: Duration | None, as_json: bool, **given: Any
+) -> None:
+    """Make a token and print it, this once: only its hash is kept.
+
+    The first one of a cluster is made in its store, before or after the servers start:
+    rota tokens create --store DSN --role admin
+    """
+    if expires is not None and not expires.ms:
+        raise click.BadParameter("must be more than 0", param_hint="'--expires'")
+    made = _office(store, data).create(TokenSpec(expires_in=expires, **given))
+    if as_json:
+        print_object(made)
+        return
+    of = "" if made.tenant is None else f" of {made.tenant}"
+    ends = "" if made.expires_at is None else f", ends {local(made.expires_at)}"
+    click.echo(f"{made.name}: {made.role}{of}{ends}. Shown this once, keep it safe:", err=True)
+    click.echo(made.token)
+
+
+@tokens.command()
+@click.argument("token")
+@_store_options
+@json_option
+def revoke(token: str, *, store: str | None, data: Path | None, as_json: bool) -> None:
+    """End a token, by its id, a part of it, or its name; every server follows within a second."""
+    where = _office(store, data)
+    found = _meant(token, where.everyone())
+    where.revoke(found.token_id)
+    if as_json:
+        print_object({"token_id": found.token_id, "revoked": True})
+    else:
+        click.echo(f"{plain(found.name)} is revoked")
+
+
+@click.command()
+@click.option("--token", metavar="ID", help="What this token did.")
+@click.option("--about", metavar="ID|NAME", help="What was done to this job, queue or worker.")
+@click.option("--after", type=past, help="Later than this time, or than so long ago.")
+@click.option("--before", type=past, help="Earlier than this time.")
+@click.option("--limit", type=click.IntRange(1, PAGE_ITEMS_MAX), default=50, show_default=True)
+@json_option
+def audit(*, token: str | None, about: str | None, as_json: bool, **given: Any) -> None:
+    """Show who changed what, newest first."""
+    call = access_calls.list_audit(
+        token_id=token,
+        target=about,
+        after=iso(given["after"]),
+        before=iso(given["before"]),
+        limit=given["limit"],
+    )
+    with connected() as client:
+        answer(client, call, _draw_audit, as_json=as_json)
+
+
+def _draw_audit(page: AuditPage) -> None:
+    rows: list[Row] = [
+        (
+            local(one.at),
+            one.token,
+            f"{one.method} {one.route}",
+            one.target,
+            Styled(str(one.status), "" if one.status < 400 else "red"),
+            one.remote,
+            one.node,
+        )
+        for one in page.items
+    ]
+    show_table(AUDIT_COLUMNS, rows, empty="nothing was changed")
+
+
+def _office(store: str | None, data: Path | None) -> TokenOffice:
+    if store is not None and data is not None:
+        raise click.UsageError("--store and --data name two stores: give one of them")
+    # Imported here: it loads the server's side, which the other commands do without.
+    from rota.cli.cell.token_office import office
+
+    return office(store, data)
+
+
+def _token_row(token: TokenView, now: int) -> Row:
+    return (
+        short(token.token_id),
+        token.name,
+        token.role,
+        token.tenant or "all",
+        Styled(token.status, _STYLES[token.status]),
+        age(token.created_at, now),
+        local(token.expires_at) if token.expires_at else "never",
+        token.created_by,
+    )
+
+
+def _meant(typed: str, known: list[TokenView]) -> TokenView:
+    named = [one for one in known if one.name == typed and one.status == "live"]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        ids = ", ".join(short(one.token_id) for one in named[:4])
+        raise Failure(
+            f"{len(named)} live tokens are called {plain(typed)!r}: name one by its id, {ids}"
+        )
+    by_id = {one.token_id: one for one in known}
+    if typed not in by_id and len(typed) < TYPED_CHARS_MIN:
+        raise Failure(f"there is no token {plain(typed)!r}. See: rota tokens")
+    return by_id[pick("token", typed.lower(), by_id)]

@@ -1,0 +1,1 @@
+"""Commands about jobs: submit, read, act, wait, explain; their tries, files and bundles."""

@@ -1,0 +1,245 @@
+"""Submits jobs: one, many copies of one, or a file of them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields, replace
+from itertools import islice
+from typing import Any
+
+import click
+
+from rota.cli import names, offers
+from rota.cli.connect import connected
+from rota.cli.jobs.bundles import uploaded
+from rota.cli.jobs.jobs import LogWriter, log_of
+from rota.cli.jobs.many import copies, jobs_in, submit_many
+from rota.cli.jobs.rehearse import foretell
+from rota.cli.jobs.spec import SubmitOptions, job_of, split_after, terms_of
+from rota.cli.jobs.tasks import KINDS
+from rota.cli.jobs.waits import exit_status, say_why, wait_for
+from rota.cli.options import Number, deadline, duration, json_option, now, pair, size, time
+from rota.cli.render import print_object
+from rota.cli.text import plural, short
+from rota.sdk import Client
+from rota.wire.jobs import JobView
+from rota.wire.limits import ARRAY_COUNT_MAX, BATCH_JOBS_MAX, GANG_SIZE_MAX, PRIORITY_MAX
+
+KEY_VALUE = "KEY=VALUE"
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--name", "-n", help="What to call it; else the command's name.")
+@click.option("--queue", "-q", shell_complete=offers.queues, help="The queue it waits in.")
+@click.option("--tenant", help="Whose it is.")
+@click.option(
+    "--priority", "-p", type=click.IntRange(-PRIORITY_MAX, PRIORITY_MAX), help="Higher goes first."
+)
+@click.option("--cpu", type=Number(), help="Cpus it needs; 1 unless said.")
+@click.option("--memory", "-m", type=size, metavar="SIZE", help="Memory it needs: 512MiB.")
+@click.option("--storage", type=size, metavar="SIZE", help="Disk it needs.")
+@click.option("--gpu", type=Number(), help="Gpus it needs.")
+@click.option(
+    "--custom", multiple=True, type=pair, metavar=KEY_VALUE, help="Anything else: licence=1."
+)
+@click.option("--capability", "-c", multiple=True, help="Something its worker must be able to do.")
+@click.option(
+    "--require", multiple=True, type=pair, metavar=KEY_VALUE, help="A label its worker must have."
+)
+@click.option(
+    "--prefer", multiple=True, type=pair, metavar=KEY_VALUE, help="A label it had better have."
+)
+@click.option("--spread", metavar="LABEL", help="Away from others of its name: host, zone …")
+@click.option("--near-previous", is_flag=True, help="Rather where it, or what it comes after, ran.")
+@click.option(
+    "--place-wait",
+    type=duration,
+    metavar="DURATION",
+    help="How long to wait for a preferred place; 3s unless said.",
+)
+@click.option("--tolerate", multiple=True, metavar="WORD", help="May run on workers kept for this.")
+@click.option(
+    "--after", multiple=True, metavar="ID[:WHEN]", help="Wait for a job to be succeeded (unless"
+    " said), finished or failed."
+)  # fmt: skip
+@click.option("--at", "run_at", type=time, metavar="TIME", help="Not before this time.")
+@click.option("--in", "run_in", type=duration, metavar="DURATION", help="Not before this is over.")
+@click.option("--expires", "expires_at", type=time, metavar="TIME", help="Give up waiting then.")
+@click.option(
+    "--finish-by", type=deadline, metavar="TIME|DURATION",
+    help="When it should have ended: moves it forward, and warns before it is late.",
+)  # fmt: skip
+@click.option("--timeout", "-t", type=duration, metavar="DURATION", help="Stop it after so long.")
+@click.option(
+    "--expects", "expected_runtime", type=duration, metavar="DURATION",
+    help="How long it will probably run.",
+)  # fmt: skip
+@click.option("--preemptible", is_flag=True, help="May be stopped for a much more urgent job.")
+@click.option("--retries", type=click.IntRange(0), metavar="N", help="Tries after the first.")
+@click.option(
+    "--backoff", type=click.Choice(["exponential", "linear", "fixed"]),
+    help="How the delay grows from retry to retry.",
+)  # fmt: skip
+@click.option("--delay", type=duration, metavar="DURATION", help="Before the first retry.")
+@click.option(
+    "--memory-factor",
+    type=Number(),
+    metavar="N",
+    help="After running out of memory, ask for so many times more.",
+)
+@click.option("--memory-max", type=size, metavar="SIZE", help="What --memory-factor may come to.")
+@click.option("--at-most-once", is_flag=True, help="Not again if its worker is lost.")
+@click.option("--concurrency-key", metavar="KEY", help="Jobs of one key take turns.")
+@click.option("--concurrency-limit", type=click.IntRange(1), help="So many of a key at once.")
+@click.option(
+    "--label", "-l", multiple=True, type=pair, metavar=KEY_VALUE, help="A label to find it by."
+)
+@click.option("--payload", metavar="JSON|@FILE", help="Data for it, in the file $ROTA_PAYLOAD.")
+@click.option("--env", "-e", multiple=True, type=pair, metavar=KEY_VALUE, help="Environment.")
+@click.option("--cwd", type=click.Path(), help="The folder it starts in.")
+@click.option("--function", metavar="NAME", help="Run this function of a worker's app.")
+@click.option("--python", metavar="MODULE:FUNCTION", help="Run a function the worker can import.")
+@click.option("--args", metavar="JSON|@FILE", help="A list: arguments for the function.")
+@click.option("--kwargs", metavar="JSON|@FILE", help="An object: its named arguments.")
+@click.option("--http", metavar="URL", help="Send a request.")
+@click.option("--method", metavar="METHOD", help="Of the request; else GET, or POST with a body.")
+@click.option("--header", "-H", multiple=True, type=pair, metavar=KEY_VALUE, help="A header of it.")
+@click.option("--body", metavar="TEXT|@FILE", help="The body of it; JSON goes out as JSON.")
+@click.option("--bundle", metavar="FILE|ID", help="Upload this and run it, or the command in it.")
+@click.option("--container", metavar="IMAGE", help="Run this image, or the command in it.")
+@click.option(
+    "--input", multiple=True, type=pair, metavar="NAME=FILE|ID",
+    help="Upload this, and let the job find it in $ROTA_INPUTS/NAME.",
+)  # fmt: skip
+@click.option("--noop", is_flag=True, help="Run nothing: the worker just acknowledges it.")
+@click.option("--key", metavar="KEY", help="The same key again is the same job, for a day.")
+@click.option("--wait", "-w", is_flag=True, help="Wait until it has ended; exit 1 if it failed.")
+@click.option("--follow", "-f", is_flag=True, help="Print its log; exit as it exits.")
+@click.option(
+    "--count", type=click.IntRange(1, ARRAY_COUNT_MAX), metavar="N",
+    help="An array: so many members, each with its ROTA_ARRAY_INDEX.",
+)  # fmt: skip
+@click.option("--max-parallel", type=click.IntRange(1), metavar="N", help="Members of it at once.")
+@click.option(
+    "--gang", type=click.IntRange(2, GANG_SIZE_MAX), metavar="N",
+    help="So many copies that start all at once or not at all.",
+)  # fmt: skip
+@click.option("--copies", type=click.IntRange(1), metavar="N", help="So many jobs, in batches.")
+@click.option(
+    "--from", "source", metavar="FILE", help="Jobs as JSON lines (- for stdin); the other options"
+    " are what they leave out."
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Say when it would start; submit nothing.")
+@json_option
+@click.pass_context
+def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
+    """Submit a job, or many.
+
+    \b
+      rota submit -- python3 bill.py 42
+      rota submit --cpu 4 --memory 2GiB --retries 3 --follow -- ./train.sh
+      rota submit --after 5e2d8a41 --in 10m -- ./report.sh
+      rota submit --function invoice --args '[42]' --wait
+      rota submit --http https://shop.example/hooks --body '{"paid": 42}'
+      rota submit --count 1000 --max-parallel 20 --wait -- ./render.sh
+      rota submit --bundle app.tar.gz -- ./run.sh 42
+      rota submit --container alpine:3.20 -- echo hello
+      rota submit --from jobs.jsonl --wait
+    """
+    many, source = given.pop("copies"), given.pop("source")
+    wait, follow, key = given.pop("wait"), given.pop("follow"), given.pop("key")
+    dry_run = given.pop("dry_run")
+    if key is not None and (many is not None or source is not None):
+        raise click.UsageError("--key is for one job: it does not go with --copies or --from")
+    options = SubmitOptions(**{field.name: given[field.name] for field in fields(SubmitOptions)})
+    _check(options, many, source, follow=follow, as_json=as_json)
+    with connected() as client:
+        options = _with_bundles(client, options)
+        terms = terms_of(options, _dependencies(client, options), now())
+        if dry_run:
+            if source is not None:
+                entries = jobs_in(source, terms)
+            else:
+                entries = copies(job_of(options, terms), many or 1)
+            tried = [entry.job for entry in islice(entries, BATCH_JOBS_MAX)]
+            ctx.exit(foretell(client, tried, as_json=as_json))
+        if source is not None:
+            ids = submit_many(client, jobs_in(source, terms))
+        elif many is not None:
+            ids = submit_many(client, copies(job_of(options, terms), many), total=many)
+        else:
+            job = client.submit(job_of(options, terms), idempotency_key=key)
+            ctx.exit(_see_through(client, job, wait=wait, follow=follow, as_json=as_json))
+        ctx.exit(_see_many_through(client, ids, wait=wait, as_json=as_json))
+
+
+def _check(
+    options: SubmitOptions, many: int | None, source: str | None, *, follow: bool, as_json: bool
+) -> None:
+    runs = any(getattr(options, kind) for kind in KINDS)
+    if source is not None and (many is not None or runs or options.name):
+        raise click.UsageError("--from takes the jobs from the file: no command, name or copies")
+    if follow and (source is not None or many is not None or as_json):
+        raise click.UsageError("--follow is for one job, without --json")
+
+
+def _with_bundles(client: Client, options: SubmitOptions) -> SubmitOptions:
+    """Files become bundles; what the server has already is not sent again."""
+    bundle = options.bundle and uploaded(client, options.bundle, options.tenant)
+    given = tuple((name, uploaded(client, one, options.tenant)) for name, one in options.input)
+    return replace(options, bundle=bundle, input=given)
+
+
+def _dependencies(client: Client, options: SubmitOptions) -> list[dict[str, str]]:
+    pairs = (split_after(text) for text in options.after)
+    return [{"job_id": names.job_id(client, job), "when": when} for job, when in pairs]
+
+
+def _see_through(client: Client, job: JobView, *, wait: bool, follow: bool, as_json: bool) -> int:
+    if follow:
+        return _follow(client, job)
+    if wait:
+        if not as_json:
+            click.echo(f"submitted {job.job_id}", err=True)
+        job = client.wait(job.job_id)
+    if as_json:
+        print_object(job)
+    elif wait:
+        click.echo(f"{job.job_id} {job.status}")
+        if job.status != "succeeded":
+            say_why(job)
+    elif sys.stdout.isatty():
+        click.echo(f"{job.job_id} {job.status}. Follow it: rota logs -f {short(job.job_id)}")
+    else:
+        click.echo(job.job_id)
+    return 1 if wait and job.status != "succeeded" else 0
+
+
+def _follow(client: Client, job: JobView) -> int:
+    click.echo(f"submitted {job.job_id}", err=True)
+    writer = LogWriter()
+    try:
+        for chunk in log_of(client, job, follow=True, tail=None):
+            writer.write(chunk)
+    except KeyboardInterrupt:
+        writer.finish()
+        stop = f"rota cancel {short(job.job_id)}"
+        click.echo(f"the job goes on; stop it with: {stop}", err=True)
+        raise
+    writer.finish()
+    return exit_status(client, client.job(job.job_id))
+
+
+def _see_many_through(client: Client, ids: list[str], *, wait: bool, as_json: bool) -> int:
+    status = 0
+    if wait:
+        ended = wait_for(client, ids)
+        status = 0 if all(one == "succeeded" for one in ended.values()) else 1
+    if as_json:
+        print_object({"job_ids": ids})
+    elif sys.stdout.isatty():
+        click.echo(f"submitted {plural(len(ids), 'job')}")
+    else:
+        sys.stdout.writelines(f"{one}\n" for one in ids)
+    return status

@@ -1,0 +1,1 @@
+"""What stays when it is started: servers, workers and gateways, put together from all rooms."""

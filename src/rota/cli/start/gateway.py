@@ -1,0 +1,117 @@
+"""Starts a gateway in front of several cells."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota import __version__
+from rota.cli.options import pair
+from rota.cli.start.diary import log_option
+from rota.cli.start.up import HOST, DoorOptions, door_options
+from rota.gateway.plan import Plan, PlanError, make_plan
+
+if TYPE_CHECKING:
+    from rota.gateway.fleet import Fleet
+
+PORT_DEFAULT = 7080
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayOptions(DoorOptions):
+    """What `rota gateway` was asked for."""
+
+    plan: Plan
+
+
+@click.command()
+@click.option(
+    "--cell", "cells", multiple=True, required=True, type=pair, metavar="NAME=URL",
+    help="A cell and a server of it; may repeat, also for more servers of one cell.",
+)  # fmt: skip
+@click.option(
+    "--weight", "weights", multiple=True, type=pair, metavar="NAME=NUMBER",
+    help="A cell's share of tenants, 1 unless said; 0: nothing new goes there.",
+)  # fmt: skip
+@click.option(
+    "--pin", "pins", multiple=True, type=pair, metavar="TENANT=NAME",
+    help="Keep a tenant in a cell, whatever the others win.",
+)  # fmt: skip
+@click.option(
+    "--port", "-p", type=click.IntRange(0, 65535), default=PORT_DEFAULT, show_default=True,
+    help="0 takes a free one.",
+)  # fmt: skip
+@HOST
+@log_option
+@door_options
+@click.option("--where", metavar="TENANT", help="Only say which cell a tenant's jobs go to.")
+@click.pass_context
+def gateway(ctx: click.Context, /, *, where: str | None, **given: Any) -> None:
+    """Spread tenants over several cells, and show them as one.
+
+    Every gateway of a fleet must be given the same cells, weights and pins.
+    """
+    cells, weights, pins = (given.pop(name) for name in ("cells", "weights", "pins"))
+    try:
+        plan = make_plan(cells, weights, pins)
+    except PlanError as error:
+        raise click.UsageError(str(error)) from error
+    if where is not None:
+        click.echo(plan.ring.home(where))
+        return
+    from rota.cli.start.hosting import run_loop
+
+    ctx.exit(run_loop(_serve(GatewayOptions(plan=plan, **given))))
+
+
+async def _serve(options: GatewayOptions) -> int:
+    from rota.api.door.auth import LOOPBACK_HOSTS
+    from rota.cli.start.hosting import EmbeddedServer, on_signal, until_signal
+    from rota.cli.start.listening import listen, open_lobby, refuse_open_door, url_of
+    from rota.gateway.app import create_app
+    from rota.gateway.desk import Desk
+    from rota.gateway.fleet import Fleet
+    from rota.gateway.lines import Lines
+
+    refuse_open_door(options)
+    listening = listen(options.host, options.port)
+    fleet = Fleet(options.plan, Lines())
+    try:
+        await fleet.start()
+        refuse_misplaced(fleet)
+        desk = Desk(fleet, secure=options.tls_cert is not None)
+        app = create_app(desk, [*LOOPBACK_HOSTS, options.host, *options.names])
+        server = EmbeddedServer(app, options, open_lobby(options))
+        serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
+        stop = on_signal()
+        _greet(url_of(options, listening), fleet)
+        await until_signal(stop, serving)
+        desk.closing.set()
+        server.should_exit = True
+        await serving
+    finally:
+        await fleet.stop()
+        await fleet.lines.close()
+    return 0
+
+
+def refuse_misplaced(fleet: Fleet) -> None:
+    """A server of another cell would be asked for ids that it does not have, and make more."""
+    for cell in fleet.cells.values():
+        for server in cell.servers:
+            if server.misplaced:
+                raise click.ClickException(f"cell {cell.name} at {server.url}: {server.why}")
+
+
+def _greet(url: str, fleet: Fleet) -> None:
+    """What a person needs next; programs read the first line."""
+    click.echo(f"Rota {__version__} is up at {url}")
+    for cell in fleet.cells.values():
+        state = "ready" if cell.ready else f"not ready {cell.why}".rstrip()
+        click.echo(f"  cell     {cell.name}  {cell.tag}  {state}")
+    click.echo("Ctrl-C stops.")
+    sys.stdout.flush()

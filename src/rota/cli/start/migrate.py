@@ -1,0 +1,87 @@
+"""Brings a store's schema up to date, or says what that would take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from rota.cli.options import json_option
+from rota.cli.problems import Failure
+from rota.cli.render import print_object
+from rota.cli.text import plain, plural
+from rota.store.migrate import missing_in_file
+from rota.store.postgres.checkup import check_up
+from rota.store.postgres.connect import parse_address
+from rota.store.postgres.migrate import migrate_postgres
+from rota.store.protocol import StoreError
+from rota.store.sqlite.store import open_sqlite
+
+FILES = {"rota.db": "sqlite", "logs.db": "sqlite_logs"}
+"""What a data directory has, and which steps are for it."""
+
+
+@click.command()
+@click.option("--store", metavar="DSN", help="A PostgreSQL: postgresql://user@host/database.")
+@click.option(
+    "--data", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    help="A data directory; no server may be using it.",
+)  # fmt: skip
+@click.option("--check", is_flag=True, help="Change nothing; exit 1 if something is missing.")
+@json_option
+@click.pass_context
+def migrate(
+    ctx: click.Context, *, store: str | None, data: Path | None, check: bool, as_json: bool
+) -> None:
+    """Bring a store's schema up to date. Servers do the same when they start, if they may.
+
+    The servers of the version before go on beside the new schema, so it can go first.
+    """
+    if (store is None) == (data is None):
+        raise click.UsageError("name one of --store DSN and --data DIR")
+    try:
+        shown, missing = _look(store, data)
+        if missing and not check:
+            _apply(store, data)
+    except StoreError as error:
+        raise Failure(str(error)) from error
+    if as_json:
+        print_object({"store": shown, "missing" if check else "done": missing})
+    else:
+        click.echo(f"{plain(shown)}: {_told(missing, check=check)}")
+    ctx.exit(1 if check and missing else 0)
+
+
+def _look(store: str | None, data: Path | None) -> tuple[str, Sequence[str]]:
+    """Where, and the steps that are missing there."""
+    if store is not None:
+        found = asyncio.run(check_up(store))
+        return found.shown, found.missing
+    assert data is not None
+    return str(data), [
+        step.name
+        for file, dialect in FILES.items()
+        for step in missing_in_file(data / file, dialect)
+    ]
+
+
+def _apply(store: str | None, data: Path | None) -> None:
+    if store is not None:
+        asyncio.run(migrate_postgres(parse_address(store)))
+    else:
+        assert data is not None
+        asyncio.run(_open_and_close(data))
+
+
+async def _open_and_close(data: Path) -> None:
+    """A data directory is brought up to date by whoever opens it."""
+    await open_sqlite(data).close()
+
+
+def _told(missing: Sequence[str], *, check: bool) -> str:
+    if not missing:
+        return "the schema is up to date"
+    steps = f"{plural(len(missing), 'step')} ({', '.join(missing)})"
+    return f"{steps} missing; run it without --check" if check else f"took {steps}"

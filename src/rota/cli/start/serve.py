@@ -1,0 +1,305 @@
+"""The composition root: puts store, engine and api together and runs them until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from rota import __version__
+from rota.alerts.channels import Carrier
+from rota.alerts.figures import Watcher
+from rota.alerts.watch import Watch
+from rota.api.app import Parts, create_app
+from rota.api.files import Files
+from rota.api.history import Recorder
+from rota.api.metrics import Histogram
+from rota.api.peers.submitted import SubmittedSpecs
+from rota.cli.planning.own_process import OwnProcess
+from rota.cli.start.admission import Admission, open_admission
+from rota.cli.start.company import Company, join, open_assurance, refuse_double, trust_of
+from rota.cli.start.crew import Crew
+from rota.cli.start.hosting import EmbeddedServer, next_signal, on_signal, run_loop, until_signal
+from rota.cli.start.identity import announce, withdraw
+from rota.cli.start.listening import listen, open_lobby, refuse_open_door, url_of
+from rota.cli.start.storage import open_files
+from rota.cli.start.stores import member_of, open_store, refuse_nowhere, shown, timing_of
+from rota.cli.start.tracing import trace
+from rota.cli.start.up import ServerOptions, UpOptions
+from rota.engine.assurance import Assurance
+from rota.engine.beat import beat
+from rota.engine.clock import SystemClock
+from rota.engine.limits import PULSE_S
+from rota.engine.loop import Engine
+from rota.engine.observe import Counts
+from rota.engine.retention import Retention
+from rota.engine.sweeping import Sweeping
+from rota.store.protocol import Store
+from rota.store.sqlite.store import SqliteStore
+
+if TYPE_CHECKING:
+    from rota.store.postgres.store import PostgresStore
+
+
+class Beside(Protocol):
+    """Something that runs beside the engine."""
+
+    def start(self) -> None:
+        """Begins once the engine is there."""
+        ...
+
+    async def stop(self) -> None:
+        """Ends before the engine does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a server stands on: all that outlives it."""
+
+    options: UpOptions | ServerOptions
+    store: SqliteStore | PostgresStore
+    files: Files
+    cell: str
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running server and what is needed to end it."""
+
+    url: str
+    admission: Admission
+    company: Company
+    server: EmbeddedServer
+    engine: Engine
+    store: Store
+    closing: asyncio.Event
+    serving: asyncio.Task[None]
+    pulse: asyncio.Task[None]
+    beside: Sequence[Beside]
+    files: Files
+
+    async def stop(self) -> None:
+        """Lets streams end, answers what waits, and closes the store last.
+
+        Another server that can lead does so at once, and gets what still comes in here.
+        """
+        self.closing.set()
+        for one in self.beside:
+            await one.stop()
+        if self.engine.has_others:
+            await self.engine.stop()
+        self.server.should_exit = True
+        await self.serving
+        await self.engine.stop()
+        self.pulse.cancel()
+        await self.company.stop()
+        await self.admission.stop()
+        await self.files.spool.close()
+        await self.files.blobs.close()
+        await self.store.close()
+
+
+def run_up(options: UpOptions) -> int:
+    """`rota up`: everything on one machine."""
+    return run_loop(_up(options))
+
+
+def run_server(options: ServerOptions) -> int:
+    """`rota server`: a server without workers of its own."""
+    return run_loop(_serve(options))
+
+
+async def _up(options: UpOptions) -> int:
+    service = await start(options)
+    crew = Crew(service.url, service.admission.token, options)
+    stop = on_signal()
+    await crew.start()
+    _greet(options, service)
+    await until_signal(stop, service.serving)
+    click.echo("draining: running jobs may finish; Ctrl-C again stops them now", err=True)
+    crew.signal()
+    gone = asyncio.create_task(crew.wait())
+    while not gone.done():
+        hurry = asyncio.create_task(next_signal(stop))
+        await asyncio.wait((gone, hurry), return_when=asyncio.FIRST_COMPLETED)
+        if hurry.done():
+            crew.signal()
+        hurry.cancel()
+    await service.stop()
+    withdraw(options.data)
+    return 0
+
+
+async def _serve(options: ServerOptions) -> int:
+    service = await start(options)
+    stop = on_signal()
+    _greet(options, service)
+    await until_signal(stop, service.serving)
+    await service.stop()
+    withdraw(options.data)
+    return 0
+
+
+async def start(options: UpOptions | ServerOptions) -> Service:
+    """Opens the store, loads the engine, and listens."""
+    refuse_open_door(options)
+    refuse_nowhere(options)
+    listening = listen(options.host, options.port)
+    try:
+        return await _start(options, listening)
+    except BaseException:
+        listening.close()
+        raise
+
+
+async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -> Service:
+    url = url_of(options, listening)
+    member = member_of(options, url)
+    ground = await _open_ground(options)
+    store = ground.store
+    await refuse_double(store, member)
+    clock = SystemClock()
+    counts = Counts()
+    engine = Engine(store, clock, timing_of(options, store), counts, member)
+    await engine.start(SubmittedSpecs(clock))
+    admission = await open_admission(options, store, clock)
+    await admission.start()
+    figures = Figures(counts, engine)
+    recorder = Recorder(engine, figures)
+    assurance = await open_assurance(options, store)
+    lobby = open_lobby(options)
+    alone = replace(_parts(ground, figures, admission, assurance), recorder=recorder, lobby=lobby)
+    parts, company = await join(alone, store, member, await trust_of(options))
+    parts, tracing = trace(parts, engine, os.environ)
+    beside: list[Beside] = [*_upkeep(ground, engine), recorder, parts.alerts, *tracing]
+    app = create_app(parts)
+    server = EmbeddedServer(app, options, lobby)
+    serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
+    announce(url, admission.token, options.data)
+    for one in beside:
+        one.start()
+    return Service(
+        url=url,
+        admission=admission,
+        company=company,
+        server=server,
+        engine=engine,
+        store=store,
+        closing=parts.closing,
+        serving=serving,
+        pulse=asyncio.create_task(_pulse(engine), name="rota-pulse"),
+        beside=beside,
+        files=ground.files,
+    )
+
+
+async def _open_ground(options: UpOptions | ServerOptions) -> Ground:
+    store = await open_store(options)
+    files = await open_files(options, store)
+    return Ground(options, store, files, await store.name_cell(options.cell))
+
+
+def _upkeep(ground: Ground, engine: Engine) -> tuple[Retention, Sweeping]:
+    options, files = ground.options, ground.files
+    age_ms = options.bundle_retention_ms
+    return (
+        Retention(ground.store, engine, options.retention_ms),
+        Sweeping(files.book, files.blobs, files.spool, engine, age_ms),
+    )
+
+
+async def _pulse(engine: Engine) -> None:
+    while True:
+        await beat(PULSE_S)
+        engine.pulse()
+
+
+class Figures:
+    """What the engine counted, with how far the tables are behind it."""
+
+    def __init__(self, counts: Counts, engine: Engine) -> None:
+        self.engine = engine
+        self.submitted = counts.submitted
+        self.finished = counts.finished
+        self.decided = counts.decided
+        self.reacted = counts.reacted
+        self.deadlines = counts.deadlines
+        self.estimates = engine.calibration.outcomes
+        self._counts = counts
+        self.fold_lag_seconds = engine.fold_lag_s
+
+    def histograms(self) -> Mapping[str, Histogram]:
+        """By the name of their metric, without the product's."""
+        return {**self._counts.histograms(), "estimate_error_seconds": self.engine.calibration}
+
+
+def _disk_free(data: Path) -> int:
+    return shutil.disk_usage(data).free
+
+
+def _parts(ground: Ground, figures: Figures, admission: Admission, assurance: Assurance) -> Parts:
+    engine, store = figures.engine, ground.store
+    disk_free = partial(_disk_free, ground.options.data)
+    watcher = Watcher(engine, figures, disk_free)
+    return Parts(
+        brain=engine,
+        catalog=store.catalog,
+        logs=store.logs,
+        files=ground.files,
+        hooks=store.hooks,
+        feed=engine.feed,
+        access=admission.access,
+        audit=admission.audit,
+        figures=figures,
+        alerts=Watch(engine, watcher, store.notes, Carrier(ground.cell)),
+        node=engine.node,
+        assurance=assurance,
+        version=__version__,
+        started_at=engine.clock.now(),
+        disk_free=disk_free,
+        cell=ground.cell,
+        simulator=OwnProcess(),
+    )
+
+
+def _greet(options: UpOptions | ServerOptions, service: Service) -> None:
+    """What a person needs next; programs read the first line."""
+    click.echo(f"Rota {__version__} is up at {service.url}")
+    sign_in = service.admission.sign_in_path()
+    if sign_in is not None:
+        click.echo(f"  page     {service.url}{sign_in}  (signs your browser in, once)")
+    if options.store is None:
+        click.echo(f"  data     {options.data}")
+    else:
+        click.echo(f"  store    {shown(options.store)}")
+        click.echo(f"  node     {service.engine.node}, {_part(service.engine)}")
+    if options.objects is not None:
+        click.echo(f"  objects  {service.files.blobs.where}")
+    for warning in service.files.warnings:
+        click.echo(f"note: {warning}", err=True)
+    if isinstance(options, UpOptions):
+        click.echo("  try      rota submit --follow -- echo hello")
+        click.echo("Ctrl-C drains and stops.")
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            click.echo("note: running as root, and so will the jobs", err=True)
+    else:
+        click.echo(f"  workers  rota worker --server {service.url}")
+        click.echo("Ctrl-C stops.")
+    sys.stdout.flush()
+
+
+def _part(engine: Engine) -> str:
+    standing = engine.standing()
+    if standing.leads:
+        return "leads"
+    return f"stands by: {standing.leader} leads" if standing.leader else "nobody leads yet"

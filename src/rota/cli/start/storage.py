@@ -1,0 +1,75 @@
+"""Opens the object storage that was asked for, and makes sure that it is the cell's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from rota.api.files import Files
+from rota.api.ids import mint_session
+from rota.cli.start.up import ServerOptions, UpOptions
+from rota.store.files.blobs import Blobs
+from rota.store.files.cloud_blobs import SCHEMES, open_cloud
+from rota.store.files.folder_blobs import FolderBlobs
+from rota.store.files.outputs import Outputs
+from rota.store.files.spool import Spool
+from rota.store.files.two_places import TwoPlaces
+from rota.store.protocols.objects import ObjectBook
+from rota.store.sqlite.store import SqliteStore
+
+if TYPE_CHECKING:
+    from rota.store.postgres.store import PostgresStore
+
+NO_STORAGE = (
+    "no object storage is named: bundles and large output files are kept in the database; name one"
+    " that all servers reach (--objects s3://bucket/prefix, or a folder that they share)"
+)
+
+
+async def open_files(
+    options: UpOptions | ServerOptions, store: SqliteStore | PostgresStore
+) -> Files:
+    """Large files in the named storage; without one in the data folder, or in the database."""
+    named = None if options.objects is None else open_blobs(options.objects)
+    if named is not None and store.objects is not None:
+        await check_is_ours(named, store.objects, adopt=options.adopt_storage)
+    shares = not isinstance(store, SqliteStore)
+    own: Blobs = _own_folder(options) if isinstance(store, SqliteStore) else store.blobs
+    blobs = own if named is None else TwoPlaces(named, own)
+    return Files(
+        spool=Spool(options.data / "uploads"),
+        outputs=Outputs(store.artifacts, store.objects, None if shares and not named else blobs),
+        book=store.objects,
+        blobs=blobs,
+        warnings=(NO_STORAGE,) if shares and not named else (),
+    )
+
+
+def open_blobs(address: str) -> Blobs:
+    """The storage at an address: s3://, gs://, az://, or a folder."""
+    scheme = urlsplit(address).scheme
+    if scheme in SCHEMES:
+        return open_cloud(address)
+    path = Path(urlsplit(address).path if scheme == "file" else address)
+    return FolderBlobs(path.absolute())
+
+
+async def check_is_ours(named: Blobs, book: ObjectBook, *, adopt: bool = False) -> None:
+    """Refuses a storage in which this cell's objects are not: above all a folder that this server
+    has for itself, though others have one of the same name."""
+    there = await named.mark(mint_session())
+    known = await book.mark_storage(there, replace=adopt)
+    if there != known:
+        raise click.ClickException(
+            f"{named.where} is not the object storage of this cell: it is marked {there}, and the"
+            f" cell's is marked {known}. A folder must be one that all servers share (a network"
+            " file system), not one of the same name on each; else use s3://, gs:// or az://."
+            " If the objects were moved here on purpose, start once with --adopt-storage"
+        )
+
+
+def _own_folder(options: UpOptions | ServerOptions) -> FolderBlobs:
+    return FolderBlobs(options.data.absolute() / "objects")

@@ -1,0 +1,1 @@
+"""Commands that put an installation to the test: bench, doctor, verify."""

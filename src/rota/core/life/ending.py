@@ -1,0 +1,59 @@
+"""How a job ends, and how those who depend on it hear of it, all in the same step."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from rota.core.graph import accepts
+from rota.core.life.waiting import leave_lines, settle
+from rota.core.lifecycle import JobVerb
+from rota.core.memory.cells import JobCell
+from rota.core.model import Instant, JobState, Life
+from rota.core.tables import Tables
+
+
+def said(message: str) -> bytes:
+    """An error of the scheduler's own, as JSON text."""
+    return msgspec.json.encode({"message": message})
+
+
+def conclude(t: Tables, cell: JobCell, verb: JobVerb, life: Life, now: Instant) -> None:
+    """The job ends by `verb` with `life`; what it held comes back, its dependents go on or not.
+
+    Iterative, because skipping may run down a chain of any length.
+    """
+    leave_lines(t, cell, now)
+    t.finish(cell, verb, life, now)
+    ended = [cell]
+    while ended:
+        upstream = ended.pop()
+        for child_id, lives, when in t.graph.take(upstream.id):
+            child = t.jobs.get(child_id)
+            if child is None or child.life.lives != lives:
+                continue
+            if accepts(when, upstream.life.state):
+                child.unmet -= 1
+                t.locality.follows(child, upstream)
+                if not child.unmet and child.life.state is JobState.PENDING:
+                    settle(t, child, now)
+            else:
+                _skip(t, child, upstream, now)
+                ended.append(child)
+
+
+def _skip(t: Tables, child: JobCell, upstream: JobCell, now: Instant) -> None:
+    error = said(f"job {upstream.id}, which it depends on, {describe(upstream.life.state)}")
+    life = replace(child.life, reason="upstream", error=error)
+    t.finish(child, JobVerb.SKIP, life, now)
+
+
+def describe(state: JobState) -> str:
+    """How a job ended, as the end of a sentence."""
+    return state.value if state in (JobState.SUCCEEDED, JobState.FAILED) else f"was {state.value}"
+
+
+def expire(t: Tables, cell: JobCell, now: Instant) -> None:
+    """The job waited past its `expires_at`."""
+    life = replace(cell.life, reason="expires_at", error=said("it had not started in time"))
+    conclude(t, cell, JobVerb.EXPIRE, life, now)

@@ -1,0 +1,390 @@
+"""Executions: how one begins, renews its lease, and ends; every way out is here."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rota.core.band import Array
+from rota.core.errors import Conflict, NotFound, StaleFence
+from rota.core.ids import execution_id
+from rota.core.inputs import Completion
+from rota.core.life.arrays import draw
+from rota.core.life.ending import conclude, expire, said
+from rota.core.life.gang_ends import (
+    FAILED,
+    LOST,
+    PREEMPTED,
+    RETRY,
+    UNDELIVERED,
+    end_member,
+    is_in_gang,
+    parent_of,
+)
+from rota.core.life.learning import ask_for_more, learn
+from rota.core.life.retry import TRY_AT_ONCE, delay_ms, final_reason, may_try_again
+from rota.core.life.succession import began_at, end
+from rota.core.life.waiting import leave_lines, settle
+from rota.core.lifecycle import JOB_TRANSITIONS, ExecutionVerb, JobVerb, move_execution, move_job
+from rota.core.limits import LOSSES_MAX, STOP_WINDOW_MS
+from rota.core.memory.cells import NO_CLASS, ExecutionCell, JobCell, WorkerCell
+from rota.core.memory.runtimes import stepped_up
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    ExecutionState,
+    Instant,
+    JobState,
+    Life,
+    Millis,
+    Semantics,
+    Stop,
+    Terms,
+    WorkerId,
+)
+from rota.core.order.gates import is_limited, spend_start
+from rota.core.order.sharing import share_of
+from rota.core.order.tenants import has_quota
+from rota.core.resources import NOTHING
+from rota.core.tables import Tables
+
+# A member of an enumeration costs several look-ups each time it is named: these are named for every
+# job that starts or ends.
+_CLAIMED, _SUCCEEDED = ExecutionState.CLAIMED, ExecutionState.SUCCEEDED
+_CLAIM, _SUCCEED = JobVerb.CLAIM, JobVerb.SUCCEED
+STARTED = JOB_TRANSITIONS[JobState.QUEUED, _CLAIM]
+"""The state of a job whose execution was made."""
+_VERB_OF = {
+    ExecutionState.SUCCEEDED: ExecutionVerb.SUCCEED,
+    ExecutionState.FAILED: ExecutionVerb.FAIL,
+    ExecutionState.TIMED_OUT: ExecutionVerb.TIME_OUT,
+    ExecutionState.CANCELLED: ExecutionVerb.CANCEL,
+    ExecutionState.PREEMPTED: ExecutionVerb.PREEMPT,
+}
+_STOPPED = {
+    Stop.CANCEL: ExecutionVerb.CANCEL,
+    Stop.TIMEOUT: ExecutionVerb.TIME_OUT,
+    Stop.PREEMPT: ExecutionVerb.PREEMPT,
+}
+"""How an execution ended that was stopped as told."""
+RETURNED = "its worker gave it back before it began"
+
+
+def lease_until(t: Tables, now: Instant) -> Instant:
+    """When a lease renewed now has surely ended, by whatever clock its holder has."""
+    return now + t.lease_ms
+
+
+def first_lease_until(t: Tables, now: Instant) -> Instant:
+    """The same for one found at a take-over: the leader before may have renewed it since."""
+    return lease_until(t, now) + t.timing.handover_ms
+
+
+def claim(
+    t: Tables,
+    job: JobCell,
+    worker: WorkerCell,
+    now: Instant,
+    behind: ExecutionId | None = None,
+) -> ExecutionCell:
+    """The job is the worker's: a new execution with a higher fence than any before.
+
+    At once, or ahead: then it has nothing of the worker until the one it is behind has ended.
+    """
+    if job.spec.band is not None and isinstance(job.spec.band, Array):
+        job = draw(t, job, now)
+    life, terms = job.life, job.spec.terms
+    execution = claimed(job, worker.worker.id, now, behind)
+    if behind is not None:
+        worker.heirs[behind] = (execution.id, terms.needs.resources)
+    cell = t.executions[execution.id] = ExecutionCell(execution, lease_until(t, now), now)
+    t.draft.executions[execution.id] = execution
+    if job.class_index == NO_CLASS:
+        share = t.share_like(terms)  # an array's or gang's member, or put there by hand
+    else:
+        share = share_of(t.lines.classes[job.class_index], t.fleet.capacity)
+    t.lines.leave(job)
+    t.draft.waits.append(0 if life.ready_at is None else now - life.ready_at)
+    move_job(job.id, life.state, _CLAIM)
+    t.set_life(job, running(life, execution))
+    occupy(t, cell, terms, share, now)
+    queue = t.queues[terms.queue]
+    if is_limited(queue):
+        spend_start(queue, now)
+        t.check_gates(queue, now)
+    return cell
+
+
+def claimed(
+    job: JobCell, worker_id: WorkerId, now: Instant, behind: ExecutionId | None = None
+) -> Execution:
+    """The next execution of a job."""
+    life, fence = job.life, job.life.fence + 1
+    return Execution(
+        execution_id(job.id, fence, now),
+        job.id,
+        worker_id,
+        life.attempt + 1,
+        fence,
+        _CLAIMED,
+        now,
+        memory=job.spec.terms.needs.resources.memory,
+        behind=behind,
+    )
+
+
+def running(life: Life, execution: Execution) -> Life:
+    """The life of a job that waited and whose execution this is."""
+    return Life(
+        STARTED,
+        attempt=execution.attempt,
+        fence=execution.fence,
+        losses=life.losses,
+        lives=life.lives,
+        started_at=execution.claimed_at,
+        execution_id=execution.id,
+        worker_id=execution.worker_id,
+        ready_at=life.ready_at,
+        deadline=life.deadline,
+    )
+
+
+def occupy(t: Tables, cell: ExecutionCell, terms: Terms, share: float, now: Instant) -> None:
+    """What the execution holds is held: of its worker, its queue, its tenant."""
+    execution, resources = cell.execution, terms.needs.resources
+    cell.ends_at = probable_end(t, terms, cell.since, now)
+    worker = t.fleet.workers[execution.worker_id]
+    worker.hold(execution.id, NOTHING if worker.is_heir(execution) else resources, cell.ends_at)
+    queue = t.queues.get(terms.queue) or t.queue(terms.queue, now)
+    queue.begin(execution.id)
+    if terms.preemptible and terms.semantics is Semantics.AT_LEAST_ONCE:
+        t.evictable[execution.id] = None
+    if terms.needs.affinity is not None:
+        t.locality.begin(execution.id, terms, worker)
+    tenant = t.tenants.cells.get(terms.tenant) or t.tenants.cell(terms.tenant)
+    tenant.hold(execution.id, resources)
+    payer = t.lines.order.party(terms.tenant, queue)
+    cell.rate = t.lines.order.begin(payer, share, (now, cell.ends_at))
+    if has_quota(tenant):
+        t.check_quota(tenant, now)
+    t.note_start(tenant, now)
+
+
+def probable_end(t: Tables, terms: Terms, since: Instant, now: Instant) -> Instant:
+    """When an execution will probably end that began then."""
+    ends_at = since + t.runtimes.estimate(terms)
+    return ends_at if ends_at > now else stepped_up(since, terms.timeout_ms, now)
+
+
+def outlive(t: Tables, cell: ExecutionCell, now: Instant) -> None:
+    """If it runs longer than was thought, another end is guessed, and charged for."""
+    if cell.ends_at > now:
+        return
+    terms = t.jobs[cell.execution.job_id].spec.terms
+    ends_at = stepped_up(cell.since, terms.timeout_ms, now)
+    if cell.rate:
+        payer = t.lines.order.party(terms.tenant, t.queues[terms.queue])
+        t.lines.order.extend(payer, cell.rate, ends_at - cell.ends_at)
+    worker = t.fleet.workers[cell.execution.worker_id]
+    worker.move_end(cell.execution.id, cell.ends_at, ends_at)
+    cell.ends_at = ends_at
+
+
+def complete(t: Tables, done: Completion, now: Instant) -> Execution:
+    """The worker says how it ended. A repeat changes nothing; a stale one is refused."""
+    cell = t.executions.get(done.execution_id)
+    if cell is None:
+        return _repeated(t, done)
+    if cell.execution.fence != done.fence:
+        raise StaleFence(
+            f"execution {done.execution_id} has fence {cell.execution.fence}, not {done.fence}"
+        )
+    verb, before = _VERB_OF[done.state], cell.execution
+    if before.stop is not None and verb is ExecutionVerb.CANCEL:
+        verb = _STOPPED[before.stop]  # all its worker knows is that it was told to stop
+    is_returned = done.state is ExecutionState.PREEMPTED
+    if is_returned and before.state is not _CLAIMED:
+        raise Conflict(f"execution {done.execution_id} has begun: it cannot be given back")
+    execution = reported(cell, done, move_execution(done.execution_id, before.state, verb), now)
+    if is_returned:
+        execution = replace(execution, started_at=None, reason=RETURNED)
+    job = end(t, cell, execution, now)
+    t.recent.end(execution, done.state, now)
+    learn(t, job.spec.terms, [(execution, done)], now)
+    _decide(t, job, execution, done, now)
+    return execution
+
+
+def reported(
+    cell: ExecutionCell, done: Completion, state: ExecutionState, now: Instant
+) -> Execution:
+    """The execution as it has ended, by what its worker says."""
+    return replace(
+        cell.execution,
+        state=state,
+        started_at=began_at(cell),
+        ended_at=now,
+        result=done.result,
+        error=done.error,
+        exit_code=done.exit_code,
+        usage=done.usage,
+        reason="",
+    )
+
+
+def _repeated(t: Tables, done: Completion) -> Execution:
+    ended = t.recent.ended(done.execution_id)
+    if ended is None:
+        raise NotFound("live execution", done.execution_id)
+    reported, execution = ended
+    if execution.fence != done.fence or reported is not done.state:
+        raise StaleFence(f"execution {done.execution_id} has already ended: {reported}")
+    return execution
+
+
+def _decide(
+    t: Tables, job: JobCell, execution: Execution, done: Completion | None, now: Instant
+) -> None:
+    """What the end of its execution means for the job; `done` is what its worker said of it."""
+    retryable = done is None or done.retryable
+    if job.spec.band is not None and is_in_gang(job):
+        _decide_in_gang(t, job, execution, done, now)
+        return
+    if execution.state is _SUCCEEDED:
+        conclude(t, job, _SUCCEED, _succeeded(job.life, execution), now)
+        return
+    started_at = started_at_of(job.life, execution)
+    ended = replace(job.life, started_at=started_at, result=execution.result, error=execution.error)
+    if execution.state is ExecutionState.CANCELLED or job.life.state is JobState.CANCELLING:
+        conclude(t, job, JobVerb.STOP, replace(ended, reason="cancelled"), now)
+    elif execution.state is ExecutionState.PREEMPTED:
+        word = "preempted" if execution.stop is not None else "returned"
+        _requeue(t, job, job.life.losses, word, now)
+    elif _has_another_try(job, execution, retryable=retryable):
+        ask_for_more(t, job, done)
+        _try_again(t, job, ended, _delay_ms(job, execution, done), now)
+    else:
+        life = replace(ended, reason=final_reason(execution, done))
+        conclude(t, job, JobVerb.FAIL, life, now)
+
+
+def _succeeded(life: Life, execution: Execution) -> Life:
+    """The life of a job whose execution went well, but for its state."""
+    progress = None if life.progress is None else 1.0
+    result, error = execution.result, execution.error
+    started_at = started_at_of(life, execution)
+    return replace(
+        life, started_at=started_at, result=result, error=error, reason="", progress=progress
+    )
+
+
+def started_at_of(life: Life, execution: Execution) -> Instant | None:
+    """One given ahead began later than it was given."""
+    return life.started_at if execution.behind is None else execution.started_at or life.started_at
+
+
+def _decide_in_gang(
+    t: Tables, job: JobCell, execution: Execution, done: Completion | None, now: Instant
+) -> None:
+    """What the end of a member's execution means for its gang, which is tried again as a whole."""
+    gang = t.jobs[parent_of(job)]
+    if execution.state is ExecutionState.PREEMPTED:
+        end_member(t, job, execution, (PREEMPTED, -1, "preempted"), now)
+    elif _has_another_try(job, execution, retryable=done is None or done.retryable):
+        ask_for_more(t, gang, done)
+        delay = _delay_ms(gang, execution, done)
+        end_member(t, job, execution, (RETRY, delay, "retry"), now)
+    else:
+        reason = final_reason(execution, done)
+        end_member(t, job, execution, (FAILED, -1, reason), now)
+
+
+def _has_another_try(job: JobCell, execution: Execution, *, retryable: bool) -> bool:
+    """A job that may start at most once has started: its retry policy gives it no second start."""
+    terms = job.spec.terms
+    if terms.semantics is Semantics.AT_MOST_ONCE:
+        return False
+    code = execution.exit_code
+    return may_try_again(terms.retry, execution.attempt, retryable=retryable, exit_code=code)
+
+
+def _delay_ms(job: JobCell, execution: Execution, done: Completion | None) -> Millis:
+    """What the job itself asks for comes before its policy."""
+    if execution.exit_code == TRY_AT_ONCE:
+        return 0
+    if done is not None and done.delay_ms is not None:
+        return done.delay_ms
+    return delay_ms(job.spec.terms.retry, job.id, execution.attempt)
+
+
+def _try_again(t: Tables, job: JobCell, ended: Life, delay: Millis, now: Instant) -> None:
+    state = move_job(job.id, job.life.state, JobVerb.TRY_AGAIN)
+    t.set_life(job, replace(ended, state=state, reason="retry", due_at=now + delay, progress=None))
+    wait_again(t, job, now)
+
+
+def lose(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> None:
+    """The execution's lease is over and its worker has not said how it ended."""
+    before = cell.execution
+    job = t.jobs[before.job_id]
+    verb = ExecutionVerb.LOSE if before.stop is None else _STOPPED[before.stop]
+    state = move_execution(before.id, before.state, verb)
+    execution = replace(before, state=state, ended_at=now, error=said(why), reason=why)
+    end(t, cell, execution, now)
+    if state is not ExecutionState.LOST:
+        _decide(t, job, execution, None, now)
+    elif job.spec.band is not None and is_in_gang(job):
+        cause = LOST if cell.delivered else UNDELIVERED
+        end_member(t, job, execution, (cause, -1, "lost"), now)
+    elif not cell.delivered:
+        _requeue(t, job, job.life.losses, "lost", now)
+    else:
+        _count_loss(t, job, execution, now)
+
+
+def _count_loss(t: Tables, job: JobCell, execution: Execution, now: Instant) -> None:
+    losses = job.life.losses + 1
+    life = replace(job.life, losses=losses, reason="lost", error=execution.error)
+    if job.spec.terms.semantics is Semantics.AT_MOST_ONCE:
+        error = said("its worker was lost while it ran, and it may start at most once")
+        conclude(t, job, JobVerb.FAIL, replace(life, error=error), now)
+    elif losses >= LOSSES_MAX:
+        error = said(f"its worker was lost {losses} times: it may be what kills them")
+        conclude(t, job, JobVerb.FAIL, replace(life, error=error), now)
+    else:
+        _requeue(t, job, losses, "lost", now)
+
+
+def _requeue(t: Tables, job: JobCell, losses: int, reason: str, now: Instant) -> None:
+    """It runs again, and the try does not count."""
+    life = replace(
+        job.life,
+        state=move_job(job.id, job.life.state, JobVerb.REQUEUE),
+        reason=reason,
+        attempt=job.life.attempt - 1,
+        losses=losses,
+        ready_at=now,
+        progress=None,
+    )
+    t.set_life(job, life)
+    wait_again(t, job, now)
+
+
+def wait_again(t: Tables, job: JobCell, now: Instant) -> None:
+    """The job gives its slot up and goes where it has to wait, unless its time is over by now."""
+    leave_lines(t, job, now)
+    if job.spec.expires_at is not None and job.spec.expires_at <= now:
+        expire(t, job, now)
+    else:
+        settle(t, job, now)
+
+
+def ask_to_stop(t: Tables, cell: ExecutionCell, kind: Stop, now: Instant) -> None:
+    """The worker is told with every answer until it says that it has."""
+    if cell.execution.stop is None:
+        t.put_execution(cell, replace(cell.execution, stop=kind, stop_at=now))
+        cell.stop_until = now + STOP_WINDOW_MS
+    cell.told = False
+    worker = t.fleet.workers[cell.execution.worker_id]
+    worker.stops[cell.execution.id] = None
+    if worker.poll is not None:
+        t.answer_now[worker.worker.id] = None

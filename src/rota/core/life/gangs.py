@@ -1,0 +1,190 @@
+"""Gangs: all members start in one turn, and what happens to one of them happens to all.
+
+When a member fails, is lost or preempted, the others are stopped; when all have stopped, the gang
+as a whole is tried again, goes back in line, or has failed. Why it stops is in its tally, so that
+a restart in between forgets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from rota.core.band import Member
+from rota.core.ids import member_id
+from rota.core.life.ending import conclude, said
+from rota.core.life.executions import ask_to_stop, lose, wait_again
+from rota.core.life.gang_ends import (
+    CANCELLED,
+    FAILED,
+    LOST,
+    PREEMPTED,
+    RETRY,
+    UNDELIVERED,
+    is_in_gang,
+)
+from rota.core.life.retry import delay_ms
+from rota.core.lifecycle import JobVerb, move_job
+from rota.core.limits import LOSSES_MAX
+from rota.core.memory.bands import BandCell
+from rota.core.memory.cells import ExecutionCell, JobCell, WorkerCell
+from rota.core.model import Instant, JobState, Life, Semantics, Spec, Stop, Worker
+from rota.core.place.labels import HOST
+from rota.core.tables import Tables
+
+
+def assemble(t: Tables, cell: JobCell, now: Instant) -> Iterator[tuple[JobCell, WorkerCell]]:
+    """The gang starts: its members, each with the worker it goes to."""
+    mine, life = t.bands.cells[cell.id], cell.life
+    workers = [t.fleet.workers[worker_id] for worker_id in mine.places]
+    t.lines.leave(cell)
+    mine.begin_again()
+    mine.places, mine.hosts = [], tuple(_host_of(worker.worker) for worker in workers)
+    t.bands.wait_more(cell, -mine.waiting)
+    mine.drawn = mine.size
+    state = move_job(cell.id, life.state, JobVerb.CLAIM)
+    t.set_life(
+        cell,
+        Life(
+            state,
+            attempt=life.attempt + 1,
+            fence=life.fence + 1,
+            losses=life.losses,
+            lives=life.lives,
+            started_at=now,
+            ready_at=life.ready_at,
+            deadline=life.deadline,
+        ),
+    )
+    t.bands.touched[cell.id] = None
+    template = _template(cell.spec)
+    for index, worker in enumerate(workers):
+        yield _member(t, cell, template, index), worker
+
+
+def _host_of(worker: Worker) -> str:
+    """Where the others find a member: the machine, if its worker names that, or the worker."""
+    return dict(worker.labels).get(HOST) or worker.name
+
+
+def _template(spec: Spec) -> Spec:
+    """What every member asks for; the payload is the gang's and is not repeated in each row."""
+    needs = replace(spec.terms.needs, copies=1)
+    return replace(
+        spec,
+        terms=replace(spec.terms, needs=needs),
+        payload=b"",
+        dependencies=(),
+        expires_at=None,
+        finish_by=None,
+        concurrency=None,
+        origin=None,
+        stimulus=None,
+        revision=0,
+    )
+
+
+def _member(t: Tables, cell: JobCell, template: Spec, index: int) -> JobCell:
+    life, spec = cell.life, replace(template, band=Member(cell.id, index, in_gang=True))
+    fresh = Life(
+        JobState.QUEUED,
+        reason="ready",
+        attempt=life.attempt - 1,
+        fence=life.fence - 1,
+        lives=life.fence,
+        ready_at=life.ready_at,
+    )
+    member = t.add_job(member_id(cell.id, index), spec, fresh)
+    t.recent.returned(member.id)
+    t.put_job(member)
+    t.draft.submitted += life.fence == 1
+    return member
+
+
+def look_after(t: Tables, cell: JobCell, now: Instant) -> None:
+    """Members have ended: the others are to stop, or the gang has ended as a whole."""
+    mine = t.bands.cells[cell.id]
+    t.bands.touched[cell.id] = None
+    if mine.cause and mine.live:
+        stop_others(t, cell, now)
+    if not mine.live:
+        _decide(t, cell, mine, now)
+
+
+def stop_others(t: Tables, cell: JobCell, now: Instant) -> None:
+    """Whatever of the gang still runs is told to stop."""
+    for job_id in list(t.bands.cells[cell.id].live):
+        member = t.jobs[job_id]
+        if member.life.state is JobState.RUNNING:
+            assert member.life.execution_id is not None
+            execution = t.executions[member.life.execution_id]
+            state = move_job(member.id, member.life.state, JobVerb.CANCEL)
+            t.set_life(member, replace(member.life, state=state, reason="gang"))
+            ask_to_stop(t, execution, Stop.CANCEL, now)
+            if not execution.delivered:
+                lose(t, execution, now, "its gang stopped before its worker collected it")
+
+
+def stop_with(t: Tables, victims: Sequence[ExecutionCell], now: Instant) -> None:
+    """Executions are to make room: what runs with them in a gang stops at the same time."""
+    for victim in victims:
+        job = t.jobs[victim.execution.job_id]
+        if job.spec.band is None or not is_in_gang(job):
+            continue
+        for job_id in t.bands.of(job).live:
+            execution_id = t.jobs[job_id].life.execution_id
+            assert execution_id is not None
+            if t.executions[execution_id].execution.stop is None:
+                ask_to_stop(t, t.executions[execution_id], Stop.PREEMPT, now)
+
+
+def _decide(t: Tables, cell: JobCell, mine: BandCell, now: Instant) -> None:
+    """All members have stopped."""
+    life = replace(cell.life, progress=None)
+    if mine.succeeded == mine.size:
+        conclude(t, cell, JobVerb.SUCCEED, replace(life, reason="", error=None), now)
+    elif cell.life.state is JobState.CANCELLING or mine.cause == CANCELLED:
+        conclude(t, cell, JobVerb.STOP, replace(life, reason="cancelled"), now)
+    elif mine.cause == RETRY:
+        _try_again(t, cell, mine, now)
+    elif mine.cause == FAILED:
+        conclude(t, cell, JobVerb.FAIL, replace(life, reason="gang"), now)
+    else:
+        _decide_loss(t, cell, mine, now)
+
+
+def _decide_loss(t: Tables, cell: JobCell, mine: BandCell, now: Instant) -> None:
+    """A member was lost or preempted: the gang goes back in line, unless that is once too often."""
+    losses = cell.life.losses + (mine.cause == LOST)
+    life = replace(cell.life, losses=losses, reason=mine.cause, progress=None)
+    if mine.cause == LOST and cell.spec.terms.semantics is Semantics.AT_MOST_ONCE:
+        error = said("a worker was lost while it ran, and it may start at most once")
+        conclude(t, cell, JobVerb.FAIL, replace(life, error=error), now)
+    elif mine.cause == LOST and losses >= LOSSES_MAX:
+        error = said(f"workers of it were lost {losses} times: it may be what kills them")
+        conclude(t, cell, JobVerb.FAIL, replace(life, error=error), now)
+    else:
+        assert mine.cause in (LOST, UNDELIVERED, PREEMPTED), f"it stopped because of {mine.cause!r}"
+        reason = PREEMPTED if mine.cause == PREEMPTED else LOST
+        state = move_job(cell.id, life.state, JobVerb.REQUEUE)
+        again = replace(life, state=state, reason=reason, attempt=life.attempt - 1, ready_at=now)
+        _wait_again(t, cell, again, now)
+
+
+def _try_again(t: Tables, cell: JobCell, mine: BandCell, now: Instant) -> None:
+    life = cell.life
+    wait = mine.delay_ms
+    if wait < 0:
+        wait = delay_ms(cell.spec.terms.retry, cell.id, life.attempt)
+    state = move_job(cell.id, life.state, JobVerb.TRY_AGAIN)
+    again = replace(life, state=state, reason="retry", due_at=now + wait, progress=None)
+    _wait_again(t, cell, again, now)
+
+
+def _wait_again(t: Tables, cell: JobCell, life: Life, now: Instant) -> None:
+    t.set_life(cell, replace(life, tally=None))
+    mine = t.bands.cells[cell.id]
+    mine.begin_again()
+    t.bands.wait_more(cell, mine.size)
+    wait_again(t, cell, now)

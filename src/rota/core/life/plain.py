@@ -1,0 +1,148 @@
+"""Plain jobs: nobody but their worker has to do with them. Each starts, and ends well, in one go.
+
+Most jobs are plain. The general way (executions.py) asks at every step whether anybody else has to
+hear of it; here that is asked once, before. It comes to the same.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from rota.core.ids import execution_id
+from rota.core.inputs import Completion
+from rota.core.life.executions import probable_end, reported, running, started_at_of
+from rota.core.life.learning import learn, learn_plainly
+from rota.core.memory.cells import ExecutionCell, JobCell, OpenPoll, WorkerCell
+from rota.core.model import Execution, ExecutionState, Instant, JobState, Life
+from rota.core.order.kinds import Kind
+from rota.core.order.sharing import share_of
+from rota.core.outcome import Ended, Order
+from rota.core.tables import Tables
+
+_CLAIMED, _GONE_WELL = ExecutionState.CLAIMED, ExecutionState.SUCCEEDED
+_QUEUED, _RUNNING, _SUCCEEDED = JobState.QUEUED, JobState.RUNNING, JobState.SUCCEEDED
+
+Report: TypeAlias = tuple[ExecutionCell, JobCell, Kind, Completion]
+"""A report of a plain job that went well."""
+
+
+def start_alone(t: Tables, job: JobCell, kind: Kind, worker: WorkerCell, now: Instant) -> None:
+    """A plain job that stands in line is the worker's, whose open poll will be answered with it."""
+    before, draft, lines, order = job.life, t.draft, t.lines, t.lines.order
+    resources, queue, tenant, poll = kind.resources, kind.queue, kind.tenant, worker.poll
+    assert before.state is _QUEUED
+    assert poll is not None
+    job_id, fence, ready_at = job.id, before.fence + 1, before.ready_at
+    run_id, whose = execution_id(job_id, fence, now), worker.worker.id
+    attempt, memory = before.attempt + 1, resources.memory
+    execution = Execution(run_id, job_id, whose, attempt, fence, _CLAIMED, now, memory=memory)
+    ends_at = now + kind.estimate(t.runtimes)
+    if ends_at <= now:
+        ends_at = probable_end(t, kind.terms, now, now)
+    share = share_of(lines.classes[job.class_index], t.fleet.capacity)
+    stand = kind.stand
+    if stand is not None and stand.leave_first(job):
+        payer = stand.party
+    else:
+        lines.leave(job)
+        payer = kind.payer(order)
+    rate = order.begin(payer, share, (now, ends_at))
+    cell = ExecutionCell(execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate)
+    t.executions[run_id] = cell
+    draft.executions[run_id] = execution
+    draft.waits.append(0 if ready_at is None else now - ready_at)
+    if before.line:
+        t.leave_shelf(job)
+    job.life = running(before, execution)
+    draft.moved[job_id] = job
+    kind.started()
+    worker.hold(run_id, resources, ends_at)
+    queue.running += 1
+    tenant.held[run_id] = resources
+    if len(t.tenants.cells) > 1:
+        t.note_start(tenant, now)
+    poll.orders.append(Order(execution, job.spec, queue.queue.limits))
+    took_room(t, worker, poll, 1)
+
+
+def took_room(t: Tables, worker: WorkerCell, poll: OpenPoll, count: int) -> None:
+    """So many orders will answer the worker's poll; it waits for more if it has room for them."""
+    t.answer_now[worker.worker.id] = None
+    poll.room -= count
+    if poll.room > 0:
+        t.fleet.tighten(worker)
+    else:
+        t.fleet.withdraw(worker)
+
+
+def plain_report(t: Tables, worker: WorkerCell, done: Completion) -> Report | None:
+    """What the worker reports, if it is its own, went well and is nobody else's business."""
+    cell = t.executions.get(done.execution_id)
+    if cell is None or done.state is not _GONE_WELL:
+        return None
+    execution = cell.execution
+    if (
+        execution.fence != done.fence
+        or execution.worker_id != worker.worker.id
+        or execution.stop is not None
+        or (execution.behind is not None and worker.is_heir(execution))
+    ):
+        return None
+    job = t.jobs[execution.job_id]
+    life, spec = job.life, job.spec
+    if (
+        life.state is not _RUNNING
+        or life.doomed
+        or spec.band is not None
+        or spec.concurrency is not None
+        or spec.origin is not None
+        or spec.finish_by is not None
+        or job.id in t.graph.downstream
+    ):
+        return None
+    kind = t.kinds.of(spec.terms)
+    return (cell, job, kind, done) if kind.is_plain else None
+
+
+def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> None:
+    """A plain job has ended well, and leaves memory; its execution has no heir."""
+    (cell, job, kind, done), draft = report, t.draft
+    terms, rate, ends_at, job_id = kind.terms, cell.rate, cell.ends_at, job.id
+    execution = reported(cell, done, _GONE_WELL, now)
+    run_id = execution.id
+    draft.executions[run_id] = execution
+    del t.executions[run_id]
+    worker.let_go(run_id, ends_at)
+    kind.queue.running -= 1
+    del kind.tenant.held[run_id]
+    if rate:
+        order = t.lines.order
+        order.end(kind.payer(order), rate, (now, ends_at))
+    if done.used is not None:
+        learn(t, terms, ((execution, done),), now)
+    elif terms.expected_runtime_ms is None:
+        learn_plainly(t, kind, execution, now)
+    life = job.life = ended_well(job.life, execution, now)
+    draft.moved[job_id] = job
+    draft.ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
+    del t.jobs[job_id]
+    t.recent.end_with_job(execution, job_id, now)
+    kind.ended()
+
+
+def ended_well(life: Life, execution: Execution, now: Instant) -> Life:
+    """The life of a job that has ended with this execution, which went well."""
+    began = life.started_at if execution.behind is None else started_at_of(life, execution)
+    return replace(
+        life,
+        state=_SUCCEEDED,
+        reason="",
+        due_at=None,
+        started_at=began,
+        finished_at=now,
+        progress=None if life.progress is None else 1.0,
+        result=execution.result,
+        error=execution.error,
+    )

@@ -1,0 +1,144 @@
+"""Alike jobs that start together: those whom one worker takes one after the other anyway.
+
+A worker with room for hundreds of short jobs takes hundreds in one turn. Who goes first and where
+is then decided once for all of them, and what they would note one by one is noted once. It comes to
+the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.core.life.executions import claimed, lease_until, probable_end, running
+from rota.core.life.plain import took_room
+from rota.core.memory.cells import ExecutionCell, JobCell, LineKey, WorkerCell
+from rota.core.model import ExecutionId, Instant, JobState, Terms
+from rota.core.order.party import Line
+from rota.core.order.sharing import share_of
+from rota.core.outcome import Order
+from rota.core.resources import times
+from rota.core.tables import Tables
+
+FEW = 8
+"""Jobs from which on it pays to start them together."""
+_QUEUED, _RUNNING = JobState.QUEUED, JobState.RUNNING
+
+
+def stretch(t: Tables, job: JobCell, worker: WorkerCell, mask: int) -> Sequence[JobCell]:
+    """The plain job that goes first among these classes, to this worker, and who follows it there.
+
+    The worker stays the best as long as it has room, for the fit becomes only tighter. The line
+    stays the first as long as no other party waits, and no other line of the same with an earlier
+    head. So nothing that starts meanwhile can come between them.
+    """
+    terms = job.spec.terms
+    if not mask:
+        return (job,)
+    most = _room(t, terms, worker)
+    party = t.lines.order.only(mask & t.lines.ready) if most > 1 else None
+    if party is None:
+        return (job,)
+    line = party.lines[job.class_index]
+    rival = party.heads.first(mask & party.ready & ~line.bit)
+    until = None if rival is None else (rival[0], rival[1])
+    return _take(t, line, terms, (most, until)) or (job,)
+
+
+def _room(t: Tables, terms: Terms, worker: WorkerCell) -> int:
+    """How many such jobs the worker takes at most before anything else has to be looked at."""
+    poll, limit = worker.poll, t.policy.max_running
+    assert poll is not None
+    most = poll.room if limit is None else min(poll.room, limit - len(t.executions))
+    if most >= FEW:
+        most = times(terms.needs.resources, worker.free, most)
+    return most if most >= FEW else 1
+
+
+def _take(
+    t: Tables, line: Line, terms: Terms, limit: tuple[int, tuple[int, LineKey] | None]
+) -> list[JobCell]:
+    """The first of the line as far as they are alike; their entries are taken out of its row."""
+    found = line.row.ahead()
+    if found is None:
+        return []
+    (run, rest), (most, until) = found, limit
+    jobs: list[JobCell] = []
+    passed = 0
+    for entry in run:
+        if len(jobs) == most or (rest is not None and rest < entry):
+            break
+        if until is not None and until < (line.rank, entry):
+            break
+        if t.lines.stands(entry, line):
+            job = t.jobs[entry[2]]
+            if job.spec.terms is not terms or job.spec.band is not None:
+                break
+            jobs.append(job)
+        passed += 1
+    line.row.drop_ahead(passed)
+    line.first = None
+    return jobs
+
+
+def start_together(t: Tables, jobs: Sequence[JobCell], worker: WorkerCell, now: Instant) -> None:
+    """All of them start on the worker, whose open poll will be answered with them."""
+    terms = jobs[0].spec.terms
+    ends_at = probable_end(t, terms, now, now)
+    share = share_of(t.lines.classes[jobs[0].class_index], t.fleet.capacity)
+    # The last one leaves an empty line behind, and is charged after that like any other.
+    order, kind = t.lines.order, t.kinds.of(terms)
+    payer = kind.payer(order)
+    rate = order.begin(payer, share, (now, ends_at), len(jobs) - 1)
+    t.lines.leave_together(jobs)
+    order.begin(payer, share, (now, ends_at))
+    lease = lease_until(t, now)
+    begun = [
+        ExecutionCell(claimed(job, worker.worker.id, now), lease, now, ends_at=ends_at, rate=rate)
+        for job in jobs
+    ]
+    _hold_together(t, terms, begun, worker)
+    _move_together(t, jobs, begun, now)
+    _hand_over_together(t, jobs, begun, worker)
+
+
+def _hold_together(
+    t: Tables, terms: Terms, begun: Sequence[ExecutionCell], worker: WorkerCell
+) -> None:
+    """What they hold is held: of their worker, their queue, their tenant."""
+    ids: list[ExecutionId] = []
+    for cell in begun:
+        execution = cell.execution
+        ids.append(execution.id)
+        t.executions[execution.id] = cell
+        t.draft.executions[execution.id] = execution
+    each, tenant = terms.needs.resources, t.tenants.cells[terms.tenant]
+    worker.hold_together(ids, each, begun[0].ends_at)
+    t.queues[terms.queue].running += len(ids)
+    tenant.held.update(dict.fromkeys(ids, each))
+    t.note_start(tenant, begun[0].since)
+
+
+def _move_together(
+    t: Tables, jobs: Sequence[JobCell], begun: Sequence[ExecutionCell], now: Instant
+) -> None:
+    waits, moved = t.draft.waits, t.draft.moved
+    for job, cell in zip(jobs, begun, strict=True):
+        before = job.life
+        assert before.state is _QUEUED
+        waits.append(0 if before.ready_at is None else now - before.ready_at)
+        if before.line:
+            t.leave_shelf(job)
+        job.life = running(before, cell.execution)
+        moved[job.id] = job
+    t.kinds.of(jobs[0].spec.terms).started(len(jobs))
+
+
+def _hand_over_together(
+    t: Tables, jobs: Sequence[JobCell], begun: Sequence[ExecutionCell], worker: WorkerCell
+) -> None:
+    limits, poll = t.queues[jobs[0].spec.terms.queue].queue.limits, worker.poll
+    assert poll is not None
+    poll.orders += [
+        Order(cell.execution, job.spec, limits) for job, cell in zip(jobs, begun, strict=True)
+    ]
+    took_room(t, worker, poll, len(jobs))

@@ -1,0 +1,46 @@
+"""What becomes of an execution's place on its worker: its heir's, or free again.
+
+An heir was given to the worker ahead (ahead.py) and begins there the moment the one before it ends,
+before anybody here has heard of that. So its place passes on by the same rule on both sides. When
+the one before it ends, the heir has its place. When an heir ends that never began, the one behind
+it moves up. No heir is ever dropped here on anybody's decision but its worker's, or by its lease:
+whatever the worker may have begun is accounted for.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rota.core.memory.cells import ExecutionCell, JobCell
+from rota.core.model import Execution, Instant
+from rota.core.tables import Tables
+
+
+def end(t: Tables, cell: ExecutionCell, execution: Execution, now: Instant) -> JobCell:
+    """The execution has ended, as given; who was behind it moves up. Answers with its job."""
+    worker = t.fleet.workers[execution.worker_id]
+    was_heir = worker.is_heir(cell.execution)
+    heir = worker.heirs.pop(execution.id, None)
+    if was_heir and cell.execution.behind is not None:
+        del worker.heirs[cell.execution.behind]
+    job = t.end_execution(cell, execution, now)
+    if heir is None:
+        return job
+    heir_id, amount = heir
+    behind = t.executions[heir_id]
+    if was_heir and cell.execution.behind is not None:
+        worker.heirs[cell.execution.behind] = heir
+        t.put_execution(behind, replace(behind.execution, behind=cell.execution.behind))
+    else:
+        worker.inherit(heir_id, amount)
+        t.fleet.offer(worker)
+        behind.since = now
+    return job
+
+
+def began_at(cell: ExecutionCell) -> Instant:
+    """When its worker began it, as far as is known here."""
+    execution = cell.execution
+    if execution.started_at is not None:
+        return execution.started_at
+    return execution.claimed_at if execution.behind is None else cell.since

@@ -1,0 +1,250 @@
+"""The live bands: how many members each has waiting, running and ended, and which are jobs now.
+
+Waiting members are no jobs yet, so they are counted here and in the depth of their queue and
+tenant, where each counts as one job that waits.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from rota.core.band import Array, Gang, Member, Tally, copies_of
+from rota.core.lifecycle import JOB_WAITING
+from rota.core.memory.cells import JobCell
+from rota.core.model import Instant, JobId, JobState, Life, Spec, Terms, WorkerId
+
+Count: TypeAlias = Callable[[Terms, JobState, int], None]
+"""So many more jobs with these terms are in this state."""
+
+
+class BandCell:
+    """One live array or gang."""
+
+    __slots__ = (
+        "cancelled",
+        "cause",
+        "delay_ms",
+        "drawn",
+        "dropped",
+        "failed",
+        "hosts",
+        "idle_since",
+        "live",
+        "order",
+        "places",
+        "running",
+        "size",
+        "succeeded",
+        "template",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        self.live: dict[JobId, None] = {}
+        """Members that are jobs and have not ended."""
+        self.size = 0
+        """Members in all."""
+        self.order: Sequence[int] = ()
+        """The indices to draw in this life, in this order."""
+        self.waiting = 0
+        """Members that are no jobs yet."""
+        self.drawn = 0
+        self.running = 0
+        self.succeeded = 0
+        self.failed = 0
+        self.cancelled = 0
+        self.dropped = 0
+        self.hosts: tuple[str, ...] = ()
+        self.cause = ""
+        self.delay_ms = -1
+        self.template: Spec | None = None
+        """What a member asks for, but for its index; None: to be made."""
+        self.idle_since: Instant | None = None
+        """Since when a gang has had room kept for it that it could have used."""
+        self.places: list[WorkerId] = []
+        """Where the members of a gang that is about to start go, by index."""
+
+    def tally(self) -> Tally:
+        """As it is written."""
+        return Tally(
+            self.drawn,
+            self.running,
+            self.succeeded,
+            self.failed,
+            self.cancelled,
+            self.dropped,
+            self.hosts,
+            self.cause,
+            self.delay_ms,
+        )
+
+    @property
+    def ended(self) -> int:
+        """Members that have ended, one way or another."""
+        return self.succeeded + self.failed + self.cancelled
+
+    def count_end(self, state: JobState) -> None:
+        """A member has ended so."""
+        if state is JobState.SUCCEEDED:
+            self.succeeded += 1
+        elif state is JobState.FAILED:
+            self.failed += 1
+        else:
+            self.cancelled += 1
+
+    def begin_again(self) -> None:
+        """All members of a gang wait, as in the beginning."""
+        self.drawn = self.running = self.succeeded = self.failed = 0
+        self.cancelled = self.dropped = 0
+        self.hosts, self.cause, self.delay_ms, self.idle_since = (), "", -1, None
+
+
+class Bands:
+    """All live arrays and gangs."""
+
+    def __init__(self, count: Count) -> None:
+        self.cells: dict[JobId, BandCell] = {}
+        self.waiting = 0
+        """Members of all of them that are no jobs yet."""
+        self.touched: dict[JobId, None] = {}
+        """Bands whose tally is to be written at the end of the turn."""
+        self.due: dict[JobId, None] = {}
+        """Bands of which a member has ended."""
+        self._count = count
+
+    def of(self, cell: JobCell) -> BandCell:
+        """The band that the job is, or is of."""
+        band = cell.spec.band
+        return self.cells[JobId(band.parent) if isinstance(band, Member) else cell.id]
+
+    def add(self, cell: JobCell) -> bool:
+        """A band or a member comes into memory; True: it counts as a job like any other."""
+        band = cell.spec.band
+        if isinstance(band, Member):
+            # At a load a member may come before its band.
+            self.cells.setdefault(JobId(band.parent), BandCell()).live[cell.id] = None
+            return True
+        self._shape(self.cells.setdefault(cell.id, BandCell()), cell)
+        self.wait_more(cell, self.cells[cell.id].waiting, counted=False)
+        return False
+
+    def _shape(self, cell: BandCell, job: JobCell) -> None:
+        """What its spec and its row say; which members are live it knows already."""
+        band, tally = job.spec.band, job.life.tally or Tally()
+        cell.size, cell.order = copies_of(band), ()
+        if isinstance(band, Array):
+            cell.order = indices(band.todo) if band.todo else range(band.count)
+        cell.drawn, cell.running = tally.drawn, tally.running
+        cell.succeeded, cell.failed = tally.succeeded, tally.failed
+        cell.cancelled, cell.dropped, cell.hosts = tally.cancelled, tally.dropped, tally.hosts
+        cell.cause, cell.delay_ms = tally.cause, tally.delay_ms
+        cell.template = None
+        if isinstance(band, Gang):
+            cell.waiting = band.size if job.life.state in JOB_WAITING else 0
+        else:
+            cell.waiting = len(cell.order) - cell.drawn - cell.dropped
+
+    def weigh(self, cell: JobCell, sign: int) -> bool:
+        """A band's waiting members count by what it asks for: taken back, then counted anew.
+
+        True: it is a member, and counts as a job like any other.
+        """
+        if isinstance(cell.spec.band, Member):
+            return True
+        mine = self.cells[cell.id]
+        if sign > 0:
+            self._reshape(mine, cell.spec)
+        self.waiting += sign * mine.waiting
+        self._count(cell.spec.terms, shown(cell.life.state), sign * mine.waiting)
+        return False
+
+    def _reshape(self, mine: BandCell, spec: Spec) -> None:
+        band = spec.band
+        if isinstance(band, Array) and not mine.drawn and not band.todo:
+            mine.order = range(band.count)
+            mine.waiting = band.count
+        elif isinstance(band, Gang) and mine.waiting:
+            mine.waiting = band.size
+        mine.size, mine.template = copies_of(band), None
+
+    def remove(self, cell: JobCell) -> bool:
+        """A band or a member leaves memory; True: it counted as a job like any other."""
+        band = cell.spec.band
+        if isinstance(band, Member):
+            parent = JobId(band.parent)
+            del self.cells[parent].live[cell.id]
+            self.due[parent] = None
+            return True
+        self.wait_more(cell, -self.cells[cell.id].waiting)
+        del self.cells[cell.id]
+        self.touched.pop(cell.id, None)
+        self.due.pop(cell.id, None)
+        return False
+
+    def move(self, cell: JobCell, after: JobState) -> bool:
+        """A band or a member changes its state; True: it counts as a job like any other."""
+        band, before = cell.spec.band, cell.life.state
+        if isinstance(band, Member):
+            self._move_member(self.cells[JobId(band.parent)], before, after)
+            self.touched[JobId(band.parent)] = None
+            return True
+        mine = self.cells[cell.id]
+        if shown(before) is not shown(after):
+            self._count(cell.spec.terms, shown(before), -mine.waiting)
+            self._count(cell.spec.terms, shown(after), mine.waiting)
+        return False
+
+    def last(self, cell: JobCell, life: Life) -> Life:
+        """A band or a member is about to end with this life: members that wait are called off."""
+        if isinstance(cell.spec.band, Member):
+            return life
+        self.call_off_rest(cell)
+        return replace(life, tally=self.cells[cell.id].tally())
+
+    def call_off_rest(self, cell: JobCell) -> int:
+        """Those of its members that are no jobs yet will never be; answers how many."""
+        mine = self.cells[cell.id]
+        rest = mine.waiting
+        mine.dropped += rest
+        mine.cancelled += rest
+        self.wait_more(cell, -rest)
+        return rest
+
+    def _move_member(self, mine: BandCell, before: JobState, after: JobState) -> None:
+        runs = (JobState.RUNNING, JobState.CANCELLING)
+        mine.running += (after in runs) - (before in runs)
+        if after not in runs and after not in JOB_WAITING:
+            mine.count_end(after)
+
+    def wait_more(self, cell: JobCell, step: int, *, counted: bool = True) -> None:
+        """So many more members of the band wait to become jobs."""
+        if counted:
+            self.cells[cell.id].waiting += step
+        self.waiting += step
+        self._count(cell.spec.terms, shown(cell.life.state), step)
+
+
+def shown(state: JobState) -> JobState:
+    """What the waiting members of a band in this state are counted as."""
+    return JobState.PENDING if state is JobState.PENDING else JobState.QUEUED
+
+
+def indices(bits: bytes) -> array[int]:
+    """The numbers of the bits that are set, in order."""
+    found = array("I")
+    for place, byte in enumerate(bits):
+        if byte:
+            found.extend(place * 8 + bit for bit in range(8) if byte >> bit & 1)
+    return found
+
+
+def bits_of(numbers: Sequence[int]) -> bytes:
+    """The opposite of `indices`."""
+    bits = bytearray(max(numbers, default=-1) // 8 + 1)
+    for number in numbers:
+        bits[number // 8] |= 1 << number % 8
+    return bytes(bits)

@@ -1,0 +1,114 @@
+"""The orders that know no tenants: strictly by priority, or by arrival alone.
+
+A tenant with a quota is a party of its own, since its jobs may be held back where others go on;
+all others are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rota.core.limits import PLACES_POOL_MAX
+from rota.core.memory.cells import QueueCell
+from rota.core.memory.pool import Pool
+from rota.core.model import Instant, Millis, Spec
+from rota.core.order.orders import Span
+from rota.core.order.party import EVERY_CLASS, Head, Line, Party, Seat
+from rota.core.records.policy import OrderKind, Policy
+from rota.core.times.slack import strict_place
+
+
+class PlainOrder:
+    """By the queue's priority, the job's, and arrival; or by arrival."""
+
+    def __init__(self, policy: Policy, apart: dict[str, int]) -> None:
+        self._by_priority = policy.order is OrderKind.PRIORITY
+        self._places: Pool[int] = Pool(PLACES_POOL_MAX)
+        self._everyone = Party()
+        self._apart: dict[str, Party] = {}
+        for tenant, allowed in apart.items():
+            party = self._apart[tenant] = Party()
+            party.allowed = allowed
+
+    def place(self, spec: Spec) -> int:
+        """Nothing but arrival counts, or priority before it, and a deadline's slack within one."""
+        return self._places.same(strict_place(spec)) if self._by_priority else 0
+
+    def rank(self, queue: QueueCell) -> int:
+        """The queue's priority comes before everything, or does not count."""
+        return -queue.queue.priority if self._by_priority else 0
+
+    def about(self, length: Millis) -> Millis:
+        """Every bit of it counts."""
+        return length
+
+    def party(self, tenant: str, queue: QueueCell) -> Party:
+        """Everyone's, or the tenant's own."""
+        return self._apart.get(tenant, self._everyone)
+
+    def waits(self, party: Party, bit: int, now: Instant) -> None:
+        """Notes the class."""
+        party.waiting |= bit
+        party.ready = party.waiting & party.allowed
+
+    def rests(self, party: Party, bit: int) -> None:
+        """Forgets the class."""
+        party.waiting &= ~bit
+        party.ready = party.waiting & party.allowed
+
+    def allow(self, tenant: str, bits: int, now: Instant) -> None:
+        """Only a tenant that is a party of its own has a quota."""
+        party = self._apart.get(tenant)
+        if party is None:
+            assert bits == EVERY_CLASS, f"tenant {tenant} has a quota and is not apart"
+            return
+        party.allowed = bits
+        party.ready = party.waiting & bits
+
+    def first(self, mask: int, head: Head) -> Line | None:
+        """The first of everyone's, unless one of those apart comes before it."""
+        best = self._everyone.first(mask, head)
+        for party in self._apart.values():
+            other = party.first(mask, head)
+            if other is not None and (best is None or _seat(other) < _seat(best)):
+                best = other
+        return best
+
+    def only(self, mask: int) -> Party | None:
+        """Everyone, while none of those apart waits."""
+        parties = [one for one in (self._everyone, *self._apart.values()) if one.ready & mask]
+        return parties[0] if len(parties) == 1 else None
+
+    def in_turn(self, mask: int) -> Iterator[Sequence[Party]]:
+        """All are level."""
+        yield (self._everyone, *self._apart.values())
+
+    def begin(self, payer: Party, share: float, span: Span, count: int = 1) -> float:
+        """Nobody is charged."""
+        return 0.0
+
+    def extend(self, payer: Party, rate: float, by: int) -> None:
+        """Nobody is charged."""
+
+    def end(self, payer: Party, rate: float, span: Span, count: int = 1) -> None:
+        """Nobody is charged."""
+
+    def reseat(self, queue: QueueCell) -> None:
+        """Moves the queue's lines to where its priority belongs."""
+        for party in (self._everyone, *self._apart.values()):
+            for line in party.lines.values():
+                if line.job_class.queue is queue:
+                    line.rank = self.rank(queue)
+                    party.seat(line, _seat(line)[1])
+
+    def follow_clock(self, by: Millis) -> None:
+        """It has no times."""
+
+    def is_worn(self, now: Instant) -> bool:
+        """There are no figures."""
+        return False
+
+
+def _seat(line: Line) -> Seat:
+    assert line.seat is not None, "a line whose head was found has a seat"
+    return line.seat

@@ -1,0 +1,163 @@
+"""The row of a line: its entries in order, of which only the first is ever taken.
+
+Jobs of one lane mostly come in the order in which they go. So each long lane has a run, to which
+they are appended, and only the first of each run are compared: taking one of a million costs what
+taking one of a few does. Whoever comes out of order, or is of a short lane, is in one heap.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heapify, heappop, heappush, heapreplace, merge
+from itertools import chain
+from typing import Any, TypeAlias
+
+from rota.core.memory.cells import LineKey
+from rota.core.order.lanes import Lane
+
+LONG_LANE = 8
+"""Jobs of a lane in line before the next ones get a run: an empty run takes as much memory."""
+
+Run: TypeAlias = deque[Any]
+"""Place, arrival, job, place, arrival, job and so on: a tuple for each would take three times the
+memory, and a million may wait."""
+
+
+def _entries(run: Run) -> Iterator[LineKey]:
+    one_by_one = iter(run)
+    return zip(one_by_one, one_by_one, one_by_one, strict=True)
+
+
+class Row:
+    """Entries, some of them stale: whoever leaves a line is passed over later."""
+
+    __slots__ = ("_fronts", "_others", "_runs_made", "size")
+
+    def __init__(self) -> None:
+        self._fronts: list[tuple[LineKey, int, Run]] = []
+        """The first of each run, the smallest first; a number tells equals apart."""
+        self._others: list[LineKey] = []
+        """Those of no run, the smallest first."""
+        self._runs_made = 0
+        self.size = 0
+        """How many there are; asked for at every start."""
+
+    def add(self, entry: LineKey, lane: Lane) -> None:
+        """A job of the lane stands in line."""
+        self.size += 1
+        run = lane.run
+        if run is None:
+            if lane.kept < LONG_LANE:
+                heappush(self._others, entry)
+                return
+            run = lane.run = deque()
+        if not run:
+            self._runs_made += 1
+            heappush(self._fronts, (entry, self._runs_made, run))
+        elif entry <= lane.run_end:
+            heappush(self._others, entry)
+            return
+        run += entry
+        lane.run_end = entry
+
+    def add_run(self, entries: Sequence[LineKey], lane: Lane) -> None:
+        """Many jobs of the lane, each behind the one before, stand in line."""
+        run = lane.run
+        if run is None:
+            run = lane.run = deque()
+        if not run:
+            self._runs_made += 1
+            heappush(self._fronts, (entries[0], self._runs_made, run))
+        elif entries[0] <= lane.run_end:
+            for entry in entries:
+                self.add(entry, lane)
+            return
+        self.size += len(entries)
+        run.extend(chain.from_iterable(entries))
+        lane.run_end = entries[-1]
+
+    def add_mark(self, mark: LineKey) -> None:
+        """The mark of a shelf stands in line."""
+        self.size += 1
+        heappush(self._others, mark)
+
+    def first(self) -> LineKey:
+        """The smallest; there is one."""
+        fronts, others = self._fronts, self._others
+        if not others or (fronts and fronts[0][0] < others[0]):
+            return fronts[0][0]
+        return others[0]
+
+    def drop_first(self) -> None:
+        """The smallest is not in line any more."""
+        self.size -= 1
+        fronts, others = self._fronts, self._others
+        if others and not (fronts and fronts[0][0] < others[0]):
+            heappop(others)
+            return
+        _, number, run = fronts[0]
+        run.popleft()
+        run.popleft()
+        run.popleft()
+        if run:
+            heapreplace(fronts, ((run[0], run[1], run[2]), number, run))
+        else:
+            heappop(fronts)
+
+    def ahead(self) -> tuple[Iterator[LineKey], LineKey | None] | None:
+        """The run that the smallest entry is of, and the smallest of no run or another.
+
+        None: the smallest is of no run.
+        """
+        fronts, others = self._fronts, self._others
+        if not fronts or (others and others[0] < fronts[0][0]):
+            return None
+        rest = others[:1] + [entry for entry, _, _ in fronts[1:3]]  # both are heaps
+        return _entries(fronts[0][2]), min(rest, default=None)
+
+    def drop_ahead(self, count: int) -> None:
+        """The first so many of that run, which come before all others, are in line no more."""
+        _, number, run = self._fronts[0]
+        self.size -= count
+        for _ in range(3 * count):
+            run.popleft()
+        if run:
+            heapreplace(self._fronts, ((run[0], run[1], run[2]), number, run))
+        else:
+            heappop(self._fronts)
+
+    def tidy(self, stands: Callable[[LineKey], bool]) -> None:
+        """Only those stay that still mean something."""
+        self._others = [entry for entry in self._others if stands(entry)]
+        heapify(self._others)
+        fronts, self._fronts = self._fronts, []
+        for _, number, run in fronts:
+            kept = [entry for entry in _entries(run) if stands(entry)]
+            run.clear()
+            run.extend(chain.from_iterable(kept))
+            if kept:
+                self._fronts.append((kept[0], number, run))
+        heapify(self._fronts)
+        self.size = len(self._others) + sum(len(run) for _, _, run in self._fronts) // 3
+
+    def __iter__(self) -> Iterator[LineKey]:
+        """All of them, in no order that means anything."""
+        yield from self._others
+        for _, _, run in self._fronts:
+            yield from _entries(run)
+
+    def in_order(self) -> Iterator[LineKey]:
+        """The smallest first; nobody may come or go meanwhile. Costs what is looked at."""
+        runs = [_entries(run) for _, _, run in self._fronts]
+        return merge(self._others_in_order(), *runs)
+
+    def _others_in_order(self) -> Iterator[LineKey]:
+        heap = self._others
+        ahead = [(heap[0], 0)] if heap else []
+        while ahead:
+            entry, index = heappop(ahead)
+            for child in (2 * index + 1, 2 * index + 2):
+                if child < len(heap):
+                    heappush(ahead, (heap[child], child))
+            yield entry

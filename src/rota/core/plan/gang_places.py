@@ -1,0 +1,149 @@
+"""Where a gang goes: room for all of its members at once, now or as early as can be.
+
+Members may share a worker. A place that is kept for a gang is a set of workers and one time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from rota.core.limits import GANG_HOLD_MS, GANG_LOOK
+from rota.core.memory.bands import BandCell
+from rota.core.memory.cells import LineKey, WorkerCell
+from rota.core.model import Instant, JobId, Resources
+from rota.core.order.ordering import is_mark
+from rota.core.order.party import JobClass, Line
+from rota.core.place.fitness import score
+from rota.core.place.placement import May
+from rota.core.place.places import Reservation
+from rota.core.resources import amounts, minus, plus
+from rota.core.tables import Tables
+
+
+def pick(
+    t: Tables, line: Line, now: Instant, may: May | None = None, key: LineKey | None = None
+) -> WorkerCell | None:
+    """The worker for the head of a line, or for another job of it; the first of a gang's."""
+    if line.job_class.needs.copies == 1:
+        return t.locality.pick(line, now, may, key)
+    found = find_places(t, line.job_class, key or t.lines.head(line), may)
+    return found[0] if found else None
+
+
+def find_places(
+    t: Tables, job_class: JobClass, key: LineKey, may: May | None = None
+) -> list[WorkerCell]:
+    """A worker for each member of the gang, by index; empty: there are not enough.
+
+    Those that hold the most of them come first, so that members are on few machines.
+    """
+    assert not is_mark(key), "a gang is never on the shelf"
+    size, job = job_class.needs.copies, t.jobs[key[2]]
+    if starts_left(t, job_class) < size:
+        return []
+    rooms = []
+    for worker in t.fleet.open.values():
+        if t.fleet.fitting(worker) & job_class.bit and (may is None or may(worker)):
+            count = _room_of(worker, job_class.needs.resources)
+            fit = score(job_class.needs.resources, worker.machine, worker.free)
+            rooms.append((t.locality.liking(job, worker), -count, fit, worker.rank, worker))
+    rooms.sort(key=lambda one: one[:4])
+    places: list[WorkerCell] = []
+    for _, count, _, _, worker in rooms:
+        places += [worker] * min(-count, size - len(places))
+    if len(places) < size:
+        return []
+    t.bands.cells[job.id].places = [worker.worker.id for worker in places]
+    return places
+
+
+def _room_of(worker: WorkerCell, needs: Resources) -> int:
+    assert worker.poll is not None
+    return min(worker.poll.room, copies_in(needs, worker.free))
+
+
+def copies_in(needs: Resources, room: Resources) -> int:
+    """How many times the needs fit into the room."""
+    there = dict(amounts(room))
+    counts = (there.get(kind, 0) // amount for kind, amount in amounts(needs) if amount)
+    return max(0, min(counts, default=GANG_LOOK))
+
+
+def starts_left(t: Tables, job_class: JobClass) -> int:
+    """How many executions the limits of the queue and of the cell leave room for."""
+    queue, limits = job_class.queue, [GANG_LOOK]
+    if queue.queue.max_workers is not None:
+        limits.append(queue.queue.max_workers - queue.running)
+    if t.policy.max_running is not None:
+        limits.append(t.policy.max_running - len(t.executions))
+    return min(limits)
+
+
+def reserve_all(
+    t: Tables, workers: Iterable[WorkerCell], gang: tuple[JobClass, JobId], now: Instant
+) -> list[Reservation]:
+    """The earliest set of workers on which the whole gang fits; empty: these are too few.
+
+    Room that stands idle for too long, because a worker does not ask for work, is let go for a
+    while: nobody else could use it meanwhile.
+    """
+    job_class, job_id = gang
+    needs, size = job_class.needs.resources, job_class.needs.copies
+    looked_at = list(islice(workers, GANG_LOOK))
+    at = _earliest(looked_at, job_class, now)
+    if at is None or _has_waited_in_vain(t.bands.cells[job_id], at, now):
+        return []
+    rooms = [(_room_at(worker, at), worker) for worker in looked_at]
+    rooms.sort(key=lambda one: (-copies_in(needs, one[0]), one[1].rank))
+    kept: list[Reservation] = []
+    left = size
+    for room, worker in rooms:
+        count = min(left, copies_in(needs, room))
+        for _ in range(count - 1):
+            room = minus(room, needs)
+        if count:
+            place = Reservation((worker.worker.id, at, room), job_class, job_id)
+            place.copies = count
+            kept.append(place)
+        left -= count
+    assert not left, "a time was found at which they fit"
+    return kept
+
+
+def _earliest(workers: list[WorkerCell], job_class: JobClass, now: Instant) -> Instant | None:
+    """When the workers will have room for the whole gang, by what is expected of what they run."""
+    needs, size = job_class.needs.resources, job_class.needs.copies
+    gains: list[tuple[Instant, int]] = []
+    for worker in workers:
+        room, had = worker.free, copies_in(needs, worker.free)
+        gains.append((now, had))
+        for ends_at, execution_id in worker.ends:
+            room = plus(room, worker.held[execution_id])
+            count = copies_in(needs, room)
+            gains.append((ends_at, count - had))
+            had = count
+    total = 0
+    for at, more in sorted(gains):
+        total += more
+        if total >= size:
+            return max(now, at)
+    return None
+
+
+def _room_at(worker: WorkerCell, at: Instant) -> Resources:
+    room = worker.free
+    for ends_at, execution_id in worker.ends:
+        if ends_at <= at:
+            room = plus(room, worker.held[execution_id])
+    return room
+
+
+def _has_waited_in_vain(mine: BandCell, at: Instant, now: Instant) -> bool:
+    """Whether it had room for long and did not start: then others have their turn for as long."""
+    if at > now:
+        mine.idle_since = None
+        return False
+    if mine.idle_since is None or now - mine.idle_since >= 2 * GANG_HOLD_MS:
+        mine.idle_since = now
+    return now - mine.idle_since >= GANG_HOLD_MS

@@ -1,0 +1,130 @@
+"""Makes room for a job much more urgent than what runs: the fewest, the youngest, with grace.
+
+Only jobs that say so are stopped, and only for one whose priority is higher by the policy's gap and
+that has waited for a while. They go back in line with the time they were submitted at, and the try
+does not count. Until the urgent job has started, the worker is kept for it: those who were stopped
+cannot take their place back, and cannot have it stopped, for they are not more urgent than it.
+"""
+
+from __future__ import annotations
+
+from rota.core.life.executions import ask_to_stop
+from rota.core.life.gangs import stop_with
+from rota.core.limits import PREEMPT_LOOK
+from rota.core.memory.cells import ExecutionCell, JobCell, WorkerCell
+from rota.core.model import ExecutionId, Instant, Resources, Stop, WorkerId
+from rota.core.order.ordering import is_mark
+from rota.core.resources import fits, plus
+from rota.core.tables import Tables
+from rota.core.times.timers import Alarm
+
+
+def preempt(t: Tables, now: Instant) -> None:
+    """After all that could start has started: clears a worker for the first in line, if it may."""
+    gap = t.policy.preempt_gap
+    if gap is None or not t.evictable:
+        return
+    job = _first(t)
+    if job is None or job.id in t.cleared.values() or not _is_due(t, job, now):
+        return
+    best: tuple[tuple[int, int, int], WorkerCell, list[ExecutionCell]] | None = None
+    for worker in _workers(t, job, now):
+        victims = _victims(t, worker, job, gap)
+        if victims is not None:
+            lost = sum(now - one.since for one in victims)
+            damage = (len(victims), lost, worker.rank)
+            if best is None or damage < best[0]:
+                best = (damage, worker, victims)
+    if best is not None:
+        _, worker, victims = best
+        t.cleared[worker.worker.id] = job.id
+        for cell in victims:
+            ask_to_stop(t, cell, Stop.PREEMPT, now)
+        stop_with(t, victims, now)
+
+
+def _first(t: Tables) -> JobCell | None:
+    """Who goes first of those that a worker could serve.
+
+    What no worker there could run may stand first for days, and must not keep others from their
+    right; nor must a gang: room for one member would help nobody.
+    """
+    passed = t.parked
+    for _ in range(PREEMPT_LOOK):
+        line = t.lines.first(~passed)
+        head = None if line is None else t.lines.head(line)
+        if head is None or is_mark(head):
+            return None
+        job = t.jobs[head[2]]
+        job_class = t.lines.classes[job.class_index]
+        if job.spec.terms.needs.copies == 1 and t.fleet.machines_for(job_class).indexes:
+            return job
+        passed |= job_class.bit
+    return None
+
+
+def _is_due(t: Tables, job: JobCell, now: Instant) -> bool:
+    """Whether it has waited long enough; if not, somebody will look again when it has."""
+    due = (job.life.ready_at or now) + t.policy.preempt_after_ms
+    if due <= now:
+        return True
+    if t.patience != (job.id, due):
+        t.patience = (job.id, due)
+        t.timers.set(due, Alarm.JOB, job.id)
+    return False
+
+
+def _workers(t: Tables, job: JobCell, now: Instant) -> list[WorkerCell]:
+    """Those that could run it and have something that may be stopped."""
+    able = t.fleet.machines_for(t.lines.classes[job.class_index]).indexes
+    found: dict[WorkerId, WorkerCell] = {}
+    for execution_id in t.evictable:
+        worker = t.fleet.workers[t.executions[execution_id].execution.worker_id]
+        is_free = worker.worker.id not in t.cleared and t.fleet.is_there(worker.worker.id)
+        if worker.machine.index in able and is_free:
+            found[worker.worker.id] = worker
+    return list(found.values())
+
+
+def _victims(t: Tables, worker: WorkerCell, job: JobCell, gap: int) -> list[ExecutionCell] | None:
+    """The fewest executions whose end makes room, the youngest first; None: none would do."""
+    needs, ceiling = job.spec.terms.needs.resources, job.spec.terms.priority - gap
+    weak = [
+        t.executions[execution_id]
+        for execution_id in worker.held
+        if execution_id in t.evictable and _priority(t, execution_id) <= ceiling
+    ]
+    weak.sort(key=lambda cell: (-cell.since, cell.execution.id))
+    for cell in weak:  # one alone is the least that can be
+        if fits(needs, _room(worker, [cell])):
+            return [cell]
+    chosen: list[ExecutionCell] = []
+    for cell in weak:
+        chosen.append(cell)
+        if fits(needs, _room(worker, chosen)):
+            return _fewest(worker, needs, chosen)
+    return None
+
+
+def _fewest(
+    worker: WorkerCell, needs: Resources, chosen: list[ExecutionCell]
+) -> list[ExecutionCell]:
+    """Without those that need not go after all, the oldest first."""
+    kept = chosen
+    for cell in reversed(chosen):
+        rest = [one for one in kept if one is not cell]
+        if fits(needs, _room(worker, rest)):
+            kept = rest
+    return kept
+
+
+def _room(worker: WorkerCell, without: list[ExecutionCell]) -> Resources:
+    room = worker.free
+    for cell in without:
+        room = plus(room, worker.held[cell.execution.id])
+    return room
+
+
+def _priority(t: Tables, execution_id: ExecutionId) -> int:
+    cell = t.executions[execution_id]
+    return t.jobs[cell.execution.job_id].spec.terms.priority

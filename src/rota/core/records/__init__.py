@@ -1,0 +1,3 @@
+"""The records beside model.py: schedules, events, policy and usage, and the shapes of inputs and
+writes.
+"""

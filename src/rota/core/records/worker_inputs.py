@@ -1,0 +1,24 @@
+"""What is asked of a worker, by itself or by somebody who looks after it."""
+
+from __future__ import annotations
+
+from rota.core.model import WorkerId
+from rota.core.records.keyed import Keyed
+
+
+class Drain(Keyed, frozen=True, kw_only=True):
+    """A worker gets no new work."""
+
+    worker_id: WorkerId
+
+
+class Resume(Keyed, frozen=True, kw_only=True):
+    """A drained worker gets work again."""
+
+    worker_id: WorkerId
+
+
+class Leave(Keyed, frozen=True, kw_only=True):
+    """A worker is gone for good; what it still had is lost."""
+
+    worker_id: WorkerId

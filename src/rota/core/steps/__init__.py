@@ -1,0 +1,3 @@
+"""What a step does with each input: of people about jobs, schedules and triggers, of workers, of
+the clock.
+"""

@@ -1,0 +1,294 @@
+"""What people do to jobs that are there: cancel, delete, run on a named worker, purge a queue."""
+
+from __future__ import annotations
+
+import sys
+
+from msgspec.structs import replace
+
+from rota.core.band import Array, Member, goes_along
+from rota.core.dispatch import hand_over
+from rota.core.errors import Conflict, IllegalTransition, NoRoom, NotFound, StaleRecall, TooMuch
+from rota.core.inputs import (
+    Cancel,
+    Delete,
+    Execute,
+    Purge,
+    PutQueueSettings,
+    PutTenantSettings,
+    SetPolicy,
+)
+from rota.core.life import arrays, members
+from rota.core.life.ending import conclude
+from rota.core.life.executions import ask_to_stop, claim, lose
+from rota.core.life.gang_ends import is_in_gang, parent_of
+from rota.core.life.recall import Memory
+from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
+from rota.core.limits import TENANTS_MAX
+from rota.core.memory.cells import JobCell, QueueCell, WorkerCell
+from rota.core.model import (
+    ExecutionId,
+    Instant,
+    JobId,
+    JobRecord,
+    JobState,
+    Limits,
+    Queue,
+    Stop,
+    WorkerState,
+)
+from rota.core.order.gates import full
+from rota.core.order.tenants import has_quota, over_quota
+from rota.core.outcome import (
+    Counted,
+    ExecutionAnswer,
+    JobAnswer,
+    JobGone,
+    PolicyAnswer,
+    QueueAnswer,
+    TenantAnswer,
+)
+from rota.core.place.fitness import unable
+from rota.core.resources import Lack, lacks
+from rota.core.tables import Tables
+from rota.core.why.explain import lack_text
+
+
+def cancel(t: Tables, event: Cancel, now: Instant) -> JobAnswer:
+    """A waiting job ends at once; a running one when its worker has stopped it."""
+    memory = Memory(t, event.recall, now)
+    cell = memory.live(event.job_id)
+    if cell is None:
+        record = memory.must_have_ended(event.job_id)
+        raise IllegalTransition("job", record.id, record.life.state, JobVerb.CANCEL)
+    call_off(t, cell, now)
+    return JobAnswer(cell.record())
+
+
+def call_off(t: Tables, cell: JobCell, now: Instant) -> None:
+    """The job is cancelled, or on the way to it; a gang as a whole, whichever member is meant."""
+    if cell.spec.band is not None:
+        if is_in_gang(cell):
+            cell = t.jobs[parent_of(cell)]
+        if members.is_band(cell):
+            _call_off_band(t, cell, now)
+            return
+    state = move_job(cell.id, cell.life.state, JobVerb.CANCEL)
+    if state is JobState.CANCELLED:
+        conclude(t, cell, JobVerb.CANCEL, replace(cell.life, reason="cancelled"), now)
+        return
+    if cell.life.state is not JobState.CANCELLING:
+        _stop(t, cell, now)
+
+
+def _stop(t: Tables, cell: JobCell, now: Instant) -> None:
+    """A running job is to be stopped by its worker, or at once where no worker has it yet."""
+    assert cell.life.execution_id is not None
+    execution = t.executions[cell.life.execution_id]
+    state = move_job(cell.id, cell.life.state, JobVerb.CANCEL)
+    t.set_life(cell, replace(cell.life, state=state, reason="cancelled"))
+    ask_to_stop(t, execution, Stop.CANCEL, now)
+    if not execution.delivered:
+        lose(t, execution, now, "called off before its worker collected it")
+
+
+def _call_off_band(t: Tables, cell: JobCell, now: Instant) -> None:
+    """A band with all its members: those that wait end at once, the others are stopped."""
+    state = move_job(cell.id, cell.life.state, JobVerb.CANCEL)
+    if state is JobState.CANCELLED:
+        conclude(t, cell, JobVerb.CANCEL, replace(cell.life, reason="cancelled"), now)
+        return
+    if cell.life.state is JobState.CANCELLING:
+        return
+    t.set_life(cell, replace(cell.life, state=state, reason="cancelled"))
+    arrays.leave(t, cell, now)
+    t.bands.call_off_rest(cell)
+    for job_id in list(t.bands.cells[cell.id].live):
+        member = t.jobs[job_id]
+        if cell.life.doomed:
+            t.set_life(member, replace(member.life, doomed=True))
+        if member.life.state is JobState.RUNNING:
+            _stop(t, member, now)
+        elif member.life.state is not JobState.CANCELLING:
+            conclude(t, member, JobVerb.CANCEL, replace(member.life, reason="cancelled"), now)
+    members.look_after(t, cell, now)
+    if cell.id in t.jobs:
+        members.note_tally(t, cell)
+
+
+def delete(t: Tables, event: Delete, now: Instant) -> JobGone | JobAnswer:
+    """An ended job is removed; a live one only by force, which cancels it first."""
+    memory = Memory(t, event.recall, now)
+    cell = memory.live(event.job_id)
+    if cell is None:
+        record = memory.must_have_ended(event.job_id)
+        _refuse_member(t, record)
+        t.draft.dropped[record.id] = None
+        t.recent.depart(record.id, now)
+        return JobGone(record.id)
+    if not event.force:
+        raise Conflict(
+            f"job {cell.id} is {cell.life.state}: cancel it first, or delete it with force"
+        )
+    _refuse_member(t, cell.record())
+    cell.life = replace(cell.life, doomed=True)
+    call_off(t, cell, now)
+    if cell.id in t.jobs:
+        t.set_life(cell, replace(cell.life, doomed=True))
+        return JobAnswer(cell.record())
+    return JobGone(cell.id)
+
+
+def _refuse_member(t: Tables, record: JobRecord) -> None:
+    """A member of a live array or gang goes with it, or that could not say what became of it."""
+    band = record.spec.band
+    parent = t.jobs.get(JobId(band.parent)) if isinstance(band, Member) else None
+    if parent is not None and not parent.life.doomed:
+        raise Conflict(goes_along(record.id, parent.id, parent.life.state))
+
+
+def execute(t: Tables, event: Execute, now: Instant) -> ExecutionAnswer:
+    """This job on that worker now: past time, order and pause, but not past limits or room."""
+    memory = Memory(t, event.recall, now)
+    job = memory.live(event.job_id)
+    if job is None:
+        record = memory.must_have_ended(event.job_id)
+        raise IllegalTransition("job", record.id, record.life.state, "run")
+    if job.life.state not in JOB_WAITING:
+        raise IllegalTransition("job", job.id, job.life.state, "run")
+    if members.is_band(job):
+        raise Conflict(f"job {job.id} stands for {t.bands.of(job).size} jobs: it starts by itself")
+    if job.unmet:
+        raise Conflict(f"job {job.id} waits for {job.unmet} other jobs")
+    worker = t.worker(event.worker_id)
+    _refuse_unfit(job, worker)
+    blocked = full(t.queue(job.spec.terms.queue, now), now)
+    if blocked is not None:
+        raise Conflict(blocked.message)
+    terms = job.spec.terms
+    for exceeded in over_quota(t.tenants.cell(terms.tenant), terms.needs.resources):
+        raise Conflict(exceeded.message)
+    has_slot, weaker = t.keys.force(job)
+    if not has_slot:
+        raise Conflict("as many jobs of its concurrency key as may are running")
+    if weaker is not None:
+        t.lines.leave(weaker)
+    t.lines.leave(job)
+    cell = claim(t, job, worker, now)
+    if worker.poll is not None and worker.poll.room > 0:
+        hand_over(t, worker, cell)
+    else:
+        cell.delivered = False
+        cell.lease_until = now + t.timing.lease_ttl_ms
+        worker.undelivered[cell.execution.id] = None
+    return ExecutionAnswer(cell.execution)
+
+
+def _refuse_unfit(job: JobCell, worker: WorkerCell) -> None:
+    """The same filters that placement asks, for one worker."""
+    name, terms = worker.worker.id, job.spec.terms
+    if worker.worker.state is not WorkerState.ONLINE:
+        raise NoRoom(f"worker {name} is {worker.worker.state}")
+    reasons = unable(terms.queue, terms.needs, worker.machine)
+    if reasons:
+        raise NoRoom(f"worker {name} cannot run it: {_text(reasons[0])}")
+    short = lacks(terms.needs.resources, worker.free)
+    if short:
+        raise NoRoom(f"worker {name} has too little free: {_text(short[0])}")
+
+
+def _text(reason: str | Lack) -> str:
+    if isinstance(reason, Lack):
+        return lack_text(reason)
+    return f"it does not have {reason}" if reason != "queue" else "it does not serve the queue"
+
+
+def purge(t: Tables, event: Purge, now: Instant) -> Counted:
+    """All that waits in the queue, or the jobs brought along, are cancelled, or `most` of them.
+
+    Without any brought along it costs the number of live jobs; it is rare.
+    """
+    if event.name not in t.queues:
+        raise NotFound("queue", event.name)
+    brought = () if event.recall is None else event.recall.jobs
+    memory = Memory(t, event.recall, now)
+    count = event.before
+    end = sys.maxsize if event.most is None else count + event.most
+    for job_id in [record.id for record in brought] or list(t.jobs):
+        try:
+            cell = memory.live(job_id)
+        except StaleRecall:
+            continue  # it has moved on: one of those in memory, or ended
+        if (
+            cell is not None
+            and cell.spec.terms.queue == event.name
+            and cell.life.state in JOB_WAITING
+        ):
+            count += t.bands.of(cell).waiting if members.is_band(cell) else 1
+            call_off(t, cell, now)
+        elif cell is not None and _is_begun_array(cell, event.name):
+            count += arrays.drop_rest(t, cell, now)
+        if count >= end:
+            break
+    return Counted(count)
+
+
+def _is_begun_array(cell: JobCell, queue: str) -> bool:
+    """Whether it may have members that wait, though it runs itself."""
+    is_array = isinstance(cell.spec.band, Array) and cell.life.state is JobState.RUNNING
+    return is_array and cell.spec.terms.queue == queue
+
+
+def set_queue(t: Tables, event: PutQueueSettings, now: Instant) -> QueueAnswer:
+    """The queue's settings, made if it is new."""
+    cell = t.queue(event.name, now)
+    before = Queue(event.name, created_at=cell.queue.created_at) if event.replace else cell.queue
+    default = Queue(event.name)
+    changes = {name: getattr(default, name) for name in event.cleared}
+    for name in ("priority", "weight", "max_workers", "rate_limit", "paused"):
+        value = getattr(event, name)
+        if value is not None:
+            changes[name] = value
+    if event.limits:
+        limits = replace(before.limits or Limits(), **dict(event.limits))
+        changes["limits"] = None if limits == Limits() else limits
+    queue = replace(before, **changes)
+    if queue.rate_limit != cell.queue.rate_limit:
+        _restart_rate(cell)
+    if (queue.max_workers is None) != (cell.queue.max_workers is None):
+        cell.runs = {} if queue.max_workers is None else _runs_of(t, queue.name)
+    t.put_queue(cell, queue, now)
+    return QueueAnswer(queue)
+
+
+def _runs_of(t: Tables, queue: str) -> dict[ExecutionId, None]:
+    """Executions of the queue, looked for among all: once, when it gets a limit."""
+    jobs = ((one, t.jobs[cell.execution.job_id]) for one, cell in t.executions.items())
+    return {one: None for one, job in jobs if job.spec.terms.queue == queue}
+
+
+def set_policy(t: Tables, event: SetPolicy, now: Instant) -> PolicyAnswer:
+    """Another policy for all that waits and all that comes."""
+    t.set_policy(event.policy, now)
+    t.keys.reorder()
+    return PolicyAnswer(event.policy)
+
+
+def set_tenant(t: Tables, event: PutTenantSettings, now: Instant) -> TenantAnswer:
+    """The tenant's settings; what it has used counts on."""
+    known = t.tenants.cells.get(event.name)
+    is_new = known is None or t.tenants.is_plain(known)
+    if is_new and t.tenants.count_set() >= TENANTS_MAX:
+        raise TooMuch(f"there are {TENANTS_MAX} tenants with settings already")
+    t.note_usage(now)
+    had_quota = known is not None and has_quota(known)
+    before = t.tenants.cell(event.name).tenant
+    cell = t.put_tenant(replace(before, weight=event.weight, quota=event.quota))
+    if has_quota(cell) or had_quota or before.weight != event.weight:
+        # Another quota may make it a party of its own, or make it one no longer.
+        t.use_policy(t.policy, now)
+    return TenantAnswer(cell.tenant)
+
+
+def _restart_rate(cell: QueueCell) -> None:
+    cell.next_start = 0

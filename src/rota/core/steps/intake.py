@@ -1,0 +1,369 @@
+"""Jobs that are asked for: submitted, and updated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from rota.core.band import Array, copies_of
+from rota.core.errors import (
+    Conflict,
+    DependencyCycle,
+    OverQuota,
+    StaleRecall,
+    UnknownDependency,
+)
+from rota.core.graph import accepts, find_cycle
+from rota.core.inputs import NewJob, Reject, Submit, Update
+from rota.core.life import deadlines
+from rota.core.life.arrays import checked_update, go_on
+from rota.core.life.ending import conclude, describe, expire, said
+from rota.core.life.recall import Memory
+from rota.core.life.shelving import take_in, take_in_together, waits_only
+from rota.core.life.waiting import begin_to_wait, leave_lines, settle
+from rota.core.lifecycle import JobVerb, move_job
+from rota.core.memory.cells import JobCell
+from rota.core.model import (
+    Dependency,
+    Instant,
+    JobId,
+    JobState,
+    Millis,
+    Spec,
+    Terms,
+)
+from rota.core.order.fair import FairOrder
+from rota.core.outcome import JobAnswer, JobsAccepted
+from rota.core.steps.ranking import ranked
+from rota.core.tables import FRESH, Tables
+from rota.core.times.timers import Alarm
+
+INVALID = "invalid"
+"""The reason of a job that could never have run."""
+DUPLICATE = "duplicate"
+"""The reason of a job that is another one's second name."""
+
+
+def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
+    """All or none: everything is checked before anything changes."""
+    if len(event.jobs) == 1 and not event.jobs[0].spec.dependencies:
+        return _submit_one(t, event.jobs, now)
+    ended = check_submit(t, event, Memory(t, event.recall, now))
+    for new in event.jobs:
+        if new.spec.terms.queue not in t.queues:
+            t.queue(new.spec.terms.queue, now)
+    named = {d.job_id: None for new in event.jobs for d in new.spec.dependencies}
+    specs = _placed(t, event.jobs, linked=bool(named))
+    if named:
+        cells = [
+            _accept(t, new.id, spec, now, named=new.id in named)
+            for new, spec in zip(event.jobs, specs, strict=True)
+        ]
+    else:
+        cells = _accept_all(t, event.jobs, specs, now)
+    entangled = [cell for cell in cells if cell.life is FRESH]
+    for cell in entangled:
+        wait_for_live(t, cell)
+    for cell in entangled:
+        _begin(t, cell, ended, now)
+    t.draft.submitted += len(cells)
+    ids = tuple([cell.id for cell in cells])
+    return JobsAccepted(ids, cells[0].record() if len(cells) == 1 else None)
+
+
+def _submit_one(t: Tables, jobs: Sequence[NewJob], now: Instant) -> JobsAccepted:
+    """The same for a job that comes alone and depends on nobody, as most do."""
+    _refuse_known_ids(t, jobs, {jobs[0].id: jobs[0]})
+    _refuse_too_many(t, jobs)
+    cell = submit_run(t, jobs[0], now)
+    return JobsAccepted((cell.id,), cell.record())
+
+
+def check_submit(t: Tables, event: Submit, memory: Memory) -> dict[JobId, JobState]:
+    """The states of the jobs that these wait for; raises what they would be refused for."""
+    batch = {new.id: new for new in event.jobs}
+    _refuse_known_ids(t, event.jobs, batch)
+    ended = _check_dependencies(event.jobs, batch, memory)
+    _refuse_too_many(t, event.jobs)
+    return ended
+
+
+def _refuse_too_many(t: Tables, jobs: Sequence[NewJob]) -> None:
+    """What a tenant's quota, or the cell's, leaves room for."""
+    most = t.policy.max_queued
+    if most is not None:
+        live = len(t.jobs) + t.lines.shelved + t.bands.waiting
+        came = sum(copies_of(new.spec.band) for new in jobs)
+        if live + came > most:
+            raise OverQuota(f"the cell has {live} live jobs of at most {most}; {came} more came")
+    if not t.tenants.capped_count:
+        return
+    asked: dict[str, int] = {}
+    for new in jobs:
+        tenant = new.spec.terms.tenant
+        asked[tenant] = asked.get(tenant, 0) + copies_of(new.spec.band)
+    for name, count in asked.items():
+        cell = t.tenants.cells.get(name)
+        quota = None if cell is None else cell.tenant.quota
+        if cell is None or quota is None or quota.queued is None:
+            continue
+        if cell.waiting + count > quota.queued:
+            raise OverQuota(
+                f"tenant {name} has {cell.waiting} waiting jobs of at most {quota.queued};"
+                f" {count} more came"
+            )
+
+
+def reject(t: Tables, event: Reject, now: Instant) -> JobsAccepted:
+    """Keeps what cannot run, as failed jobs that say why: somebody holds their ids."""
+    _refuse_known_ids(t, event.jobs, {new.id: new for new in event.jobs})
+    for new in event.jobs:
+        t.queue(new.spec.terms.queue, now)
+        # As one that others depend on: it must not be in any line, for it ends here.
+        (spec,) = _placed(t, [new], linked=False)
+        cell = _accept(t, new.id, spec, now, named=True)
+        verb, reason = JobVerb.REJECT, INVALID
+        if event.duplicate:
+            verb, reason = JobVerb.SKIP, DUPLICATE
+        life = replace(cell.life, reason=reason, error=said(event.why))
+        conclude(t, cell, verb, life, now)
+    t.draft.submitted += len(event.jobs)
+    return JobsAccepted(tuple(new.id for new in event.jobs))
+
+
+def submit_run(t: Tables, new: NewJob, now: Instant) -> JobCell:
+    """A job that comes alone, or that a schedule or a trigger makes; it depends on nobody."""
+    terms = new.spec.terms
+    if terms.queue not in t.queues:
+        t.queue(terms.queue, now)
+    spec = replace(new.spec, terms=t.shared(terms), order=t.order_next)
+    t.order_next += 1
+    cell = _accept(t, new.id, spec, now, named=False)
+    if cell.life is FRESH:
+        _begin(t, cell, {}, now)
+    t.draft.submitted += 1
+    return cell
+
+
+def _refuse_known_ids(t: Tables, jobs: Sequence[NewJob], batch: dict[JobId, NewJob]) -> None:
+    if len(batch) != len(jobs):
+        raise Conflict("two jobs of the batch have the same id")
+    # Most ids have just been made, and come after all that have left memory: none is looked for.
+    if not batch or (t.jobs.keys().isdisjoint(batch) and min(batch) > t.recent.latest_id):
+        return
+    for job_id in batch:
+        if job_id in t.jobs or t.recent.departed_at(job_id) is not None:
+            raise Conflict(f"there is a job {job_id} already")
+
+
+def _check_dependencies(
+    jobs: Sequence[NewJob], batch: dict[JobId, NewJob], memory: Memory
+) -> dict[JobId, JobState]:
+    """The states of all upstream jobs outside the batch; refuses unknown ones and circles."""
+    states: dict[JobId, JobState] = {}
+    inside: dict[JobId, list[JobId]] = {}
+    for index, new in enumerate(jobs):
+        for dependency in new.spec.dependencies:
+            if dependency.job_id in batch:
+                inside.setdefault(new.id, []).append(dependency.job_id)
+            elif dependency.job_id not in states:
+                states[dependency.job_id] = _known(memory, dependency.job_id, index, len(jobs))
+    if inside and (path := find_cycle(inside)) is not None:
+        raise DependencyCycle([batch[job_id].ref or job_id for job_id in path])
+    return states
+
+
+def _known(memory: Memory, job_id: JobId, index: int, count: int) -> JobState:
+    state = memory.state(job_id)
+    if state is None:
+        field = "dependencies" if count == 1 else f"jobs[{index}].dependencies"
+        raise UnknownDependency(f"there is no job {job_id} to depend on", field)
+    return state
+
+
+def _placed(t: Tables, jobs: Sequence[NewJob], *, linked: bool) -> list[Spec]:
+    """What each asks for, and its place in line: as they came, or as their graph wants it."""
+    first = t.order_next
+    t.order_next += len(jobs)
+    if not linked or not isinstance(t.lines.order, FairOrder):
+        return [
+            replace(new.spec, terms=t.shared(new.spec.terms), order=order)
+            for order, new in enumerate(jobs, first)
+        ]
+
+    def measure(terms: Terms) -> tuple[Millis, float]:
+        return t.runtimes.estimate(terms), t.share_like(terms)
+
+    return [
+        replace(
+            new.spec,
+            terms=t.shared(new.spec.terms),
+            order=first + task.order,
+            graph_ms=task.graph_ms,
+        )
+        for new, task in zip(jobs, ranked(jobs, measure), strict=True)
+    ]
+
+
+def _accept(t: Tables, job_id: JobId, spec: Spec, now: Instant, *, named: bool) -> JobCell:
+    """The job is known; one that only waits for a worker has begun to."""
+    if not named and waits_only(spec, now):
+        return take_in(t, job_id, spec, now)
+    cell = t.add_job(job_id, spec, FRESH)
+    t.put_job(cell)
+    return cell
+
+
+def _accept_all(
+    t: Tables, jobs: Sequence[NewJob], specs: Sequence[Spec], now: Instant
+) -> list[JobCell]:
+    """The same for a batch in which nobody waits for another."""
+    cells: list[JobCell] = []
+    first, count = 0, len(jobs)
+    # Nobody is put on the shelf: not every one of them has to ask.
+    is_room = not t.lines.shelves and len(t.jobs) + count <= t.timing.window.jobs
+    while first < count:
+        spec, after = specs[first], first + 1
+        if not waits_only(spec, now):
+            cells.append(_accept(t, jobs[first].id, spec, now, named=True))
+            first = after
+            continue
+        while after < count and specs[after].terms is spec.terms and _is_alike(specs, after, now):
+            after += 1
+        if after - first > 1:
+            ids = [new.id for new in jobs[first:after]]
+            cells += take_in_together(t, ids, specs[first:after], now)
+        elif is_room:
+            cells.append(begin_to_wait(t, jobs[first].id, spec, now))
+        else:
+            cells.append(take_in(t, jobs[first].id, spec, now))
+        first = after
+    return cells
+
+
+def _is_alike(specs: Sequence[Spec], index: int, now: Instant) -> bool:
+    """Whether nothing but the task tells one from that before it, which has the same terms."""
+    spec, before = specs[index], specs[index - 1]
+    return (
+        spec.created_at == before.created_at
+        and spec.run_at == before.run_at
+        and spec.graph_ms == before.graph_ms
+        and waits_only(spec, now)
+    )
+
+
+def wait_for_live(t: Tables, cell: JobCell) -> None:
+    """Counts the upstream jobs that have yet to end."""
+    for dependency in cell.spec.dependencies:
+        upstream = t.jobs.get(dependency.job_id)
+        if upstream is not None:
+            if upstream.life.line:
+                t.set_life(upstream, upstream.life)  # off the shelf: a load must find it
+            cell.unmet += 1
+            t.graph.add(dependency.job_id, cell.id, cell.life.lives, dependency.when)
+
+
+def _begin(t: Tables, cell: JobCell, ended: dict[JobId, JobState], now: Instant) -> None:
+    """The job is skipped, expired, or waits where it has to."""
+    if cell.id not in t.jobs:
+        return  # an earlier one of the batch was skipped, and this with it
+    refused = _refused_by(cell.spec.dependencies, ended, t)
+    if refused is not None:
+        skip_because(t, cell, refused, ended[refused], now)
+        return
+    expires = cell.spec.expires_at
+    if expires is not None:
+        if expires <= now:
+            expire(t, cell, now)
+            return
+        t.timers.set(expires, Alarm.JOB, cell.id)
+    deadlines.watch(t, cell, now)
+    settle(t, cell, now)
+
+
+def _refused_by(
+    dependencies: Sequence[Dependency], ended: dict[JobId, JobState], t: Tables
+) -> JobId | None:
+    for dependency in dependencies:
+        state = ended.get(dependency.job_id)
+        if state is None or dependency.job_id in t.jobs:
+            continue
+        if not accepts(dependency.when, state):
+            return dependency.job_id
+    return None
+
+
+def skip_because(t: Tables, cell: JobCell, upstream: JobId, state: JobState, now: Instant) -> None:
+    """The job cannot run any more, because of how an upstream job ended."""
+    if cell.life.state is JobState.QUEUED:
+        held = move_job(cell.id, cell.life.state, JobVerb.HOLD)
+        t.set_life(cell, replace(cell.life, state=held))
+    error = said(f"job {upstream}, which it depends on, {describe(state)}")
+    conclude(t, cell, JobVerb.SKIP, replace(cell.life, reason="upstream", error=error), now)
+
+
+def update(t: Tables, event: Update, now: Instant) -> JobAnswer:
+    """Another spec for a job that waits; it goes to the place it would have had with it."""
+    memory = Memory(t, event.recall, now)
+    cell = memory.live(event.job_id)
+    if cell is None:
+        record = memory.must_have_ended(event.job_id)
+        move_job(event.job_id, record.life.state, JobVerb.UPDATE)
+        raise AssertionError("an ended job has no update")
+    before, is_begun = cell.spec, _is_begun_array(cell)
+    if not is_begun:
+        move_job(cell.id, cell.life.state, JobVerb.UPDATE)
+    if event.spec.revision != before.revision:
+        raise StaleRecall(f"job {cell.id} was updated meanwhile")
+    spec = replace(
+        event.spec, order=before.order, created_at=before.created_at, revision=before.revision + 1
+    )
+    if before.band is not None or spec.band is not None:
+        spec = checked_update(cell, spec)
+    if is_begun:
+        t.queue(spec.terms.queue, now)
+        go_on(t, cell, spec, now)
+        return JobAnswer(cell.record())
+    ended: dict[JobId, JobState] = {}
+    if spec.dependencies != before.dependencies:
+        ended = _check_new_dependencies(t, cell, spec.dependencies, memory)
+    t.queue(spec.terms.queue, now)
+    leave_lines(t, cell, now)
+    t.set_spec(cell, spec)
+    if spec.run_at != before.run_at and cell.life.due_at is not None:
+        t.set_life(cell, replace(cell.life, due_at=None))
+    deadlines.reset(t, cell, before.finish_by)
+    if spec.dependencies != before.dependencies:
+        _rewire(t, cell, before.dependencies)
+    _begin(t, cell, ended, now)
+    return JobAnswer(cell.record())
+
+
+def _is_begun_array(cell: JobCell) -> bool:
+    return isinstance(cell.spec.band, Array) and cell.life.state is JobState.RUNNING
+
+
+def _check_new_dependencies(
+    t: Tables, cell: JobCell, dependencies: Sequence[Dependency], memory: Memory
+) -> dict[JobId, JobState]:
+    states = {d.job_id: _known(memory, d.job_id, 0, 1) for d in dependencies}
+    upstreams: dict[JobId, list[JobId]] = {cell.id: [d.job_id for d in dependencies]}
+    to_visit = list(upstreams[cell.id])
+    while to_visit:
+        job_id = to_visit.pop()
+        upstream = t.jobs.get(job_id)
+        if upstream is not None and job_id not in upstreams:
+            upstreams[job_id] = [d.job_id for d in upstream.spec.dependencies]
+            to_visit.extend(upstreams[job_id])
+    path = find_cycle(upstreams)
+    if path is not None:
+        raise DependencyCycle(path)
+    return states
+
+
+def _rewire(t: Tables, cell: JobCell, before: Sequence[Dependency]) -> None:
+    for dependency in before:
+        t.graph.remove(dependency.job_id, cell.id)
+    cell.unmet = 0
+    wait_for_live(t, cell)

@@ -1,0 +1,100 @@
+"""Jobs that have ended and are asked for again: started over, with what was skipped for them."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rota.core.band import Array, Member
+from rota.core.errors import Conflict
+from rota.core.graph import accepts, upstream_first
+from rota.core.inputs import Retry
+from rota.core.life import deadlines
+from rota.core.life.arrays import renewed
+from rota.core.life.recall import Memory
+from rota.core.life.waiting import settle
+from rota.core.lifecycle import JobVerb, move_job
+from rota.core.memory.cells import JobCell
+from rota.core.model import Instant, JobRecord, JobState, Life
+from rota.core.outcome import JobAnswer
+from rota.core.steps.intake import DUPLICATE, INVALID, wait_for_live
+from rota.core.tables import Tables
+from rota.core.times.timers import Alarm
+
+
+def retry(t: Tables, event: Retry, now: Instant) -> JobAnswer:
+    """An ended job starts over, and with it what was skipped because of it.
+
+    Its own upstream jobs that have ended count as settled: a person has said to go on.
+    """
+    memory = Memory(t, event.recall, now)
+    live = memory.live(event.job_id)
+    if live is not None:
+        move_job(live.id, live.life.state, JobVerb.REVIVE)
+    record = memory.must_have_ended(event.job_id)
+    if record.life.reason == INVALID:
+        raise Conflict(f"job {event.job_id} was never a valid one: submit it anew, corrected")
+    if record.life.reason == DUPLICATE:
+        raise Conflict(f"job {event.job_id} is another one under a second id: see its error")
+    move_job(record.id, record.life.state, JobVerb.REVIVE)
+    if isinstance(record.spec.band, Member):
+        raise Conflict(f"job {record.id} is a member of {record.spec.band.parent}: retry that")
+    cell = _revive(t, record, now, event.failed)
+    wait_for_live(t, cell)
+    _revive_skipped(t, event, memory, now)
+    settle(t, cell, now)
+    return JobAnswer(cell.record())
+
+
+def _revive(
+    t: Tables, record: JobRecord, now: Instant, failed: tuple[int, ...] | None = None
+) -> JobCell:
+    spec, tally = record.spec, None
+    if isinstance(spec.band, Array) and record.life.tally is not None:
+        spec, tally = renewed(record, failed)
+    t.queue(spec.terms.queue, now)
+    life = Life(
+        JobState.PENDING,
+        fence=record.life.fence,
+        lives=record.life.lives + 1,
+        reason="retried",
+        tally=tally,
+    )
+    if spec.expires_at is not None and spec.expires_at <= now:
+        # Its time had run out; whoever starts it over wants it all the same.
+        spec = replace(spec, expires_at=None, revision=spec.revision + 1)
+    cell = t.add_job(record.id, spec, life)
+    t.recent.returned(record.id)
+    t.put_job(cell)
+    if spec.expires_at is not None:
+        t.timers.set(spec.expires_at, Alarm.JOB, cell.id)
+    deadlines.watch(t, cell, now)
+    return cell
+
+
+def _revive_skipped(t: Tables, event: Retry, memory: Memory, now: Instant) -> None:
+    """Downstream jobs that were skipped wait again, if nothing else rules them out.
+
+    An upstream job that was deleted since counts as one that succeeded: it holds nobody back.
+    """
+    assert event.recall is not None
+    skipped = {
+        record.id: record
+        for record in event.recall.jobs
+        if record.life.state is JobState.SKIPPED and record.id not in t.jobs
+    }
+    # A job's upstream jobs must be back before it is looked at.
+    for job_id in upstream_first(
+        {r.id: [d.job_id for d in r.spec.dependencies] for r in skipped.values()}
+    ):
+        record = skipped[job_id]
+        states = {d.job_id: memory.state(d.job_id) for d in record.spec.dependencies}
+        is_downstream = any(job_id in t.jobs for job_id in states)
+        ruled_out = any(
+            d.job_id not in t.jobs and not accepts(d.when, states[d.job_id] or JobState.SUCCEEDED)
+            for d in record.spec.dependencies
+        )
+        if not is_downstream or ruled_out:
+            continue
+        cell = _revive(t, record, now)
+        wait_for_live(t, cell)
+        settle(t, cell, now)

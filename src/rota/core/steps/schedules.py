@@ -1,0 +1,388 @@
+"""What people do to schedules: make, change, pause, run and remove them, and fill in their past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from rota.core.errors import Conflict, Invalid, NotFound, StaleRecall, TooMuch
+from rota.core.ids import run_id
+from rota.core.inputs import (
+    AnyScheduleInput,
+    BackfillSchedule,
+    CancelBackfill,
+    CreateSchedule,
+    DeleteCalendar,
+    DeleteSchedule,
+    DeploySchedules,
+    NewJob,
+    NewSchedule,
+    PauseSchedule,
+    SetCalendar,
+    TriggerSchedule,
+    UpdateSchedule,
+)
+from rota.core.limits import BACKFILL_JOBS_MAX, CALENDARS_MAX, SCHEDULES_MAX
+from rota.core.model import Concurrency, Instant, JobId, Origin, RunCause
+from rota.core.outcome import (
+    AnyReceipt,
+    Backfilled,
+    CalendarAnswer,
+    Counted,
+    Deployed,
+    ScheduleAnswer,
+    ScheduleGone,
+    Triggered,
+)
+from rota.core.records.schedules import Course, Decision, Occurrence, Overlap, Plan, Schedule, Why
+from rota.core.steps.control import call_off
+from rota.core.steps.firing import Verdict, make_way, next_from_finish, pass_over, run_now, spec_for
+from rota.core.steps.intake import submit_run
+from rota.core.tables import Tables
+from rota.core.times.agenda import ScheduleCell
+from rota.core.times.templates import NAMES, unknown_slots
+from rota.core.times.timetable import Ways, check_timetable
+
+
+def step(t: Tables, event: AnyScheduleInput, now: Instant) -> AnyReceipt:  # noqa: C901  (one line a case)
+    """One input about schedules or calendars."""
+    match event:
+        case CreateSchedule():
+            return create(t, event, now)
+        case UpdateSchedule():
+            return update(t, event, now)
+        case DeleteSchedule():
+            return delete(t, event, now)
+        case PauseSchedule():
+            return pause(t, event, now)
+        case TriggerSchedule():
+            return trigger(t, event, now)
+        case BackfillSchedule():
+            return backfill(t, event, now)
+        case CancelBackfill():
+            return cancel_backfill(t, event, now)
+        case DeploySchedules():
+            return deploy(t, event, now)
+        case SetCalendar():
+            return set_calendar(t, event, now)
+        case DeleteCalendar():
+            return delete_calendar(t, event, now)
+        case _:
+            assert_never(event)
+
+
+def create(t: Tables, event: CreateSchedule, now: Instant) -> ScheduleAnswer:
+    """A new schedule; its first instant is the first after now."""
+    _check_new(t, event.schedule, now)
+    return ScheduleAnswer(_make(t, event.schedule, now).schedule)
+
+
+def _check_new(t: Tables, new: NewSchedule, now: Instant) -> None:
+    plan = new.plan
+    check_plan(t, plan, now)
+    if new.id in t.agenda.cells:
+        raise Conflict(f"there is a schedule {new.id} already")
+    there = t.agenda.named(plan.job.terms.tenant, plan.name)
+    if there is not None:
+        raise Conflict(
+            f"there is a schedule {plan.name!r} already: change it ({there.schedule.id}), or take"
+            " another name"
+        )
+    if len(t.agenda.cells) >= SCHEDULES_MAX:
+        raise TooMuch(f"there are {SCHEDULES_MAX} schedules already; delete some")
+
+
+def _make(t: Tables, new: NewSchedule, now: Instant) -> ScheduleCell:
+    course = _begun(new.plan, Course(now, paused=new.paused), now)
+    return t.agenda.put(Schedule(new.id, new.plan, course, now, now))
+
+
+def _begun(plan: Plan, course: Course, now: Instant) -> Course:
+    """Where a schedule with this timetable begins."""
+    table = plan.timetable
+    if not table.from_finish:
+        return replace(course, anchor=None, awaits=False)
+    starts = table.starts_at
+    first = starts if starts is not None and starts > now else next_from_finish(plan, course, now)
+    return replace(course, anchor=first)
+
+
+def check_plan(t: Tables, plan: Plan, now: Instant) -> Ways:
+    """The plan's timetable; refuses what could never run, or not as it was meant."""
+    table = plan.timetable
+    check_timetable(table)
+    anchor = _first_anchor(plan, now)
+    ways = t.agenda.check_plan(plan, anchor)
+    _check_job(plan)
+    if table.at is not None and table.at <= now:
+        raise Invalid("that is in the past: submit the job itself to run it now", "at")
+    if table.ends_at is not None and table.ends_at <= now:
+        raise Invalid("that is in the past: it would never run", "ends_at")
+    if ways.next_after(now) is None:
+        raise Invalid("nothing of it is due between starts_at and ends_at", "ends_at")
+    return ways
+
+
+def _first_anchor(plan: Plan, now: Instant) -> Instant:
+    """What the intervals of a schedule that is made now count from."""
+    anchor = _begun(plan, Course(now), now).anchor
+    if anchor is not None:
+        return anchor
+    return now if plan.timetable.starts_at is None else plan.timetable.starts_at
+
+
+def _check_job(plan: Plan) -> None:
+    slots = unknown_slots(plan.job)
+    if slots:
+        known = ", ".join("{{" + name + "}}" for name in NAMES)
+        raise Invalid(f"nothing would fill {{{{{slots[0]}}}}}; there are {known}", "job")
+    if plan.overlap in (Overlap.QUEUE, Overlap.REPLACE) and plan.job.concurrency is not None:
+        raise Invalid(
+            f"overlap {plan.overlap} lines runs up by a key of its own: leave the job's out",
+            "job.concurrency",
+        )
+
+
+def update(t: Tables, event: UpdateSchedule, now: Instant) -> ScheduleAnswer:
+    """Another plan; instants up to now stay decided as they are."""
+    cell = t.agenda.cell(event.schedule_id)
+    if cell.schedule.revision != event.revision:
+        raise StaleRecall(f"schedule {event.schedule_id} was changed meanwhile")
+    _check_change(t, cell, event.plan, now)
+    return ScheduleAnswer(_change(t, cell, event.plan, event.paused, now).schedule)
+
+
+def _check_change(t: Tables, cell: ScheduleCell, plan: Plan, now: Instant) -> None:
+    if plan.timetable != cell.schedule.plan.timetable:
+        check_plan(t, plan, now)
+    else:
+        _check_job(plan)
+    there = t.agenda.named(plan.job.terms.tenant, plan.name)
+    if there is not None and there is not cell:
+        raise Conflict(f"there is a schedule {plan.name!r} already: {there.schedule.id}")
+
+
+def _change(t: Tables, cell: ScheduleCell, plan: Plan, paused: bool, now: Instant) -> ScheduleCell:
+    before = cell.schedule
+    if plan.timetable != before.plan.timetable:
+        _leave_undecided(t, cell, Why.CHANGED, now)
+        course = cell.schedule.course
+        course = replace(course, watermark=max(course.watermark, now))
+        course = _begun(plan, course, now)
+        if t.agenda.runs_of(before.id) and plan.timetable.from_finish:
+            course = replace(course, awaits=True)
+    else:
+        course = cell.schedule.course
+    course = replace(course, paused=paused)
+    return t.agenda.put(
+        replace(before, plan=plan, course=course, updated_at=now, revision=before.revision + 1)
+    )
+
+
+def _leave_undecided(t: Tables, cell: ScheduleCell, why: Why, now: Instant) -> None:
+    """Instants that have come but not been decided get their record before things change."""
+    if cell.next_at is not None and cell.next_at <= now:
+        pass_over(t, cell, now, why, now)
+
+
+def delete(t: Tables, event: DeleteSchedule, now: Instant) -> ScheduleGone:
+    """Nothing of it fires after this."""
+    cell = t.agenda.cell(event.schedule_id)
+    _leave_undecided(t, cell, Why.CHANGED, now)
+    t.agenda.drop(cell)
+    return ScheduleGone(event.schedule_id)
+
+
+def pause(t: Tables, event: PauseSchedule, now: Instant) -> ScheduleAnswer:
+    """While it is paused its instants are recorded as skipped."""
+    cell = t.agenda.cell(event.schedule_id)
+    course = cell.schedule.course
+    if course.paused != event.paused:
+        if course.paused and cell.due_at is not None and cell.due_at <= now:
+            _leave_undecided(t, cell, Why.PAUSED, now)
+        t.agenda.move(cell, replace(cell.schedule.course, paused=event.paused))
+        t.agenda.watch(cell)
+    return ScheduleAnswer(cell.schedule)
+
+
+def trigger(t: Tables, event: TriggerSchedule, now: Instant) -> Triggered:
+    """One run now, beside the timetable; `overlap` holds for it too."""
+    cell = t.agenda.cell(event.schedule_id)
+    schedule = cell.schedule
+    if cell.ways is None:
+        raise Conflict(f"this server does not know the zone {schedule.plan.timetable.timezone}")
+    refused = make_way(t, schedule.id, schedule.plan, now)
+    if refused is not None:
+        raise Conflict(f"it cannot run now: {refused.detail}")
+    nominal = max(now, schedule.course.triggered_at + 1)
+    while nominal == schedule.course.watermark or cell.ways.next_after(nominal - 1) == nominal:
+        nominal += 1  # that instant has a record of its own, or will have
+    origin = Origin(schedule.id, nominal, RunCause.PERSON)
+    job = run_now(t, cell, origin, now)
+    occurrence = _made(schedule, origin, Verdict(Decision.FIRED), job.id, now)
+    t.agenda.record(occurrence)
+    t.agenda.move(cell, replace(schedule.course, triggered_at=nominal))
+    return Triggered(occurrence, job.record())
+
+
+def _made(
+    schedule: Schedule, origin: Origin, verdict: Verdict, job_id: JobId, now: Instant
+) -> Occurrence:
+    return Occurrence(
+        schedule.id,
+        origin.nominal,
+        verdict.decision,
+        now,
+        detail=verdict.detail,
+        job_id=job_id,
+        cause=origin.cause,
+        revision=schedule.revision,
+    )
+
+
+def backfill(t: Tables, event: BackfillSchedule, now: Instant) -> Backfilled:
+    """Runs for the past, so many at once and behind others; all of them or none."""
+    cell = t.agenda.cell(event.schedule_id)
+    _check_backfill(t, cell, event, now)
+    schedule = cell.schedule
+    concurrency = Concurrency(f"rota.backfill.{event.backfill_id}", event.max_parallel)
+    terms = replace(schedule.plan.job.terms, priority=event.priority)
+    made = Verdict(Decision.CAUGHT_UP, detail=f"backfill {event.backfill_id}")
+    job_ids = []
+    for nominal in event.instants:
+        origin = Origin(schedule.id, nominal, RunCause.BACKFILL, event.backfill_id)
+        spec = replace(spec_for(cell, origin, now), terms=terms, concurrency=concurrency)
+        job = submit_run(t, NewJob(id=run_id(origin, now), spec=spec), now)
+        t.agenda.record(_made(schedule, origin, made, job.id, now))
+        job_ids.append(job.id)
+    _keep_ranges(t, cell, event, now)
+    t.agenda.backfilled[schedule.id] = now
+    return Backfilled(event.backfill_id, tuple(job_ids))
+
+
+def _check_backfill(t: Tables, cell: ScheduleCell, event: BackfillSchedule, now: Instant) -> None:
+    assert event.recall is not None, "a backfill brings what the ledger said"
+    read_at = event.recall.at
+    if t.recent.is_stale(read_at, now):
+        raise StaleRecall("too long since the ledger was read")
+    if t.agenda.backfilled.get(event.schedule_id, -1) >= read_at:
+        raise StaleRecall("another backfill has changed the ledger since it was read")
+    if cell.ways is None:
+        raise Conflict(f"no server knows the zone {cell.schedule.plan.timetable.timezone}")
+    if len(event.instants) > BACKFILL_JOBS_MAX:
+        raise Invalid(f"more than {BACKFILL_JOBS_MAX} runs: take a shorter range", "to")
+    if event.instants and max(event.instants) > cell.schedule.course.watermark:
+        raise StaleRecall("some of these instants are still to come")
+    t.queue(cell.schedule.plan.job.terms.queue, now)
+
+
+def _keep_ranges(t: Tables, cell: ScheduleCell, event: BackfillSchedule, now: Instant) -> None:
+    """A record that stood for many instants goes on at the next of them that is not run."""
+    assert cell.ways is not None
+    run = dict.fromkeys(event.instants)
+    for first, until in event.ranges:
+        rest = next((at for at in cell.ways.between(first + 1, until) if at not in run), None)
+        if first in run and rest is not None:
+            t.agenda.record(
+                Occurrence(
+                    cell.schedule.id,
+                    rest,
+                    Decision.SKIPPED,
+                    now,
+                    Why.TOO_OLD,
+                    until=until,
+                    revision=cell.schedule.revision,
+                )
+            )
+
+
+def cancel_backfill(t: Tables, event: CancelBackfill, now: Instant) -> Counted:
+    """What has not ended of it is called off."""
+    runs = t.agenda.runs_of(t.agenda.cell(event.schedule_id).schedule.id)
+    count = 0
+    for job_id in list(runs):
+        job = t.jobs.get(job_id)
+        origin = None if job is None else job.spec.origin
+        if job is not None and origin is not None and origin.backfill_id == event.backfill_id:
+            call_off(t, job, now)
+            count += 1
+    return Counted(count)
+
+
+def deploy(t: Tables, event: DeploySchedules, now: Instant) -> Deployed:
+    """A program's schedules become just these: all is checked before anything changes."""
+    names = [_name(new.plan) for new in event.schedules]
+    if len(dict.fromkeys(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Invalid(f"two schedules are named {twice[1]!r}", "schedules")
+    for index, new in enumerate(event.schedules):
+        _check_deployed(t, event.owner, new, index, now)
+    done: dict[str, list[str]] = {"created": [], "changed": [], "unchanged": [], "retired": []}
+    for new in event.schedules:
+        done[_deploy_one(t, new, now)].append(new.plan.name)
+    for cell in _owned(t, event):
+        if _name(cell.schedule.plan) not in names:
+            delete(t, DeleteSchedule(schedule_id=cell.schedule.id), now)
+            done["retired"].append(cell.schedule.plan.name)
+    return Deployed(**{word: tuple(found) for word, found in done.items()})
+
+
+def _check_deployed(t: Tables, owner: str, new: NewSchedule, index: int, now: Instant) -> None:
+    there = t.agenda.named(*_name(new.plan))
+    try:
+        if there is None:
+            _check_new(t, new, now)
+            return
+        if there.schedule.plan.owner != owner:
+            whose = there.schedule.plan.owner or "a person"
+            raise Conflict(f"the schedule {new.plan.name!r} is of {whose}: take another name")
+        _check_change(t, there, new.plan, now)
+    except Invalid as refusal:
+        raise Invalid(refusal.detail, f"schedules[{index}].{refusal.field}") from None
+
+
+def _deploy_one(t: Tables, new: NewSchedule, now: Instant) -> str:
+    there = t.agenda.named(*_name(new.plan))
+    if there is None:
+        _make(t, new, now)
+        return "created"
+    if there.schedule.plan == new.plan:
+        return "unchanged"
+    # Paused by a person, it stays so: a new version of a program must not undo that.
+    _change(t, there, new.plan, there.schedule.course.paused, now)
+    return "changed"
+
+
+def _owned(t: Tables, event: DeploySchedules) -> Iterable[ScheduleCell]:
+    plans = [(cell, cell.schedule.plan) for cell in t.agenda.cells.values()]
+    return [
+        cell
+        for cell, plan in plans
+        if plan.owner == event.owner and event.tenant in (None, plan.job.terms.tenant)
+    ]
+
+
+def _name(plan: Plan) -> tuple[str, str]:
+    return (plan.job.terms.tenant, plan.name)
+
+
+def set_calendar(t: Tables, event: SetCalendar, now: Instant) -> CalendarAnswer:
+    """From now on these dates are holidays for the schedules that name it."""
+    calendar = replace(event.calendar, updated_at=now)
+    if calendar.name not in t.agenda.calendars and len(t.agenda.calendars) >= CALENDARS_MAX:
+        raise TooMuch(f"there are {CALENDARS_MAX} calendars already")
+    t.agenda.put_calendar(calendar)
+    return CalendarAnswer(calendar)
+
+
+def delete_calendar(t: Tables, event: DeleteCalendar, now: Instant) -> Counted:
+    """Refused while a schedule names it."""
+    if event.name not in t.agenda.calendars:
+        raise NotFound("calendar", event.name)
+    users = t.agenda.using(event.name)
+    if users:
+        raise Conflict(f"the schedule {users[0].schedule.plan.name!r} names this calendar")
+    t.agenda.drop_calendar(event.name)
+    return Counted(1)

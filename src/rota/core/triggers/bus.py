@@ -1,0 +1,259 @@
+"""All triggers in memory: by id, name and type of event, and the events that wait in windows.
+
+Like `tables.py` it is the only door: every change to a record is noted in the draft of this turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from rota.core.errors import NotFound
+from rota.core.limits import GATHERED_BYTES_MAX, GATHERED_MAX, RECALL_WINDOW_MS
+from rota.core.memory.cells import JobCell
+from rota.core.memory.event_draft import EventDraft
+from rota.core.model import Instant, JobState, Millis, TriggerId
+from rota.core.records.events import OWN_PREFIX, Arrival, ArrivalId, Event, Held, Told, Trigger
+from rota.core.times.slack import AT_RISK, MISSED
+from rota.core.times.timers import Alarm, Timers
+from rota.core.triggers.filter_text import AnyNode, Path, parse_path
+from rota.core.triggers.filters import read_filter
+
+JOB_EVENTS = {state: f"{OWN_PREFIX}job.{state.value}" for state in JobState}
+"""What the end of a job is called as an event."""
+DEADLINE_EVENTS = {word: f"{OWN_PREFIX}job.deadline_{word}" for word in (AT_RISK, MISSED)}
+"""What is told of a job's deadline, as an event; that it was met, the job's end says."""
+_KEY_BEGINS = "/"
+"""Separates a trigger's id, which has none, from a window's key in the name of its timer."""
+
+
+class Window:
+    """Events of one trigger that will make one job together."""
+
+    __slots__ = ("closes_at", "held", "opened_at", "size")
+
+    def __init__(self, opened_at: Instant) -> None:
+        self.held: dict[ArrivalId, Held] = {}
+        """In order of arrival."""
+        self.size = 0
+        """Bytes of data."""
+        self.opened_at = opened_at
+        self.closes_at: Instant = opened_at
+        """Timers set for another time are void."""
+
+    def add(self, held: Held) -> None:
+        """One more."""
+        self.held[held.id] = held
+        self.size += len(held.event.data)
+
+    def is_full(self, size_max: int) -> bool:
+        """Whether one job can carry no more."""
+        count = min(size_max or GATHERED_MAX, GATHERED_MAX)
+        return len(self.held) >= count or self.size >= GATHERED_BYTES_MAX
+
+
+class TriggerCell:
+    """A trigger, its filter ready to be asked, and its open windows."""
+
+    __slots__ = ("key", "next_start", "tree", "trigger", "windows")
+
+    def __init__(self, trigger: Trigger) -> None:
+        self.windows: dict[str, Window] = {}
+        self.next_start = 0
+        """For the rate limit, in the terms of `rota.core.order.gates`; a restart begins it anew."""
+        self.set(trigger)
+
+    def set(self, trigger: Trigger) -> None:
+        """As given; the filter was checked when the trigger was made."""
+        rule = trigger.rule
+        self.trigger = trigger
+        self.tree: AnyNode | None = read_filter(rule.filter)
+        self.key: Path | None = None
+        if rule.gathering is not None and rule.gathering.key:
+            self.key = parse_path(rule.gathering.key)
+
+
+class Bus:
+    """Whatever is to happen because of something else."""
+
+    def __init__(self, timers: Timers) -> None:
+        self.draft = EventDraft()
+        self.cells: dict[TriggerId, TriggerCell] = {}
+        """In order of creation."""
+        self.ended: list[JobCell] = []
+        """Jobs that ended in this turn, and somebody wants to know."""
+        self.warned: list[tuple[JobCell, str]] = []
+        """Jobs whose deadline is at risk, or was missed, as of this turn, and who wants to know."""
+        self.windows = 0
+        """How many are open, of all triggers."""
+        self.held_bytes = 0
+        """Data of all events that wait."""
+        self._names: dict[tuple[str, str], TriggerId] = {}
+        self._by_event: dict[str, dict[TriggerId, None]] = {}
+        self._told: dict[str, Told] = {}
+        self._line: deque[tuple[Instant, str]] = deque()
+        self._timers = timers
+
+    # Looking up
+
+    def cell(self, trigger_id: TriggerId) -> TriggerCell:
+        """The trigger, or the refusal."""
+        cell = self.cells.get(trigger_id)
+        if cell is None:
+            raise NotFound("trigger", trigger_id)
+        return cell
+
+    def named(self, tenant: str, name: str) -> TriggerCell | None:
+        """The trigger of that name."""
+        trigger_id = self._names.get((tenant, name))
+        return None if trigger_id is None else self.cells[trigger_id]
+
+    def listening(self, event: Event) -> list[TriggerCell]:
+        """Triggers that hear an event: its type fits, and it is their tenant's; oldest first."""
+        found: dict[TriggerId, None] = {}
+        for pattern in _patterns(event.type):
+            found |= self._by_event.get(pattern, {})
+        cells = [self.cells[trigger_id] for trigger_id in sorted(found)]
+        return [cell for cell in cells if event.tenant in ("", _name(cell.trigger)[0])]
+
+    def hears(self, state: JobState) -> bool:
+        """Whether anybody wants to know of jobs that end so; asked at every end."""
+        if not self._by_event:
+            return False
+        return any(pattern in self._by_event for pattern in _patterns(JOB_EVENTS[state]))
+
+    def hears_deadline(self, word: str) -> bool:
+        """Whether anybody wants to know of deadlines that come to this."""
+        kind = DEADLINE_EVENTS.get(word)
+        return kind is not None and any(one in self._by_event for one in _patterns(kind))
+
+    def told(self, key: str) -> Told | None:
+        """An event that was accepted just now."""
+        return self._told.get(key)
+
+    # Triggers come, change and go
+
+    def put(self, trigger: Trigger) -> TriggerCell:
+        """A trigger as given: new, or in place of the one with its id."""
+        cell = self.restore(trigger)
+        self.draft.triggers[trigger.id] = trigger
+        return cell
+
+    def restore(self, trigger: Trigger) -> TriggerCell:
+        """The same, without writing: it was loaded."""
+        cell = self.cells.get(trigger.id)
+        if cell is None:
+            cell = self.cells[trigger.id] = TriggerCell(trigger)
+        else:
+            self._unlist(cell.trigger)
+            cell.set(trigger)
+        self._names[_name(trigger)] = trigger.id
+        self._by_event.setdefault(trigger.rule.event, {})[trigger.id] = None
+        return cell
+
+    def drop(self, cell: TriggerCell) -> None:
+        """The trigger is gone; its windows must be empty."""
+        assert not cell.windows, "a trigger went and left events behind"
+        self._unlist(cell.trigger)
+        del self.cells[cell.trigger.id]
+        self.draft.triggers[cell.trigger.id] = None
+
+    def _unlist(self, trigger: Trigger) -> None:
+        self._names.pop(_name(trigger), None)
+        listening = self._by_event[trigger.rule.event]
+        del listening[trigger.id]
+        if not listening:
+            del self._by_event[trigger.rule.event]
+
+    # Events
+
+    def remember(self, told: Told, now: Instant) -> None:
+        """An event was accepted, or came again."""
+        self.draft.told.append(told)
+        self._told[told.key] = told
+        self._line.append((now, told.key))
+
+    def record(self, arrival: Arrival) -> None:
+        """What a trigger made of an event."""
+        self.draft.arrivals[arrival.id] = arrival
+
+    def forget(self, now: Instant) -> None:
+        """Drops what no record in flight can need any more: twice the window, to be safe."""
+        while self._line and self._line[0][0] < now - 2 * RECALL_WINDOW_MS:
+            self._told.pop(self._line.popleft()[1], None)
+
+    # Windows
+
+    def hold(self, cell: TriggerCell, held: Held) -> Window:
+        """An event joins its window, which is opened for it if need be."""
+        window = self.restore_held(cell, held)
+        self.draft.held[held.id] = held
+        return window
+
+    def restore_held(self, cell: TriggerCell, held: Held) -> Window:
+        """The same, without writing: it was loaded."""
+        window = cell.windows.get(held.key)
+        if window is None:
+            window = cell.windows[held.key] = Window(held.opened_at)
+            self.windows += 1
+        window.add(held)
+        self.held_bytes += len(held.event.data)
+        return window
+
+    def release(self, window: Window, held: Held) -> None:
+        """An event waits no more."""
+        del window.held[held.id]
+        window.size -= len(held.event.data)
+        self.held_bytes -= len(held.event.data)
+        if self.draft.held.pop(held.id, None) is None:
+            self.draft.released.append(held.id)
+
+    def close(self, cell: TriggerCell, key: str) -> list[Held]:
+        """The window is gone; what was in it."""
+        window = cell.windows.pop(key)
+        self.windows -= 1
+        held = list(window.held.values())
+        for one in held:
+            self.release(window, one)
+        return held
+
+    def watch(self, cell: TriggerCell, key: str, closes_at: Instant) -> None:
+        """The window closes then, unless it is told otherwise."""
+        cell.windows[key].closes_at = closes_at
+        self._timers.set(closes_at, Alarm.WINDOW, f"{cell.trigger.id}{_KEY_BEGINS}{key}")
+
+    def window_named(self, name: str) -> tuple[TriggerCell, str, Window] | None:
+        """The window that a timer was set for, if it is open still."""
+        trigger_id, _, key = name.partition(_KEY_BEGINS)
+        cell = self.cells.get(TriggerId(trigger_id))
+        window = None if cell is None else cell.windows.get(key)
+        return None if cell is None or window is None else (cell, key, window)
+
+    def follow_clock(self, by: Millis) -> None:
+        """The clock was set by so much: what is to wait for seconds waits for seconds."""
+        self._line = deque((at + by, key) for at, key in self._line)
+        for cell in self.cells.values():
+            rate = cell.trigger.rule.rate
+            cell.next_start += 0 if rate is None else by * rate.count
+            for key, window in cell.windows.items():
+                window.opened_at += by
+                self.watch(cell, key, window.closes_at + by)
+
+
+def _patterns(kind: str) -> Iterator[str]:
+    """Everything a trigger may say to mean this type, among others.
+
+    `*` alone means all events that come from outside: a trigger for everything must not be set off
+    by the end of the jobs it makes.
+    """
+    yield kind
+    end = kind.rfind(".")
+    while end > 0:
+        yield f"{kind[:end]}.*"
+        end = kind.rfind(".", 0, end)
+    if not kind.startswith(OWN_PREFIX):
+        yield "*"
+
+
+def _name(trigger: Trigger) -> tuple[str, str]:
+    return (trigger.rule.job.terms.tenant, trigger.rule.name)

@@ -1,0 +1,89 @@
+"""Draws the small pictures of glance.py from the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rota.core.memory.cells import QueueCell, WorkerCell
+from rota.core.model import Instant, JobId, JobState, WorkerId
+from rota.core.order.fair import FairOrder
+from rota.core.order.sharing import dominant_share
+from rota.core.order.tenants import TenantCell
+from rota.core.records.glance import (
+    PlaceGlance,
+    QueueGlance,
+    ScheduleGlance,
+    TenantGlance,
+    WorkerGlance,
+)
+from rota.core.records.policy import BackfillKind
+from rota.core.resources import minus
+from rota.core.tables import Tables
+from rota.core.times.agenda import ScheduleCell
+
+
+def glance_worker(t: Tables, cell: WorkerCell, now: Instant) -> WorkerGlance:
+    """A worker as it is now."""
+    return WorkerGlance(
+        cell.worker,
+        cell.last_seen,
+        minus(cell.worker.capacity, cell.free),
+        tuple(cell.held),
+        now - cell.last_seen <= 2 * t.timing.heartbeat_ms,
+    )
+
+
+def glance_places(t: Tables, now: Instant) -> Iterator[PlaceGlance]:
+    """What is reserved, or planned where the policy plans all that waits."""
+    places: Iterable[tuple[JobId, tuple[WorkerId, Instant]]] = ()
+    if t.policy.backfill is BackfillKind.EASY:
+        places = ((one.job_id, (one.worker_id, one.at)) for one in t.places.values())
+    elif t.policy.backfill is BackfillKind.CONSERVATIVE:
+        places = t.plan.items()
+    for job_id, (worker_id, at) in places:
+        cell = t.jobs.get(job_id)
+        # A place outlives its job's wait until the next pass looks at it.
+        if cell is None or cell.life.state is not JobState.QUEUED:
+            continue
+        terms, start = cell.spec.terms, max(now, at)
+        end = start + t.runtimes.estimate(terms)
+        yield PlaceGlance(job_id, terms.name, terms.tenant, worker_id, start, end)
+
+
+def glance_tenant(t: Tables, cell: TenantCell, now: Instant) -> TenantGlance:
+    """A tenant as it is now."""
+    holds, order = cell.holds(), t.lines.order
+    used = order.usage(cell.tenant.name, now) if isinstance(order, FairOrder) else 0.0
+    return TenantGlance(
+        cell.tenant,
+        cell.depth.by_state(),
+        holds,
+        dominant_share(holds, t.fleet.capacity),
+        entitlement(t, cell),
+        used,
+    )
+
+
+def entitlement(t: Tables, cell: TenantCell) -> float:
+    """The part of the fleet that is the tenant's while those are active who are now."""
+    others = (one for one in t.tenants.cells.values() if one is not cell)
+    active = sum(one.tenant.weight for one in others if one.depth.by_state())
+    return cell.tenant.weight / (cell.tenant.weight + active)
+
+
+def glance_queue(t: Tables, cell: QueueCell) -> QueueGlance:
+    """A queue as it is now."""
+    depth = t.depths.of(cell.queue.name).by_state()
+    return QueueGlance(cell.queue, depth, t.lines.shelved_of(cell))
+
+
+def glance_schedule(t: Tables, cell: ScheduleCell) -> ScheduleGlance:
+    """A schedule as it is now."""
+    zone = cell.schedule.plan.timetable.timezone
+    return ScheduleGlance(
+        cell.schedule,
+        cell.next_at,
+        cell.due_at,
+        tuple(t.agenda.runs_of(cell.schedule.id)),
+        "" if cell.ways is not None else f"this server's zone data has no {zone}",
+    )

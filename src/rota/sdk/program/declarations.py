@@ -1,0 +1,119 @@
+"""Schedules that a program declares beside its functions: `@app.cron` and `@app.every`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
+
+import msgspec
+
+from rota.sdk.program.functions import AsyncFunction, JobFunction, SyncFunction
+from rota.sdk.program.options import Length, Moment
+from rota.wire.schedules import ScheduleSpec
+from rota.wire.units import dec_hook, enc_hook
+
+P = ParamSpec("P")
+R = TypeVar("R")
+J = TypeVar("J", bound=JobFunction[..., Any])
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """What `@app.cron(…)` and `@app.every(…)` take beside the time."""
+
+    name: str
+    """The schedule's name; unset: the function's."""
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    """What the function is called with; text may hold slots such as `{{scheduled_at}}`."""
+    catch_up: Literal["none", "latest", "all"]
+    catch_up_window: Length
+    overlap: Literal["allow", "skip", "queue", "replace"]
+    max_concurrency: int
+    gap: Literal["jump", "skip", "shift"]
+    """For a local time that a clock change leaves out."""
+    fold: Literal["first", "second", "both"]
+    """For a local time that a clock change repeats."""
+    jitter: Length
+    starts_at: Moment
+    ends_at: Moment
+    calendars: Sequence[str]
+    on_holiday: Literal["skip", "shift"]
+    paused: bool
+
+
+SCHEDULE_OPTIONS = tuple(ScheduleOptions.__annotations__)
+_PLAIN = (
+    *("catch_up", "catch_up_window", "overlap", "max_concurrency", "jitter"),
+    *("starts_at", "ends_at", "calendars", "on_holiday", "paused"),
+)
+
+
+class Registry(Protocol):
+    """Where functions become jobs: the app."""
+
+    declared: dict[str, dict[str, Any]]
+
+    def register(self, function: Callable[..., Any], options: dict[str, Any]) -> Any:
+        """Makes a function a job."""
+        ...
+
+
+class ScheduleDecorator:
+    """Takes a function, or a job function, and declares when it runs."""
+
+    def __init__(self, app: Registry, when: dict[str, Any], options: Mapping[str, Any]) -> None:
+        self._app = app
+        self._when = when
+        self._options = options
+
+    @overload
+    def __call__(self, function: J, /) -> J: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> SyncFunction[P, R]: ...
+    def __call__(self, function: Any, /) -> Any:
+        """The job function, which now has a schedule."""
+        job = function if isinstance(function, JobFunction) else self._app.register(function, {})
+        body = schedule_body(job, self._when, self._options)
+        there = self._app.declared.get(body["name"])
+        if there is not None and there["job"]["name"] != job.name:
+            raise ValueError(f"two schedules are named {body['name']!r}: give one another name")
+        if there is not None and _when(there) != _when(body):
+            raise ValueError(
+                f"{job.name} has a schedule of that name already: give the other a name"
+            )
+        self._app.declared[body["name"]] = body
+        return job
+
+
+def _when(body: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(body.get(name) for name in ("cron", "interval", "timezone"))
+
+
+def schedule_body(
+    job: JobFunction[..., Any], when: Mapping[str, Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The schedule as the API takes it; raises ValueError for what the server would refuse."""
+    body: dict[str, Any] = {"name": options.get("name") or job.name, **when}
+    body |= {name: _wire(options[name]) for name in _PLAIN if name in options}
+    dst = {"gap": options.get("gap"), "overlap": options.get("fold")}
+    if any(dst.values()):
+        body["dst"] = {name: value for name, value in dst.items() if value}
+    body["job"] = job.template(tuple(options.get("args", ())), dict(options.get("kwargs", {})))
+    try:
+        text = msgspec.json.encode(body, enc_hook=enc_hook)
+        msgspec.json.decode(text, type=ScheduleSpec, dec_hook=dec_hook)
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        raise ValueError(f"the schedule of {job.name}: {error}") from error
+    return body
+
+
+def _wire(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    plain = isinstance(value, str | Mapping) or not isinstance(value, Iterable)
+    return value if plain else list(value)

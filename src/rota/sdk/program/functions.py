@@ -1,0 +1,261 @@
+"""Functions as jobs: what `@app.job` makes of a function, typed so that wrong calls are found.
+
+ParamSpec cannot add keywords to a function's own, so `submit` is overloaded: exactly the function's
+parameters; or its positional ones with options after them. What else was tried is in
+docs/decisions/0015-options-of-a-typed-submit.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Iterable
+from typing import (
+    Any,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+
+import msgspec
+
+from rota.sdk.calls import uuid7
+from rota.sdk.clock import Clock
+from rota.sdk.context import Context, ContextInfo, current_or_none
+from rota.sdk.documents import ArgumentError
+from rota.sdk.program.arguments import Shape, encode_arguments
+from rota.sdk.program.handles import AsyncJob, AsyncPort, Job, Port
+from rota.sdk.program.options import CALL_OPTIONS, CallOptions, check_names, job_body, merged
+from rota.sdk.program.running import Silent, run_once
+from rota.sdk.transactions import refuse_key
+from rota.wire.limits import PAYLOAD_BYTES_MAX
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+
+OnProgress = Callable[[int], None]
+
+
+class Desk(Protocol):
+    """Where functions hand in their jobs: the app."""
+
+    clock: Clock
+
+    def port(self) -> Port:
+        """To submit, and to ask."""
+        ...
+
+    def async_port(self) -> AsyncPort:
+        """The same for asyncio."""
+        ...
+
+
+class Takes(Protocol[P, R_co]):
+    """A function of these parameters: how an overload names the parameters it is for."""
+
+    def local(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Any method that has the function's own signature would do."""
+        ...
+
+
+class _Said(NamedTuple):
+    """One submission: the job, and the options that are not part of it."""
+
+    body: dict[str, Any]
+    key: str | None
+    conn: Any
+
+
+class JobFunction(Generic[P, R]):
+    """A function that can be called, and submitted as a job."""
+
+    def __init__(
+        self, desk: Desk, shape: Shape, function: Callable[..., Any], options: dict[str, Any]
+    ) -> None:
+        self.name = shape.name
+        self.function = function
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.shape = shape
+        self._desk = desk
+        self._options = options
+        functools.update_wrapper(cast("Any", self), function)
+
+    def __repr__(self) -> str:
+        return f"<job function {self.name}>"
+
+    @property
+    def wants_ctx(self) -> bool:
+        """Whether its first parameter is for the context."""
+        return self.shape.wants_context
+
+    def options(self, **options: Unpack[CallOptions]) -> Self:
+        """The same function with other options; `.submit` of it is type-checked in full."""
+        check_names(options, CALL_OPTIONS, self.name)
+        return type(self)(self._desk, self.shape, self.function, merged(self._options, options))
+
+    def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs it here and now as a worker would, arguments and result through JSON and back."""
+        payload = self.payload(args, kwargs)
+        returned = run_once(self.function, self.shape, payload, self._context())
+        result: R = self.shape.result(msgspec.json.decode(returned))
+        return result
+
+    @overload
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    @overload
+    def submit(self: Takes[[], R], **options: Unpack[CallOptions]) -> Job[R]: ...
+    @overload
+    def submit(self: Takes[[A], R], a: A, /, **options: Unpack[CallOptions]) -> Job[R]: ...
+    @overload
+    def submit(self: Takes[[A, B], R], a: A, b: B, /, **options: Unpack[CallOptions]) -> Job[R]: ...
+    @overload
+    def submit(
+        self: Takes[[A, B, C], R], a: A, b: B, c: C, /, **options: Unpack[CallOptions]
+    ) -> Job[R]: ...
+    @overload
+    def submit(
+        self: Takes[[A, B, C, D], R], a: A, b: B, c: C, d: D, /, **options: Unpack[CallOptions]
+    ) -> Job[R]: ...
+    def submit(self, *args: Any, **kwargs: Any) -> Job[Any]:
+        """Submits a call of it; the job is durable when this returns.
+
+        Keywords that are no parameters of the function are options.
+        """
+        port = self._desk.port()
+        job = self._job(args, kwargs)
+        if job.conn is not None:
+            return Job(port.submit_in(job.conn, job.body), port, self.shape.result)
+        return Job(port.submit(job.body, idempotency_key=job.key).job_id, port, self.shape.result)
+
+    async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[R]:
+        """The same for asyncio; options by `.options(…)`."""
+        port = self._desk.async_port()
+        job = self._job(args, kwargs)
+        if job.conn is not None:
+            return AsyncJob(await port.submit_in(job.conn, job.body), port, self.shape.result)
+        view = await port.submit(job.body, idempotency_key=job.key)
+        return AsyncJob(view.job_id, port, self.shape.result)
+
+    @overload
+    def submit_many(
+        self: Takes[[A], R], calls: Iterable[tuple[A]], *, on_progress: OnProgress | None = None
+    ) -> list[Job[R]]: ...
+    @overload
+    def submit_many(
+        self: Takes[[A, B], R],
+        calls: Iterable[tuple[A, B]],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[Job[R]]: ...
+    @overload
+    def submit_many(
+        self: Takes[[A, B, C], R],
+        calls: Iterable[tuple[A, B, C]],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[Job[R]]: ...
+    @overload
+    def submit_many(
+        self: Takes[[A, B, C, D], R],
+        calls: Iterable[tuple[A, B, C, D]],
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[Job[R]]: ...
+    def submit_many(
+        self: Any, calls: Iterable[tuple[Any, ...]], *, on_progress: OnProgress | None = None
+    ) -> list[Job[Any]]:
+        """Submits a call for each tuple of positional arguments, in batches."""
+        jobs: list[Job[Any]] = self._submit_all(calls, on_progress)
+        return jobs
+
+    def map(
+        self: Takes[[A], R], values: Iterable[A], *, on_progress: OnProgress | None = None
+    ) -> list[Job[R]]:
+        """Submits a call for each value, in batches."""
+        assert isinstance(self, JobFunction)
+        jobs: list[Job[R]] = self._submit_all(((value,) for value in values), on_progress)
+        return jobs
+
+    def payload(self, args: Iterable[Any], kwargs: dict[str, Any]) -> bytes:
+        """The arguments as they travel; raises ArgumentError where they do not fit."""
+        args = tuple(args)
+        self.shape.bind(args, kwargs)
+        payload = encode_arguments(self.name, args, kwargs)
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            text = f"the arguments of {self.name} are {len(payload)} bytes as JSON"
+            raise ArgumentError(
+                f"{text}, {PAYLOAD_BYTES_MAX} at most: put large input where the job can read it"
+            )
+        return payload
+
+    def template(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The job of a call with these arguments, for somebody else to submit."""
+        return self._job(args, kwargs)[0]
+
+    def _submit_all(
+        self, calls: Iterable[tuple[Any, ...]], on_progress: OnProgress | None
+    ) -> list[Job[Any]]:
+        port = self._desk.port()
+        bodies = (self._job(args, {}).body for args in calls)
+        conn, key = self._options.get("conn"), self._options.get("idempotency_key")
+        if conn is not None:
+            ids = [port.submit_in(conn, body) for body in bodies]
+        else:
+            ids = port.submit_many(bodies, on_progress=on_progress, idempotency_key=key)
+        return [Job(job_id, port, self.shape.result) for job_id in ids]
+
+    def _job(self, args: Any, kwargs: Any) -> _Said:
+        own, said = self.shape.split(kwargs, CALL_OPTIONS)
+        options = merged(self._options, said)
+        payload = self.payload(args, own)
+        key = options.get("concurrency_key")
+        if callable(key):
+            options["concurrency_key"] = key(*args, **own)
+        body = job_body(self.name, options, self._desk.clock.now_ms())
+        body["payload"] = msgspec.Raw(payload)
+        conn = options.get("conn")
+        if conn is not None:
+            refuse_key(options.get("idempotency_key"))
+        return _Said(body, options.get("idempotency_key"), conn)
+
+    def _context(self) -> Context:
+        found = current_or_none()
+        if found is not None:
+            return found
+        made = uuid7(self._desk.clock.now_ms(), bytes(10))
+        return Context(ContextInfo(job_id=made, execution_id=made, name=self.name), Silent())
+
+    def _call(self, args: Any, kwargs: Any) -> Any:
+        """The plain function; what a worker would fill in comes from the job around it, if any."""
+        if not self.wants_ctx:
+            return self.function(*args, **kwargs)
+        return self.function(self._context(), *args, **kwargs)
+
+
+class SyncFunction(JobFunction[P, R]):
+    """What `@app.job` makes of `def`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Just calls the function."""
+        returned: R = self._call(args, kwargs)
+        return returned
+
+
+class AsyncFunction(JobFunction[P, R]):
+    """What `@app.job` makes of `async def`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Just calls the function."""
+        coroutine: Coroutine[Any, Any, R] = self._call(args, kwargs)
+        return coroutine

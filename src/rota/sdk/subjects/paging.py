@@ -1,0 +1,116 @@
+"""Walks lists page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from rota.sdk import calls
+from rota.sdk.calls import Call, JobSearch
+from rota.sdk.flows import Emit, Flow, Terms, fetch
+from rota.sdk.subjects import event_calls, schedule_calls
+from rota.wire.events import HookView
+from rota.wire.jobs import JobView
+from rota.wire.limits import PAGE_ITEMS_MAX
+from rota.wire.queues import QueueView
+from rota.wire.schedules import CalendarView, ScheduleView
+from rota.wire.triggers import TriggerView
+from rota.wire.workers import WorkerView
+
+T = TypeVar("T")
+
+
+class Page(Protocol):
+    """Part of a list."""
+
+    @property
+    def items(self) -> list[Any]:
+        """What is on it."""
+        ...
+
+    @property
+    def next_cursor(self) -> str | None:
+        """Where the next one begins; None: this is the last."""
+        ...
+
+
+def all_jobs(
+    terms: Terms, search: JobSearch, keep: Callable[[JobView], bool] | None = None
+) -> Flow[None]:
+    """Emits all jobs that match, newest first; or shows them to `keep` until that has enough."""
+    while True:
+        page = yield from fetch(terms, calls.list_jobs(search))
+        for job in page.items:
+            if keep is None:
+                yield Emit(job)
+            elif not keep(job):
+                return
+        if page.next_cursor is None:
+            return
+        search = replace(search, cursor=page.next_cursor)
+
+
+def all_workers(
+    terms: Terms, status: Sequence[str], capabilities: Sequence[str]
+) -> Flow[list[WorkerView]]:
+    """Workers that are in one of the statuses and have all the capabilities."""
+    return _gather(
+        terms,
+        lambda cursor: calls.list_workers(
+            status=status, capabilities=capabilities, limit=PAGE_ITEMS_MAX, cursor=cursor
+        ),
+    )
+
+
+def all_queues(terms: Terms) -> Flow[list[QueueView]]:
+    """All queues, by name."""
+    return _gather(terms, lambda cursor: calls.list_queues(limit=PAGE_ITEMS_MAX, cursor=cursor))
+
+
+def all_schedules(
+    terms: Terms, *, name: str | None, tenant: str | None, owner: str | None
+) -> Flow[list[ScheduleView]]:
+    """Schedules that match, newest first."""
+    return _gather(
+        terms,
+        lambda cursor: schedule_calls.list_schedules(
+            name=name, tenant=tenant, owner=owner, limit=PAGE_ITEMS_MAX, cursor=cursor
+        ),
+    )
+
+
+def all_calendars(terms: Terms) -> Flow[list[CalendarView]]:
+    """All calendars, by name."""
+    return _gather(
+        terms,
+        lambda cursor: schedule_calls.list_calendars(limit=PAGE_ITEMS_MAX, cursor=cursor),
+    )
+
+
+def all_triggers(terms: Terms, *, name: str | None, owner: str | None) -> Flow[list[TriggerView]]:
+    """Triggers that match, newest first."""
+    return _gather(
+        terms,
+        lambda cursor: event_calls.list_triggers(
+            name=name, owner=owner, limit=PAGE_ITEMS_MAX, cursor=cursor
+        ),
+    )
+
+
+def all_hooks(terms: Terms) -> Flow[list[HookView]]:
+    """All webhook endpoints, by name."""
+    return _gather(
+        terms, lambda cursor: event_calls.list_hooks(limit=PAGE_ITEMS_MAX, cursor=cursor)
+    )
+
+
+def _gather(terms: Terms, page_at: Callable[[str | None], Call[Any]]) -> Flow[list[Any]]:
+    found: list[Any] = []
+    cursor: str | None = None
+    while True:
+        page: Page = yield from fetch(terms, page_at(cursor))
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return found

@@ -1,0 +1,167 @@
+"""What is live, kept up to date by reading the journal behind the leader. Pure: no I/O.
+
+A follower holds one, so that it can lead at once: what it has is what a load would bring, as long
+as no job is on the shelf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+
+from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
+from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, Life, Spec
+from rota.core.outcome import AnyWrite, MoveJob, PutJob
+from rota.store.fold import Folded, Standing, fold, shelf_of
+from rota.store.folding.occasions import Occasions
+from rota.store.protocol import JournalRecord, Seq, Snapshot, StoreError, Totals
+
+
+class JournalGapError(StoreError):
+    """The next record is no longer kept: everything must be read again."""
+
+
+_by_arrival = attrgetter("spec.order")
+
+
+class Mirror:
+    """The live part of the tables, in memory."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.seq = snapshot.seq
+        self.is_partial = bool(snapshot.lines)
+        """Whether jobs wait on the shelf, of which it knows nothing."""
+        self._jobs = {job.id: job for job in snapshot.jobs}
+        self._executions = {execution.id: execution for execution in snapshot.executions}
+        self._executions_of: dict[JobId, dict[ExecutionId, None]] = {}
+        for execution in snapshot.executions:
+            self._note(execution)
+        self._workers = {worker.id: worker for worker in snapshot.workers}
+        self._queues = {queue.name: queue for queue in snapshot.queues}
+        self._occasions = Occasions(snapshot)
+        self._settings = snapshot.settings
+        self._order_next = snapshot.order_next
+        self._submitted = snapshot.totals.submitted
+        self._finished = {(queue, state): n for queue, state, n in snapshot.totals.finished}
+
+    def unknown(self, records: Iterable[JournalRecord]) -> list[JobId]:
+        """Jobs that these records move and that left memory before: started over, mostly."""
+        put: dict[JobId, None] = {}
+        missing: dict[JobId, None] = {}
+        for record in records:
+            for write in record.writes:
+                if isinstance(write, PutJob):
+                    put[write.id] = None
+                elif (
+                    isinstance(write, MoveJob)
+                    and write.id not in self._jobs
+                    and write.id not in put
+                ):
+                    missing[write.id] = None
+        return list(missing)
+
+    def apply(self, records: Sequence[JournalRecord], looked_up: Iterable[JobRecord] = ()) -> None:
+        """Takes the next records; `looked_up` are those of the unknown jobs that exist."""
+        if not records:
+            return
+        if records[0].seq != self.seq + 1:
+            raise JournalGapError(f"the journal's records after {self.seq} are gone")
+        specs = {job.id: job.spec for job in looked_up}
+        standings = self._standings([record.writes for record in records], specs)
+        self._take(fold((record.writes for record in records), standings), specs)
+        self.seq = records[-1].seq
+
+    def snapshot(self) -> Snapshot:
+        """The same as a load would bring at this place of the journal."""
+        plain = Snapshot(
+            seq=Seq(self.seq),
+            jobs=sorted(self._jobs.values(), key=_by_arrival),
+            executions=[self._executions[key] for key in sorted(self._executions)],
+            workers=[self._workers[key] for key in sorted(self._workers)],
+            queues=[self._queues[name] for name in sorted(self._queues)],
+            settings=self._settings,
+            order_next=self._order_next,
+            totals=Totals(
+                self._submitted,
+                tuple((queue, state, n) for (queue, state), n in self._finished.items()),
+            ),
+        )
+        return self._occasions.complete(plain)
+
+    def _standings(
+        self, batches: Iterable[Sequence[AnyWrite]], specs: dict[JobId, Spec]
+    ) -> dict[JobId, Standing]:
+        """Where the jobs stood that are written here; of those not live it follows from the write.
+
+        A job that is not live has ended, unless it was never there. Its next write is the same life
+        again, or opens a new one.
+        """
+        standings: dict[JobId, Standing] = {}
+        seen: dict[JobId, None] = {}
+        for writes in batches:
+            for write in writes:
+                if not isinstance(write, PutJob | MoveJob) or write.id in seen:
+                    continue
+                seen[write.id] = None
+                if known := self._jobs.get(write.id):
+                    life, queue = known.life, known.spec.terms.queue
+                    standings[write.id] = Standing(life.state, life.lives, queue)
+                elif isinstance(write, PutJob):
+                    if write.life.lives > 1:
+                        standings[write.id] = _ended(write.life, write.spec)
+                elif write.id in specs:
+                    standings[write.id] = _ended(write.life, specs[write.id])
+        return standings
+
+    def _take(self, folded: Folded, looked_up: dict[JobId, Spec]) -> None:
+        for job_id in folded.dropped:
+            self._jobs.pop(job_id, None)
+            for execution_id in self._executions_of.pop(job_id, ()):
+                del self._executions[execution_id]
+        for job_id, life in folded.lives.items():
+            spec = folded.specs.get(job_id)
+            if spec is None:
+                known = self._jobs.get(job_id)
+                spec = looked_up[job_id] if known is None else known.spec
+            self._set(JobRecord(job_id, spec, life))
+        for execution in folded.executions.values():
+            self._set_execution(execution)
+        self._queues |= folded.queues
+        self._settings = self._settings.after(folded)
+        for worker_id, worker in folded.workers.items():
+            if worker is None:
+                self._workers.pop(worker_id, None)
+            else:
+                self._workers[worker_id] = worker
+        self._submitted += folded.submitted
+        for ended, count in folded.finished.items():
+            self._finished[ended] = self._finished.get(ended, 0) + count
+        self._order_next = max(self._order_next, folded.order_next)
+        self._occasions.apply(folded)
+
+    def _set(self, job: JobRecord) -> None:
+        if shelf_of(job.life):
+            self.is_partial = True
+        if job.life.state in JOB_FINAL:
+            self._jobs.pop(job.id, None)
+        else:
+            self._jobs[job.id] = job
+
+    def _set_execution(self, execution: Execution) -> None:
+        if execution.state not in EXECUTION_FINAL:
+            self._executions[execution.id] = execution
+            self._note(execution)
+        elif self._executions.pop(execution.id, None) is not None:
+            siblings = self._executions_of[execution.job_id]
+            del siblings[execution.id]
+            if not siblings:
+                del self._executions_of[execution.job_id]
+
+    def _note(self, execution: Execution) -> None:
+        self._executions_of.setdefault(execution.job_id, {})[execution.id] = None
+
+
+def _ended(life: Life, spec: Spec) -> Standing:
+    """The standing of a job that had left memory, before the write that has this life."""
+    again = life.state not in JOB_FINAL
+    return Standing(JobState.FAILED, life.lives - again, spec.terms.queue)

@@ -1,0 +1,1 @@
+"""The forgetful store, for tests and the simulator: no threads, no files."""

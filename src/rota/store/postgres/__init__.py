@@ -1,0 +1,3 @@
+"""The store in one PostgreSQL, shared by all servers of a cell; what is folded from the journal
+is in tables/.
+"""

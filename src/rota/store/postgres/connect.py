@@ -1,0 +1,380 @@
+"""Connections to PostgreSQL: what each is for, how long it may wait, how its errors are told.
+
+`?rota_pgbouncer=1` in the address is for PgBouncer in transaction mode. A connection then keeps
+nothing between transactions: no named statements, no COPY (whose driver names one), no settings at
+its start. The time-outs must be set where the database finds them by itself, once:
+`ALTER ROLE rota SET lock_timeout = '2s'`, and the same for `statement_timeout = '60s'` and
+`idle_in_transaction_session_timeout = '60s'`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+import msgspec
+from asyncpg.connect_utils import SessionAttribute
+
+from rota.store.limits import CLOSE_S, CONNECT_S, IDLE_IN_TRANSACTION_MS, LOCK_WAIT_MS
+from rota.store.postgres.hosts import first_to_connect, one_by_one
+from rota.store.postgres.trouble import TROUBLE, as_read, in_words, spoils, told
+from rota.store.protocol import OtherDatabaseError, StoreError, UnknownFateError
+
+T = TypeVar("T")
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+_OWN_PREFIX = "rota_"
+_SYSTEM = "SELECT system_identifier::text FROM pg_control_system()"
+_TIMELINE = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int"
+
+
+class Identity:
+    """Which database this is, by its own number; the first connection of a store settles it."""
+
+    def __init__(self) -> None:
+        self._system: str | None = None
+        self.timeline = 0
+        """Connections that were made on an older one lead to a former primary."""
+
+    async def check(self, connection: Connection, shown: str) -> None:
+        """Refuses a connection that has led somewhere else, or back, from those before it."""
+        system: str = await connection.fetchval(_SYSTEM)
+        if self._system is not None and system != self._system:
+            raise OtherDatabaseError(
+                f"{shown} is another database now (system {system}, before {self._system}): point"
+                " the address back, or restart the servers if it was moved on purpose"
+            )
+        timeline = await _timeline(connection)
+        if timeline < self.timeline:
+            # Every promotion counts it up. What is written here would be lost when it rejoins.
+            raise StoreError(
+                f"{shown} was the primary once (timeline {timeline}, now it is {self.timeline}):"
+                " stop it, or let it rejoin as a replica"
+            )
+        self._system, self.timeline = system, timeline
+
+
+async def _timeline(connection: Connection) -> int:
+    try:
+        return int(await connection.fetchval(_TIMELINE))
+    except asyncpg.PostgresConnectionError:
+        raise
+    except asyncpg.PostgresError:
+        # Some services that only look like PostgreSQL have no such thing: all is one timeline.
+        return 0
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where the database is, and what stands before it."""
+
+    dsn: str
+    pgbouncer: bool = False
+    identity: Identity = msgspec.field(default_factory=Identity)
+    """Of what is found there; shared by all connections of a store."""
+
+    @property
+    def shown(self) -> str:
+        """For people: without the password."""
+        parts = urlsplit(self.dsn)
+        host = parts.netloc.rpartition("@")[2]
+        return f"PostgreSQL at {host}{parts.path}"
+
+
+def parse_address(dsn: str) -> Address:
+    """Takes our own options out of an address; what is left is the driver's."""
+    try:
+        dsn.encode()  # what the system could not read as text of an argument is in no address
+        parts = urlsplit(dsn)
+    except ValueError as error:
+        raise StoreError(f"the store's address makes no sense: {error}") from None
+    if parts.scheme not in ("postgresql", "postgres"):
+        raise StoreError("a PostgreSQL store is named postgresql://user@host:port/database")
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    own = {name: value for name, value in options if name.startswith(_OWN_PREFIX)}
+    unknown = [name for name in own if name != "rota_pgbouncer"]
+    if unknown:
+        raise StoreError(f"the store's address has an unknown option {unknown[0]!r}")
+    others = urlencode([(name, value) for name, value in options if name not in own])
+    return Address(
+        urlunsplit(parts._replace(query=others)), own.get("rota_pgbouncer", "0") not in ("0", "")
+    )
+
+
+async def connect(
+    address: Address,
+    duty: str,
+    settings: Mapping[str, str],
+    *,
+    within_s: float = CONNECT_S,
+    statement_s: float | None = None,
+) -> Connection:
+    """One connection to the primary, with its time-outs; raises StoreError."""
+    usual = {
+        "application_name": f"rota {duty}",
+        "lock_timeout": str(LOCK_WAIT_MS),
+        "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_MS),
+        "jit": "off",
+    }
+
+    async def attempt(dsn: str) -> Connection:
+        connection = await asyncpg.connect(
+            dsn,
+            timeout=within_s,
+            command_timeout=statement_s,
+            statement_cache_size=0 if address.pgbouncer else 100,
+            server_settings=None if address.pgbouncer else usual | dict(settings),
+            # Not what the address may say: a reader's connection refuses writes by itself, and
+            # would be taken for one to a replica.
+            target_session_attrs=SessionAttribute.primary,
+        )
+        try:
+            async with asyncio.timeout(within_s):
+                await address.identity.check(connection, address.shown)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    try:
+        return await first_to_connect(
+            one_by_one(address.dsn), attempt, lambda connection: connection.terminate()
+        )
+    except (*TROUBLE, ValueError) as error:
+        raise StoreError(f"cannot connect: {in_words(error, address.shown)}") from error
+
+
+class Line:
+    """One connection with one duty, used by one caller at a time and made again when lost.
+
+    `deadline_s` is for one piece of work, and for waiting for one's turn; `statement_s` for each
+    statement of it, where a piece has many and none of them is a commit that matters.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        duty: str,
+        deadline_s: float,
+        settings: Mapping[str, str],
+        *,
+        statement_s: float | None = None,
+    ) -> None:
+        self.address = address
+        self._duty = duty
+        self._deadline_s = deadline_s
+        self._statement_s = statement_s
+        # The database's own limit comes after ours: ours knows not to cancel a commit.
+        limit_ms = int(deadline_s * 2_000)
+        self._settings = {"statement_timeout": str(limit_ms)} | dict(settings)
+        self._connection: Connection | None = None
+        self._timeline = 0
+        self._warnings: list[str] = []
+        self._turn = asyncio.Lock()
+        self._used_at = float("-inf")
+        self._waiting = 0
+        """Those who wait for their turn."""
+        self._closed = False
+        self.when_lost: Callable[[], None] | None = None
+        """Called when a connection has ended, from whichever side."""
+
+    async def write(
+        self, work: Callable[[Connection], Awaitable[T]], *, is_left_alone: bool = False
+    ) -> T:
+        """Runs what commits. Raises UnknownFateError wherever it may have happened after all.
+
+        `is_left_alone`: the caller is never cancelled, so that no task has to stand between. That
+        saves two rounds of the loop.
+        """
+        await self._my_turn()
+        try:
+            connection = await self._connected()
+            self._warnings.clear()
+            try:
+                run = self._to_its_end if is_left_alone else self._within_deadline
+                answer = await self._placed(connection, work, run)
+            except TROUBLE as error:
+                raise self._told(error, connection) from error
+            if self._warnings:
+                # A commit that is told off waiting for its standby succeeds with only a warning.
+                raise UnknownFateError(f"{self.address.shown} warned: {self._warnings[0]}")
+            self._used_at = asyncio.get_running_loop().time()
+            return answer
+        finally:
+            self._turn.release()
+
+    async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Runs what changes nothing that matters."""
+        await self._my_turn()
+        try:
+            connection = await self._connected()
+            try:
+                answer = await self._within_deadline(connection, work)
+            except TROUBLE as error:
+                raise as_read(self._told(error, connection)) from error
+            self._used_at = asyncio.get_running_loop().time()
+            return answer
+        finally:
+            self._turn.release()
+
+    def was_used_within(self, seconds: float) -> bool:
+        """Whether the database was heard on it since then, so that it is most likely there."""
+        is_open = self._connection is not None and not self._connection.is_closed()
+        return is_open and asyncio.get_running_loop().time() - self._used_at < seconds
+
+    async def close(self) -> None:
+        """Lets go of the connection; what is under way has a moment to end by itself."""
+        self._closed = True
+        try:
+            await self._take_turn(CLOSE_S)
+        except TimeoutError:
+            if self._connection is not None:
+                self._connection.terminate()
+            return
+        try:
+            if self._connection is not None:
+                await close(self._connection)
+        finally:
+            self._turn.release()
+
+    async def _my_turn(self) -> None:
+        try:
+            await self._take_turn(self._deadline_s)
+        except TimeoutError:
+            raise StoreError(
+                f"{self.address.shown}: others waited for {self._deadline_s:g} s before this;"
+                " nothing was done"
+            ) from None
+
+    async def _take_turn(self, patience_s: float) -> None:
+        if not (self._waiting or self._turn.locked()):
+            await self._turn.acquire()  # at once, so nothing has to ring
+            return
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(patience_s):
+                await self._turn.acquire()
+        finally:
+            self._waiting -= 1
+
+    async def _connected(self) -> Connection:
+        if self._closed:
+            raise StoreError("the store is closed")
+        now = self.address.identity
+        if self._connection is not None and self._timeline < now.timeline:
+            self._connection.terminate()
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await connect(
+                self.address,
+                self._duty,
+                self._settings,
+                within_s=min(CONNECT_S, self._deadline_s),
+                statement_s=self._statement_s,
+            )
+            self._timeline = now.timeline
+            self._connection.add_log_listener(self._note)
+            self._connection.add_termination_listener(self._ended)
+            if self._closed:  # meanwhile
+                self._connection.terminate()
+                raise StoreError("the store is closed")
+        return self._connection
+
+    async def _placed(
+        self,
+        connection: Connection,
+        work: Callable[[Connection], Awaitable[T]],
+        run: Callable[[Connection, Callable[[Connection], Awaitable[T]]], Awaitable[T]],
+    ) -> T:
+        """Rows that were on their way to the partition of the rest while their own was attached are
+        refused there; the second time they find it."""
+        try:
+            return await run(connection, work)
+        except asyncpg.CheckViolationError as error:
+            if "partition constraint" not in str(error):
+                raise
+        return await run(connection, work)
+
+    async def _within_deadline(
+        self, connection: Connection, work: Callable[[Connection], Awaitable[T]]
+    ) -> T:
+        """Never cancels: the driver would ask the server to, and a commit must not be asked that.
+
+        Closing the socket instead leaves the server to finish or not; nobody is told a lie.
+        """
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+
+        async def to_its_end() -> T:
+            try:
+                return await work(connection)
+            finally:
+                _ring(over)  # whoever waits goes on in the next round, when the task has ended
+
+        task = asyncio.ensure_future(to_its_end())
+        alarm = loop.call_later(self._deadline_s, _ring, over)
+        try:
+            await over
+        finally:
+            alarm.cancel()
+            answered = task.done()
+            if not answered:
+                connection.terminate()
+                task.add_done_callback(_looked_at)
+        if not answered:
+            raise TimeoutError(f"no answer within {self._deadline_s:g} s")
+        return task.result()
+
+    async def _to_its_end(
+        self, connection: Connection, work: Callable[[Connection], Awaitable[T]]
+    ) -> T:
+        """The same in the caller's own task: closing the socket ends what waits for an answer."""
+        late: list[bool] = []
+
+        def give_up() -> None:
+            late.append(True)
+            connection.terminate()
+
+        alarm = asyncio.get_running_loop().call_later(self._deadline_s, give_up)
+        try:
+            return await work(connection)
+        except TROUBLE as error:
+            if late:
+                raise TimeoutError(f"no answer within {self._deadline_s:g} s") from error
+            raise
+        finally:
+            alarm.cancel()
+
+    def _told(self, error: Exception, connection: Connection) -> StoreError:
+        if spoils(error):
+            connection.terminate()
+        return told(error, self.address.shown)
+
+    def _ended(self, _connection: object) -> None:
+        if self.when_lost is not None and not self._closed:
+            self.when_lost()
+
+    def _note(self, _connection: object, message: asyncpg.PostgresLogMessage) -> None:
+        if message.severity_en == "WARNING":
+            self._warnings.append(str(message.message))
+
+
+def _ring(bell: asyncio.Future[None]) -> None:
+    if not bell.done():
+        bell.set_result(None)
+
+
+def _looked_at(task: asyncio.Future[T]) -> None:
+    """Says that nobody missed the outcome of what was given up."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def close(connection: Connection) -> None:
+    """Says goodbye, if anybody listens."""
+    try:
+        await connection.close(timeout=CLOSE_S)
+    except TROUBLE:
+        connection.terminate()

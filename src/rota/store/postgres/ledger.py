@@ -1,0 +1,253 @@
+"""The journal, the leader's row and the inbox on PostgreSQL; each append is one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import asyncpg
+
+from rota.core.limits import LINE_KEPT
+from rota.core.model import Instant, JobRecord
+from rota.core.outcome import AnyWrite, Refill
+from rota.store.folding.jobs_in_bulk import JobsInBulk
+from rota.store.journal import decode_record, encode_record
+from rota.store.limits import APPEND_DEADLINE_S, APPEND_IDLE_S, FOLLOW_DEADLINE_S
+from rota.store.migrate import left_behind
+from rota.store.postgres.connect import Address, Connection, Line
+from rota.store.postgres.durability import DURABILITY, judged, read_durability
+from rota.store.postgres.glance import Glance, look_line
+from rota.store.postgres.inbox import InboxLines, PostgresInbox
+from rota.store.postgres.mark import SeatMark
+from rota.store.postgres.migrate import Schema
+from rota.store.postgres.pool import ReaderPool
+from rota.store.postgres.tables.folder import PostgresFolder
+from rota.store.postgres.tables.load import read_shelves
+from rota.store.protocol import (
+    Epoch,
+    FencedError,
+    JournalRecord,
+    LeaderRow,
+    SchemaError,
+    Seq,
+    Snapshot,
+    StoreError,
+)
+from rota.store.protocols.durability import Durability
+
+_APPEND = """
+INSERT INTO rota.journal (seq, epoch, at, body)
+SELECT $1::bigint, $2::bigint, $3::bigint, $4::bytea FROM rota.leader
+WHERE epoch = $2 AND ($1 = 1 OR EXISTS (SELECT FROM rota.journal WHERE seq = $1 - 1))
+RETURNING seq
+"""
+"""The epoch is looked at without a lock: whoever claims while this is under way finds the place
+taken when it opens its own epoch, and reads on."""
+_APPEND_AND_CONSUME = f"""
+WITH taken AS ({_APPEND}), gone AS (
+    DELETE FROM rota.inbox WHERE id = ANY ($5::bigint[]) AND EXISTS (SELECT FROM taken)
+)
+SELECT seq FROM taken
+"""
+"""Only where there is something to consume: to look into the inbox for nothing costs as well."""
+_WHY_NOT = "SELECT epoch, (SELECT max(seq) FROM rota.journal) FROM rota.leader"
+_CLAIM = """
+UPDATE rota.leader SET epoch = epoch + 1, nonce = nonce + 1, holder = $1, address = $2
+WHERE ($3::bigint IS NULL OR (epoch = $3 AND nonce = $4))
+    AND NOT EXISTS (SELECT FROM rota.migrations WHERE works_from > $5)
+RETURNING epoch
+"""
+"""Nor may a program lead that the schema has left behind, while it was frozen for example."""
+_SHUT_OUT = "SELECT max(number) FROM rota.migrations WHERE works_from > $1"
+_DURABLY = {"synchronous_commit": "on"}
+"""Whatever the database's default is: `on` waits for the disk, and the standby's where named."""
+_READ_ONLY = {"default_transaction_read_only": "on"}
+
+
+class PostgresLedger(PostgresInbox):
+    """The engine's side. Appending, following and the leader's row have a connection each: a slow
+    append must not keep a leader from saying that it lives."""
+
+    def __init__(
+        self,
+        address: Address,
+        schema: Schema,
+        folder: PostgresFolder,
+        readers: ReaderPool,
+        leader_deadline_s: float,
+    ) -> None:
+        self._address = address
+        self._schema = schema
+        self._folder = folder
+        self._appends = Line(address, "append", APPEND_DEADLINE_S, _DURABLY)
+        # Not one of the readers': a crowd of them must not keep a server from following.
+        self._follows = Line(address, "follow", FOLLOW_DEADLINE_S, _READ_ONLY)
+        self.glance = Glance(look_line(address))
+        # A server that puts something into the inbox does not append: that connection is free.
+        lines = InboxLines(
+            self._appends, self._follows, self.glance if schema.has("access") else None
+        )
+        super().__init__(lines, readers, has_keys=schema.has("followers"))
+        self._leader = Line(address, "leader", leader_deadline_s, _DURABLY)
+        self._mark = SeatMark(self._leader)
+        self._bulk = JobsInBulk()
+
+    @property
+    def folded(self) -> Seq:
+        """The newest record that is in the tables, as far as this server knows."""
+        return self._folder.watermark.folded
+
+    def deciding(self) -> None:
+        """The fold gives way until the append is on its way, and while its outcome is told."""
+        self._folder.precedence.claim()
+
+    async def durability(self) -> Durability:
+        """What a commit is worth now; refuses a database that takes no writes."""
+        if self._appends.was_used_within(APPEND_IDLE_S):
+            return judged(await self.glance.see(DURABILITY), self._address.shown)
+        return await self._appends.read(lambda c: read_durability(c, self._address.shown))
+
+    async def name_cell(self, name: str) -> str:
+        """Names the cell if it has no name yet; answers the one it has."""
+        if not self._schema.has("cell"):
+            return ""
+
+        async def work(connection: Connection) -> str:
+            # Two statements: one alone would not see the name that another server gave meanwhile.
+            if name:
+                await connection.execute("UPDATE rota.meta SET cell = $1 WHERE cell = ''", name)
+            return str(await connection.fetchval("SELECT cell FROM rota.meta"))
+
+        return await self._leader.write(work)
+
+    async def observe(self) -> LeaderRow | None:
+        """The row as it is; None if nobody ever claimed."""
+        found = await self._leader.read(lambda c: c.fetchrow(self._mark.query))
+        return LeaderRow(*found) if found and found["epoch"] else None
+
+    async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
+        """Opens a new epoch; whoever held an older one can append no more."""
+        was = (seen.epoch, seen.nonce) if seen else (None, None)
+        # Steps that were taken since the start are not made use of here before the next one.
+        known = min(self._schema.known, self._schema.number)
+        epoch = await self._leader.write(lambda c: c.fetchval(_CLAIM, holder, address, *was, known))
+        if epoch is None:
+            shut_out = await self._leader.read(lambda c: c.fetchval(_SHUT_OUT, known))
+            if shut_out is not None:
+                raise self._left_behind(shut_out)
+            raise FencedError("another server claimed first")
+        self._folder.leads = True
+        await self._mark.hold(Epoch(epoch))
+        return Epoch(epoch)
+
+    def _left_behind(self, found: int) -> SchemaError:
+        where, known = self._address.shown, self._schema.known
+        if found > known:
+            return left_behind(where, found, known)
+        return SchemaError(
+            f"{where} was migrated to schema {found} after this server started: restart it"
+        )
+
+    async def renew(self, epoch: Epoch) -> bool:
+        """Writes, durably, that the holder of `epoch` is alive."""
+        renewed = await self._leader.write(
+            lambda c: c.fetchval(
+                "UPDATE rota.leader SET nonce = nonce + 1 WHERE epoch = $1 AND holder <> ''"
+                " RETURNING true",
+                epoch,
+            )
+        )
+        self._folder.leads = bool(renewed)
+        if renewed:
+            await self._mark.hold(epoch)
+        else:
+            self._mark.drop()
+        return bool(renewed)
+
+    async def resign(self, epoch: Epoch) -> None:
+        """Lets the next one lead at once."""
+        self._mark.drop()
+        await self._leader.write(
+            lambda c: c.execute(
+                "UPDATE rota.leader SET nonce = nonce + 1, holder = '', address = ''"
+                " WHERE epoch = $1",
+                epoch,
+            )
+        )
+        self._folder.leads = False
+
+    async def load(self, kept: int = LINE_KEPT) -> Snapshot:
+        """Folds what is left to fold, then reads all that is live."""
+        return await self._folder.load(kept)
+
+    async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
+        """The next jobs of each line."""
+        await self._folder.reached(seen)
+        known = self._folder.known.shelf
+        reading = known.begin()
+        try:
+            found = await self._readers.run(lambda c: read_shelves(c, wanted, self._bulk))
+        except BaseException:
+            known.give_up(reading)
+            raise
+        known.end(reading, found.stamp, found.rows)
+        return found.jobs
+
+    async def append(
+        self,
+        epoch: Epoch,
+        seq: Seq,
+        at: Instant,
+        writes: Sequence[AnyWrite],
+        consumed: Sequence[int] = (),
+    ) -> None:
+        """Durable when it returns."""
+        await self._folder.room()
+        row = (seq, epoch, at, encode_record(writes))
+        # The loop that appends ends after a turn, never in the middle of one.
+        await self._appends.write(lambda c: self._append(c, row, consumed), is_left_alone=True)
+        self._folder.precedence.claim()
+        self._folder.note_appended(JournalRecord(seq, epoch, at, writes))
+
+    async def _append(
+        self,
+        connection: Connection,
+        row: tuple[Seq, Epoch, Instant, bytes],
+        consumed: Sequence[int],
+    ) -> None:
+        seq, epoch = row[0], row[1]
+        try:
+            if consumed:
+                taken = await connection.fetchval(_APPEND_AND_CONSUME, *row, consumed)
+            else:
+                taken = await connection.fetchval(_APPEND, *row)
+        except asyncpg.UniqueViolationError:
+            self._folder.leads = False
+            raise FencedError(f"place {seq} in the journal is taken") from None
+        if taken is None:
+            why = await connection.fetchrow(_WHY_NOT)
+            if why is not None and why[0] == epoch:
+                raise StoreError(
+                    f"the journal ends at {why[1] or 0}: a record at {seq} would leave a gap"
+                )
+            self._folder.leads = False
+            raise FencedError(f"epoch {epoch} is over: another server leads")
+
+    async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
+        """The next records, for a follower's memory."""
+        found = await self._follows.read(
+            lambda c: c.fetch(
+                "SELECT seq, epoch, at, body FROM rota.journal"
+                " WHERE seq > $1 ORDER BY seq LIMIT $2",
+                seq,
+                limit,
+            )
+        )
+        return [JournalRecord(row[0], row[1], row[2], decode_record(row[3])) for row in found]
+
+    async def close(self) -> None:
+        """Lets go of the connections."""
+        self._mark.drop()
+        await self.glance.close()
+        await self._follows.close()
+        await self._appends.close()
+        await self._leader.close()

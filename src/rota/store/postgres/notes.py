@@ -1,0 +1,27 @@
+"""Notes in PostgreSQL, beside the journal."""
+
+from __future__ import annotations
+
+from rota.store.postgres.connect import Line
+from rota.store.protocols.notes import KIND
+
+
+class PostgresNotes:
+    """Notes, shared by all servers of a cell."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    async def put(self, name: str, body: bytes) -> None:
+        """As given, in place of one of the same name."""
+        sql = (
+            "INSERT INTO rota.settings VALUES ($1, $2, $3)"
+            " ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body"
+        )
+        await self._line.write(lambda c: c.execute(sql, KIND, name, body))
+
+    async def get(self, name: str) -> bytes | None:
+        """One of them."""
+        sql = "SELECT body FROM rota.settings WHERE kind = $1 AND name = $2"
+        found: bytes | None = await self._line.read(lambda c: c.fetchval(sql, KIND, name))
+        return found

@@ -1,0 +1,3 @@
+"""PostgreSQL's tables: folded from the journal, cut into partitions of time, loaded, and read in
+pages.
+"""

@@ -1,0 +1,43 @@
+"""What became of schedules' instants, of events and of executions in bulk: the readers' side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rota.core.records.events import Arrival, Told
+from rota.core.records.schedules import Occurrence
+from rota.store.protocols.queries import (
+    ArrivalQuery,
+    EventQuery,
+    OccurrenceQuery,
+    Sampled,
+    SampleQuery,
+)
+
+
+class Histories(Protocol):
+    """The ledgers of schedules and triggers, which outlive whom they are of, and samples."""
+
+    async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """A page of a schedule's ledger, newest (largest nominal instant) first."""
+        ...
+
+    async def told(self, keys: Sequence[str]) -> list[Told]:
+        """Those of these events that were accepted, in no particular order."""
+        ...
+
+    async def find_events(self, query: EventQuery) -> list[Told]:
+        """A page of accepted events, newest first."""
+        ...
+
+    async def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
+        """A page of a trigger's ledger, newest first."""
+        ...
+
+    async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
+        """What the first executions of each stretch are, counted; in no particular order.
+
+        Costs what is looked at, however many there are; with a tenant, a look at each one's job.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""The store in one directory: SQLite with one writing thread, and readers beside it."""

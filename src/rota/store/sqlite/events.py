@@ -1,0 +1,110 @@
+"""Triggers and events in SQLite: carried there by the fold, read in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from rota.core.model import Instant
+from rota.core.records.events import Held, Told, Trigger
+from rota.store import event_rows
+from rota.store.fold_events import FoldedEvents
+from rota.store.limits import ARRIVAL_AGE_MS, EVENT_AGE_MS, PRUNE_MIN, PRUNE_PER_RECORD
+from rota.store.protocols.queries import ArrivalQuery, EventQuery
+from rota.store.sqlite.connect import run_in_bulk
+
+_json = msgspec.json.Encoder()
+
+
+def write_events(connection: apsw.Connection, folded: FoldedEvents) -> None:
+    """What a window came to, inside the fold's transaction."""
+    put = [event_rows.trigger_row(one) for one in folded.triggers.values() if one is not None]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO triggers VALUES", put)
+    gone = [(trigger_id,) for trigger_id, one in folded.triggers.items() if one is None]
+    run_in_bulk(connection, "DELETE FROM triggers WHERE id IN (VALUES", gone, ")")
+    told = [event_rows.told_row(one) for one in folded.told.values()]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO events VALUES", told)
+    arrivals = [event_rows.arrival_row(one) for one in folded.arrivals.values()]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO arrivals VALUES", arrivals)
+    held = [event_rows.held_row(one) for one in folded.held.values() if one is not None]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO held VALUES", held)
+    released = [(arrival_id,) for arrival_id, one in folded.held.items() if one is None]
+    run_in_bulk(connection, "DELETE FROM held WHERE id IN (VALUES", released, ")")
+    run_in_bulk(
+        connection,
+        "INSERT INTO reacted VALUES",
+        list(folded.reacted.items()),
+        "ON CONFLICT (word) DO UPDATE SET count = count + excluded.count",
+    )
+
+
+def prune_events(connection: apsw.Connection, folded: FoldedEvents, now: Instant) -> None:
+    """A little at each fold, in proportion to what came."""
+    if folded.told:
+        connection.execute(
+            "DELETE FROM events WHERE key IN"
+            " (SELECT key FROM events WHERE at < ? ORDER BY at LIMIT ?)",
+            (now - EVENT_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * len(folded.told)),
+        )
+    if folded.arrivals:
+        connection.execute(
+            "DELETE FROM arrivals WHERE (trigger_id, id) IN"
+            " (SELECT trigger_id, id FROM arrivals WHERE id < ? ORDER BY id LIMIT ?)",
+            (_id_at(now - ARRIVAL_AGE_MS), PRUNE_MIN + PRUNE_PER_RECORD * len(folded.arrivals)),
+        )
+
+
+def _id_at(at: Instant) -> str:
+    """What ids made before this are smaller than: they begin with their time."""
+    digits = f"{max(0, at):012x}"
+    return f"{digits[:8]}-{digits[8:]}"
+
+
+def read_triggers(connection: apsw.Connection) -> list[Trigger]:
+    """All, in order of creation."""
+    found = connection.execute("SELECT body FROM triggers ORDER BY id")
+    return [event_rows.trigger(row) for row in found]
+
+
+def read_held(connection: apsw.Connection) -> list[Held]:
+    """All events that wait, in order of arrival."""
+    held = [event_rows.held(row) for row in connection.execute("SELECT body FROM held")]
+    return sorted(held, key=lambda one: (one.at, one.id))
+
+
+def read_told(connection: apsw.Connection, keys: Sequence[str]) -> list[Told]:
+    """Those that were accepted."""
+    sql = "SELECT body FROM events WHERE key IN (SELECT value FROM json_each(?))"
+    found = connection.execute(sql, (_json.encode(keys).decode(),))
+    return [event_rows.told(row) for row in found]
+
+
+def search_events(query: EventQuery) -> tuple[str, tuple[Any, ...]]:
+    """Rows of body, newest first."""
+    where = ["true"]
+    args: list[Any] = []
+    for column, value in (("type", query.type), ("tenant", query.tenant)):
+        if value is not None:
+            where.append(f"{column} = ?")
+            args.append(value)
+    if query.before is not None:
+        where.append("(at, key) < (?, ?)")
+        args += query.before
+    sql = f"SELECT body FROM events WHERE {' AND '.join(where)} ORDER BY at DESC, key DESC LIMIT ?"
+    return sql, (*args, query.limit)
+
+
+def search_arrivals(query: ArrivalQuery) -> tuple[str, tuple[Any, ...]]:
+    """Rows of body. A trigger's ledger is read along its primary key."""
+    where, args = ["trigger_id = ?"], [str(query.trigger_id)]
+    if query.verdicts:
+        where.append(f"verdict IN ({', '.join('?' * len(query.verdicts))})")
+        args += [one.value for one in query.verdicts]
+    if query.before is not None:
+        where.append("id < ?")
+        args.append(query.before)
+    sql = f"SELECT body FROM arrivals WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
+    return sql, (*args, query.limit)

@@ -1,0 +1,109 @@
+"""Reads all that is live out of SQLite's tables, fast: a start waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+import apsw
+from msgspec.structs import replace
+
+from rota.core.model import JobRecord
+from rota.core.outcome import Refill
+from rota.store import rows
+from rota.store.folding.jobs_in_bulk import JobsInBulk
+from rota.store.protocol import Seq, Snapshot, Totals
+from rota.store.protocols.settings import read_settings
+from rota.store.rows import Row
+from rota.store.sqlite.connect import fetch
+from rota.store.sqlite.events import read_held, read_triggers
+
+_by_arrival = attrgetter("spec.order")
+
+
+def read_shelf(connection: apsw.Connection, line: int, after: int, limit: int) -> Iterator[Row]:
+    """Rows of id, life, spec: the next jobs of a line."""
+    return connection.execute(
+        "SELECT id, life, spec FROM jobs INDEXED BY jobs_by_line"
+        " WHERE line = ? AND line <> 0 AND ordinal > ? ORDER BY ordinal LIMIT ?",
+        (line, after, limit),
+    )
+
+
+def read_shelves(
+    connection: apsw.Connection, wanted: Sequence[Refill], bulk: JobsInBulk
+) -> list[tuple[JobRecord, ...]]:
+    """The next jobs of each line."""
+    return [
+        tuple(bulk.jobs(read_shelf(connection, one.line, one.after, one.limit))) for one in wanted
+    ]
+
+
+def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
+    """As of the newest record folded, with the first `kept` jobs of each shelf."""
+    connection.execute("BEGIN")
+    try:
+        seq, order_next, submitted = fetch(
+            connection, "SELECT folded_seq, order_next, submitted FROM meta"
+        )[0]
+        live_jobs = connection.execute(
+            f"SELECT id, life, spec FROM jobs WHERE state IN ({_places(rows.JOB_LIVE)})",
+            rows.JOB_LIVE,
+        )
+        bulk = JobsInBulk()
+        jobs = list(bulk.jobs(live_jobs))
+        lines = fetch(connection, "SELECT line, count FROM lines")
+        for line, _ in lines:
+            jobs += bulk.jobs(read_shelf(connection, line, -1, kept))
+        # Nearly in order already, which Python's sort makes use of and SQLite's would not.
+        jobs.sort(key=_by_arrival)
+        live_executions = connection.execute(
+            f"SELECT body FROM executions WHERE state IN ({_places(rows.EXECUTION_LIVE)})"
+            " ORDER BY id",
+            rows.EXECUTION_LIVE,
+        )
+        executions = [rows.execution(row) for row in live_executions]
+        settings = fetch(connection, "SELECT kind, body FROM settings")
+        plain = Snapshot(
+            seq=Seq(seq),
+            jobs=jobs,
+            executions=executions,
+            workers=[rows.worker(row) for row in connection.execute("SELECT body FROM workers")],
+            queues=[rows.queue(row) for row in connection.execute("SELECT body FROM queues")],
+            settings=read_settings((row[0], row[1]) for row in settings),
+            order_next=order_next,
+            totals=_totals(connection, submitted),
+            lines=[(line, count) for line, count in lines],
+        )
+        return _with_occasions(connection, plain)
+    finally:
+        connection.execute("COMMIT")
+
+
+def _with_occasions(connection: apsw.Connection, plain: Snapshot) -> Snapshot:
+    """The same with schedules and triggers, inside the caller's transaction."""
+    schedules = connection.execute("SELECT course, body FROM schedules ORDER BY id")
+    calendars = connection.execute("SELECT body FROM calendars")
+    return replace(
+        plain,
+        schedules=[rows.schedule(row) for row in schedules],
+        calendars=[rows.calendar(row) for row in calendars],
+        triggers=read_triggers(connection),
+        held=read_held(connection),
+    )
+
+
+def _totals(connection: apsw.Connection, submitted: int) -> Totals:
+    finished = fetch(connection, "SELECT queue, state, count FROM totals")
+    decided = fetch(connection, "SELECT decision, why, count FROM decided")
+    reacted = fetch(connection, "SELECT word, count FROM reacted")
+    return Totals(
+        submitted,
+        tuple((row[0], row[1], row[2]) for row in finished),
+        tuple((row[0], row[1], row[2]) for row in decided),
+        tuple((row[0], row[1]) for row in reacted),
+    )
+
+
+def _places(values: tuple[str, ...]) -> str:
+    return ", ".join("?" * len(values))

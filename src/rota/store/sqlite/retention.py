@@ -1,0 +1,57 @@
+"""Drops old work from SQLite a little at a time."""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from rota.core.lifecycle import JOB_FINAL
+from rota.core.model import Instant, JobId
+from rota.store import rows
+from rota.store.limits import OLD_ROWS_PER_DROP
+from rota.store.sqlite.connect import fetch
+from rota.store.sqlite.fold import remove_jobs
+
+_FINAL = tuple(state.value for state in JOB_FINAL)
+_DROP_OCCURRENCES = """
+DELETE FROM occurrences WHERE (schedule_id, nominal) IN (
+    SELECT schedule_id, nominal FROM occurrences WHERE nominal < ? ORDER BY nominal LIMIT ?
+) RETURNING 1
+"""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What one piece of the way came to."""
+
+    dropped: int
+    after: str
+    """Where the next piece begins; empty: this was the last."""
+    leaves_behind: bool
+
+
+def drop_some(connection: apsw.Connection, before: Instant, after: str) -> Step:
+    """Looks at the next few jobs that were submitted before `before`, and drops those that ended;
+    and some of what became of schedules' instants before then.
+
+    Ids begin with the time of birth, and the table is in their order: no index by age is needed,
+    and what is young is never looked at. One transaction.
+    """
+    born = f"{before:012x}"
+    found = fetch(
+        connection,
+        "SELECT id, state, life FROM jobs WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
+        (after, f"{born[:8]}-{born[8:]}", OLD_ROWS_PER_DROP),
+    )
+    old = [JobId(job_id) for job_id, state, life in found if _is_old(state, life, before)]
+    leaves_behind = False
+    with connection:
+        if old:
+            leaves_behind = remove_jobs(connection, old)
+        decided = fetch(connection, _DROP_OCCURRENCES, (before, OLD_ROWS_PER_DROP))
+    reached = found[-1][0] if found else after
+    was_last = len(found) < OLD_ROWS_PER_DROP and len(decided) < OLD_ROWS_PER_DROP
+    return Step(len(old), "" if was_last else reached, leaves_behind)
+
+
+def _is_old(state: str, life: bytes, before: Instant) -> bool:
+    return state in _FINAL and (rows.life(life).finished_at or 0) < before

@@ -1,0 +1,107 @@
+"""The store in one directory: SQLite for journal, tables and logs, plain files for artifacts."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from rota.core.model import Instant
+from rota.store.cell_name import agreed
+from rota.store.files.artifacts import DiskArtifacts
+from rota.store.limits import LOG_BYTES_PER_EXECUTION
+from rota.store.lock import DirectoryLock
+from rota.store.protocol import StoreError
+from rota.store.protocols.dropping import Dropped
+from rota.store.protocols.durability import ONE_DISK, Durability
+from rota.store.protocols.nodes import MemoryNodes
+from rota.store.sqlite.access import SqliteAccess
+from rota.store.sqlite.connect import give_back
+from rota.store.sqlite.hooks import SqliteHooks
+from rota.store.sqlite.logs import SqliteLogs
+from rota.store.sqlite.notes import SqliteNotes
+from rota.store.sqlite.objects import SqliteObjects
+from rota.store.sqlite.reader import SqliteCatalog
+from rota.store.sqlite.retention import drop_some
+from rota.store.sqlite.writer import SqliteWriter
+
+
+def open_sqlite(data_dir: Path, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION) -> SqliteStore:
+    """Opens or makes the store; refuses a directory that another server uses."""
+    try:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = DirectoryLock(data_dir)
+    except OSError as error:
+        raise StoreError(f"cannot use {data_dir} as data directory: {error}") from error
+    try:
+        return SqliteStore(data_dir, lock, log_bytes_max)
+    except StoreError:
+        lock.release()
+        raise
+
+
+class SqliteStore:
+    """Everything that is remembered, under one roof."""
+
+    shelves = True
+    """Whether waiting jobs can be left to it."""
+    has_schedules = True
+
+    def __init__(self, data_dir: Path, lock: DirectoryLock, log_bytes_max: int) -> None:
+        self._lock = lock
+        path = data_dir / "rota.db"
+        self.logs = SqliteLogs(data_dir / "logs.db", log_bytes_max)
+        self.artifacts = DiskArtifacts(data_dir / "artifacts")
+        self._sweeper = ThreadPoolExecutor(1, thread_name_prefix="rota-sweep")
+        self.ledger = SqliteWriter(path, self._sweep_soon)
+        self.catalog = SqliteCatalog(path, self.ledger)
+        self.access = SqliteAccess(self.ledger)
+        # The directory is this server's alone, so nobody else could read who is there.
+        self.nodes = MemoryNodes()
+        self._dropped_to = ""
+        self.hooks = SqliteHooks(self.ledger)
+        self.objects = SqliteObjects(path, self.ledger)
+        self.notes = SqliteNotes(self.ledger)
+        self._sweep_soon()
+
+    async def durability(self) -> Durability:
+        """That of the disk."""
+        return ONE_DISK
+
+    async def name_cell(self, name: str) -> str:
+        """The cell's name; the first one given stays."""
+        return agreed(await self.ledger.name_cell(name), name)
+
+    async def drop_before(self, before: Instant) -> Dropped:
+        """Looks at the next few old jobs, and drops those that ended."""
+        after = self._dropped_to
+        step = await self.ledger.run_durably(lambda c: drop_some(c, before, after))
+        self._dropped_to = step.after
+        if step.leaves_behind:
+            self._sweep_soon()
+        # Not between the pieces: what goes next would only move the pages about.
+        more = bool(step.after) or await self.ledger.run_durably(give_back)
+        return Dropped(step.dropped, more)
+
+    async def close(self) -> None:
+        """Gives everything back; the directory is free for another server then."""
+        # Readers first: only the last connection, and one that may write, tidies the file up.
+        await self.catalog.close()
+        await self.objects.close()
+        await self.ledger.close()
+        await asyncio.to_thread(self._sweeper.shutdown)
+        await self.logs.close()
+        await self.artifacts.close()
+        self._lock.release()
+
+    def _sweep_soon(self) -> None:
+        self._sweeper.submit(self._sweep)
+
+    def _sweep(self) -> None:
+        """Removes what deleted jobs left behind; what fails is found again by the next sweep."""
+        with suppress(StoreError):
+            while execution_ids := self.ledger.leftovers().result():
+                self.logs.forget_from_thread(execution_ids)
+                self.artifacts.forget_from_thread(execution_ids)
+                self.ledger.forget_leftovers(execution_ids).result()
