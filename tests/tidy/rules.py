@@ -16,13 +16,13 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 FUNCTION_LINES_MAX = 40
-FILE_LINES_MAX = 400
+FILE_LINES_MAX = 800
 OPENING_CHARS_MAX = 200
 QUOTES = '"""'
 
 VAGUE_WORDS = (
     *("util", "utils", "helper", "helpers", "common", "misc"),
-    *("manager", "managers", "handler", "handlers", "base"),
+    *("manager", "managers"),
 )
 VAGUE_CLASS_ENDINGS = ("Manager", "Handler", "Helper", "Helpers", "Util", "Utils")
 

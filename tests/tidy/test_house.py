@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -17,15 +16,6 @@ LONG_FUNCTIONS: Mapping[str, str] = {}
 """`path: function` -> why it may be longer than a screen. May shrink, should not grow."""
 LONG_FILES: Mapping[str, str] = {}
 """`path` -> why it may be longer than one thought."""
-FOLDER_FILES_MAX = 30
-"""What one looks over in a listing without scrolling."""
-BIG_ROOMS = ("core", "store", "api", "cli", "sdk")
-LARGE_FOLDERS: Mapping[str, str] = {
-    "engine": "one loop and what it needs of the world: every part meets the loop",
-}
-"""`folder` -> why it may hold more files than one can see at once."""
-LISTS = (Path("api/operations"),)
-"""Sub-rooms that are there to be put together into one list."""
 
 
 def broken(rule: Callable[[str], list[Finding]], files: list[Path]) -> list[str]:
@@ -74,37 +64,6 @@ def test_every_name_says_something() -> None:
     nothing(found)
 
 
-def test_no_folder_holds_more_than_one_can_see_at_once() -> None:
-    crowds: dict[str, list[Path]] = {}
-    for path in python_files(*PRODUCT):
-        crowds.setdefault(path.parent.relative_to(SOURCE).as_posix(), []).append(path)
-    found = [
-        f"src/rota/{folder}: {len(files)} files, {FOLDER_FILES_MAX} at most: give it sub-rooms"
-        for folder, files in crowds.items()
-        if len(files) > FOLDER_FILES_MAX and folder not in LARGE_FOLDERS
-    ]
-    found += [
-        f"src/rota/{folder}: not large any more, it needs no excuse"
-        for folder in LARGE_FOLDERS
-        if len(crowds[folder]) <= FOLDER_FILES_MAX
-    ]
-    nothing(found)
-
-
-def test_a_sub_room_says_its_duty_and_loads_nothing() -> None:
-    openings = [
-        path.relative_to(SOURCE) for path in python_files(*PRODUCT) if path.stem == "__init__"
-    ]
-    inner = [path for path in openings if path.parts[0] in BIG_ROOMS and len(path.parts) > 2]
-    assert Path("core/order/__init__.py") in inner
-    found = [
-        f"src/rota/{path}: more than a docstring, so whoever imports one module loads others"
-        for path in inner
-        if path.parent not in LISTS and not _only_text((SOURCE / path).read_text(encoding="utf-8"))
-    ]
-    nothing(found)
-
-
 def test_no_test_mocks_our_own_code() -> None:
     nothing(broken(rules.mocks, python_files("tests")))
 
@@ -127,10 +86,6 @@ def test_every_limit_has_a_reason_and_is_held_to() -> None:
     found = broken(rules.unreasoned_limits, files)
     found += broken(lambda source: rules.unused_limits(source, read), files)
     nothing(found)
-
-
-def _only_text(source: str) -> bool:
-    return [type(statement) for statement in ast.parse(source).body] == [ast.Expr]
 
 
 def _excused(line: str, excuses: Mapping[str, str]) -> bool:

@@ -73,7 +73,7 @@ def test_a_text_that_keeps_a_rule_is_left_alone(rule: Rule, good: str) -> None:
     assert rule(good) == []
 
 
-@pytest.mark.parametrize("path", ["rota/api/utils.py", "rota/common/jobs.py", "job_handler.py"])
+@pytest.mark.parametrize("path", ["rota/api/utils.py", "rota/common/jobs.py", "job_manager.py"])
 def test_a_module_name_that_says_nothing_is_found(path: str) -> None:
     assert rules.vague_path(PurePath(path))
 
