@@ -55,9 +55,9 @@ def at_real_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def rota(capsys: pytest.CaptureFixture[str]) -> Rota:
-    def command(*args: str) -> Ran:
+    def command(*args: str, default_url: str | None = None) -> Ran:
         capsys.readouterr()
-        status = run(args)
+        status = run(args, default_url=default_url)
         out, err = capsys.readouterr()
         return Ran(status, out, err)
 

@@ -56,7 +56,6 @@ def quiet_port(nobody: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.delenv("ROTA_URL")
     monkeypatch.delenv("ROTA_TOKEN", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("rota.sdk.discovery.URL_DEFAULT", nobody)
     return nobody
 
 
@@ -84,14 +83,14 @@ def test_of_a_server_that_has_stopped_its_folder_and_how_to_start_it_are_said(
     line = f"rota: no server at {quiet_port} (connection refused). "
     other = ", or name another: ROTA_URL="
     first = f"It is the default address. Start one with: rota up{other}http://HOST:PORT\n"
-    assert rota("jobs").err == line + first
+    assert rota("jobs", default_url=quiet_port).err == line + first
     here = tmp_path / ".rota"
     leave(here)
     stopped = f"The one of {here} has stopped, and this is the default address."
     again = f"{line}{stopped} Start it again with: rota up{other}"
-    assert rota("jobs").err == f"{again}http://HOST:PORT\n"
+    assert rota("jobs", default_url=quiet_port).err == f"{again}http://HOST:PORT\n"
     leave(tmp_path / "state/rota", url="http://127.0.0.1:1")
-    assert rota("jobs").err == f"{again}http://127.0.0.1:1\n"
+    assert rota("jobs", default_url=quiet_port).err == f"{again}http://127.0.0.1:1\n"
 
 
 def test_of_a_server_that_was_killed_the_file_that_names_it_is_said(
@@ -114,23 +113,24 @@ def test_another_server_where_a_stopped_one_may_have_been_gets_no_token_and_is_t
     for name in ("ROTA_URL", "ROTA_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("rota.sdk.discovery.URL_DEFAULT", server.url)
     leave(tmp_path / ".rota")
     expected = (
         f"rota: {server.url} wants a token, and that of {tmp_path}/.rota was not sent: its server"
         " has stopped, and another one answers there. Start it again with: rota up, or name the"
         f" other: ROTA_URL={server.url}, with its ROTA_TOKEN unless it is yours\n"
     )
-    assert rota("jobs").err == expected
+    assert rota("jobs", default_url=server.url).err == expected
     assert not any("authorization" in one.headers for one in server.seen)
     monkeypatch.setenv("ROTA_TOKEN", "wrong")
-    said = rota("jobs").err
+    said = rota("jobs", default_url=server.url).err
     assert "does not accept the token from ROTA_TOKEN: " in said
     assert "stopped" not in said
     monkeypatch.delenv("ROTA_TOKEN")
     leave(tmp_path / "state/rota", url=server.url, token=TOKEN)
     monkeypatch.setenv("ROTA_URL", server.url)
-    assert rota("jobs").status == 0, "who names the server gets the token that goes with it"
+    assert rota("jobs", default_url=server.url).status == 0, (
+        "who names the server gets the token that goes with it"
+    )
 
 
 def test_of_several_servers_the_next_is_asked_and_all_are_named_if_none_answers(

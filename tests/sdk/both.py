@@ -28,6 +28,8 @@ class Blocking:
 
     def __getattr__(self, name: str) -> Any:
         asynchronous = getattr(self._client, name)
+        if not callable(asynchronous):
+            return asynchronous
 
         def call(*args: Any, **more: Any) -> Any:
             came = asynchronous(*args, **more)

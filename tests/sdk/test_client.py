@@ -23,8 +23,8 @@ from rota.sdk import (
     UnavailableError,
     UnreachableError,
     WaitTimeoutError,
-    batches,
 )
+from rota.sdk.batches import submit_many
 from rota.sdk.errors import KeyFormatError
 from rota.wire.jobs import BatchJobSpec, DependencySpec
 from rota.wire.tasks import Noop
@@ -281,13 +281,12 @@ def test_many_jobs_handed_in_again_under_a_key_of_the_callers_own_are_there_once
 
 
 def test_typed_jobs_may_name_each_other_across_batches_too(
-    server: SmallServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    server: SmallServer, client: Client
 ) -> None:
-    monkeypatch.setattr(batches, "BATCH_JOBS_MAX", 1)
     one = BatchJobSpec(name="a", task=Noop(), ref="a")
     needs = DependencySpec("ref:a", "finished")
     two = BatchJobSpec(name="b", task=Noop(), dependencies=[needs, "ref:a"])
-    ids = client.submit_many([one, two])
+    ids = client.run(submit_many(client.terms, [one, two], jobs_max=1))
     assert [need.job_id for need in server.jobs[ids[1]].dependencies] == [ids[0], ids[0]]
 
 

@@ -15,13 +15,12 @@ from rota.wire.executions import CompletedReport
 from rota.wire.tasks import PythonCall
 from rota.wire.workers import OrderView
 from rota.worker.clock import BootClock
-from rota.worker.guard.client import Guard
 from rota.worker.runners.folder import passed_on
 from rota.worker.runners.process import Site
 from rota.worker.runners.python_call import PythonRun
 from rota.worker.runners.python_pool import Nursery, Pool
 from tests.worker.orders import order
-from tests.worker.site import Sink, site
+from tests.worker.site import ObservedGuard, Sink, site
 
 MODULE = "user_functions"
 SOURCE = Path(__file__).with_name("functions.py")
@@ -30,7 +29,10 @@ SOURCE = Path(__file__).with_name("functions.py")
 class Playroom:
     """Runs functions of the user's module as an agent would."""
 
-    def __init__(self, folder: Path, *, app: bool = False, grace_s: float = 5.0) -> None:
+    def __init__(
+        self, folder: Path, *, app: bool = False, grace_s: float = 5.0, **limits: Any
+    ) -> None:
+        """`limits`: those of the pool, where they are not the usual ones."""
         self.sink = Sink()
         self._site: Site = site(folder / "work", self.sink, grace_s)
         env = {**passed_on(), "ROTA_WORKER": "tester"}
@@ -44,6 +46,7 @@ class Playroom:
                 grace_s=grace_s,
                 app=f"{MODULE}:app" if app else None,
                 idle_max=4,
+                **limits,
             )
         )
         self._made = 0
@@ -58,9 +61,11 @@ class Playroom:
         self._site = dataclasses.replace(self._site, deadline=lambda _: clock.now() + seconds)
 
     @property
-    def guard(self) -> Guard:
+    def guard(self) -> ObservedGuard:
         """Who watches over the children."""
-        return self._site.guard
+        guard = self._site.guard
+        assert isinstance(guard, ObservedGuard)
+        return guard
 
     def run(self, view: OrderView) -> PythonRun:
         """An execution that has not begun."""

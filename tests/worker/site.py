@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -40,6 +41,13 @@ class Sink:
         self.fetched: list[tuple[str, int]] = []
         self.line_bytes: int | None = None
         """After so many the line breaks, once."""
+        self.views: dict[str, BundleView] = {}
+        """What is said of bundles, where that is not what they are."""
+        self.artifact_errors: list[Exception] = []
+        """What becomes of the next output files that are sent."""
+        self.bundle_errors: list[Exception] = []
+        """What becomes of the next questions for a bundle."""
+        self.takes_folders = True
 
     async def send_log(self, execution_id: str, fence: int, offset: int, chunk: bytes) -> None:
         """As a server does: what is there already is not added again."""
@@ -57,12 +65,20 @@ class Sink:
 
     async def send_artifact(self, execution_id: str, name: str, file: Path, sha256: str) -> None:
         """Keeps a copy of what is as it was said to be."""
+        if self.artifact_errors:
+            raise self.artifact_errors.pop(0)
+        if "/" in name and not self.takes_folders:
+            raise RefusedError(404, "there is nothing at /executions")
         content = await asyncio.to_thread(file.read_bytes)
         assert hashlib.sha256(content).hexdigest() == sha256
         self.files[name] = content
 
     async def show_bundle(self, execution_id: str, bundle_id: str) -> BundleView:
-        """What a test has put on its shelf."""
+        """What a test has put there."""
+        if self.bundle_errors:
+            raise self.bundle_errors.pop(0)
+        if bundle_id in self.views:
+            return self.views[bundle_id]
         if bundle_id not in self.bundles:
             raise RefusedError(404, f"there is no bundle {bundle_id}")
         name, form, content = self.bundles[bundle_id]
@@ -88,14 +104,28 @@ class Sink:
             yield content[start : start + 1000]
 
 
-_guards: dict[tuple[asyncio.AbstractEventLoop, Isolation, bool], Guard] = {}
+class ObservedGuard(Guard):
+    """Notes the deadlines that it is told."""
+
+    def __init__(self, isolation: Isolation, **more: Any) -> None:
+        self.deadlines: list[float | None] = []
+        super().__init__(isolation, **more)
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Passes it on."""
+        if message["do"] == "hold":
+            self.deadlines.append(message["deadline"])
+        super().tell(message)
 
 
-def guard_here(isolation: Isolation = "auto", *, groups: bool = True) -> Guard:
-    """The guard of this test, started when the first job needs it."""
-    key = (asyncio.get_running_loop(), isolation, groups)
+_guards: dict[tuple[Any, ...], ObservedGuard] = {}
+
+
+def guard_here(isolation: Isolation = "auto", **more: Any) -> ObservedGuard:
+    """The guard of this test, started when the first job needs it; `more` as a guard takes it."""
+    key = (asyncio.get_running_loop(), isolation, *sorted(more.items()))
     if key not in _guards:
-        _guards[key] = Guard(isolation, groups=groups)
+        _guards[key] = ObservedGuard(isolation, **more)
     return _guards[key]
 
 

@@ -126,17 +126,10 @@ async def test_a_fetch_that_breaks_off_goes_on_where_it_was(where: Path, sink: S
     assert sink.fetched == [(APP, 0), (APP, 3000)]
 
 
-async def test_what_is_not_what_was_uploaded_is_never_run(
-    where: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_not_what_was_uploaded_is_never_run(where: Path, sink: Sink) -> None:
     sink.bundles[APP] = ("hello.sh", "file", SCRIPT)
-    told = await sink.show_bundle("e1", APP)
+    sink.views[APP] = await sink.show_bundle("e1", APP)
     sink.bundles[APP] = ("hello.sh", "file", b"#!/bin/sh\necho evil\n".ljust(len(SCRIPT)))
-
-    async def show(*_: object) -> object:
-        return told
-
-    monkeypatch.setattr(sink, "show_bundle", show)
     report = await ran(bundle(), where, sink)
     assert report.status == "failed"
     assert "not what was uploaded" in message(report)
@@ -203,17 +196,7 @@ async def test_a_job_is_ended_while_its_bundle_is_on_its_way(where: Path, sink: 
     assert os.listdir(where) == []
 
 
-async def test_a_server_that_is_away_is_waited_for(
-    where: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_is_away_is_waited_for(where: Path, sink: Sink) -> None:
     sink.bundles[APP] = ("hello.sh", "file", SCRIPT)
-    show, tries = sink.show_bundle, []
-
-    async def sometimes(execution_id: str, bundle_id: str) -> object:
-        tries.append(bundle_id)
-        if len(tries) < 3:
-            raise AwayError("restarting")
-        return await show(execution_id, bundle_id)
-
-    monkeypatch.setattr(sink, "show_bundle", sometimes)
+    sink.bundle_errors = [AwayError("restarting"), AwayError("restarting")]
     assert (await ran(bundle(), where, sink)).status == "succeeded"

@@ -133,11 +133,9 @@ async def test_after_a_thaw_what_is_over_ends_before_anything_else_is_heard(
 
 
 async def test_a_guard_that_does_not_answer_is_killed_with_its_jobs_and_replaced(
-    mark: str, isolation: Isolation, monkeypatch: pytest.MonkeyPatch
+    mark: str, isolation: Isolation
 ) -> None:
-    monkeypatch.setattr(client, "PING_S", 0.05)
-    monkeypatch.setattr(client, "SILENCE_S_MAX", 0.3)
-    guard = guard_here(isolation)
+    guard = guard_here(isolation, ping_s=0.05, silence_s_max=0.3)
     ward = guard.spawn(sleeper(mark))
     await until(lambda: len(marked(mark)) == 2)
     watch = asyncio.create_task(guard.watch())

@@ -9,7 +9,6 @@ import pytest
 
 from rota.store import limits as store
 from rota.wire import limits as wire
-from rota.worker.runners import outputs
 from rota.worker.runners.outputs import outputs_in
 
 
@@ -73,13 +72,9 @@ def test_a_way_that_is_too_long_or_too_deep_is_not_offered(tmp_path: Path) -> No
     assert len(found.others) == 2
 
 
-def test_too_many_are_counted_and_not_all_of_them_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(outputs, "OUTPUT_FILES_MAX", 3)
-    monkeypatch.setattr(outputs, "_NOTED_MAX", 2)
+def test_too_many_are_counted_and_not_all_of_them_named(tmp_path: Path) -> None:
     _left(tmp_path, *(f"f/{number}" for number in range(8)))
-    found = outputs_in(tmp_path)
+    found = outputs_in(tmp_path, files_max=3, noted_max=2)
     assert list(found.files) == ["f/0", "f/1", "f/2"]
     assert found.others[:2] == [
         f"f/{number} in ROTA_ARTIFACTS is not kept: there are more than 3 files"

@@ -287,46 +287,26 @@ async def test_a_chunk_whose_answer_was_lost_lands_once(tmp_path: Path, sink: Si
 
 
 async def test_a_file_that_the_server_will_not_keep_fails_the_job(
-    tmp_path: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sink: Sink
 ) -> None:
-    async def refuse(*_: object) -> None:
-        raise RefusedError(413, "too large")
-
-    monkeypatch.setattr(sink, "send_artifact", refuse)
+    sink.artifact_errors = [RefusedError(413, "too large")]
     report = await ran(shell('echo x > "$ROTA_ARTIFACTS/big"'), tmp_path, sink)
     assert report.status == "failed"
     assert "big could not be kept: too large" in str(error(report)["message"])
 
 
 async def test_a_server_from_before_folders_does_not_fail_the_job(
-    tmp_path: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sink: Sink
 ) -> None:
-    keep = sink.send_artifact
-
-    async def without_folders(execution_id: str, name: str, file: Path, sha256: str) -> None:
-        if "/" in name:
-            raise RefusedError(404, "there is nothing at /executions")
-        await keep(execution_id, name, file, sha256)
-
-    monkeypatch.setattr(sink, "send_artifact", without_folders)
+    sink.takes_folders = False
     script = 'cd "$ROTA_ARTIFACTS"; mkdir sub; echo x > sub/x; echo y > y'
     report = await ran(shell(script), tmp_path, sink)
     assert (report.status, sink.files) == ("succeeded", {"y": b"y\n"})
     assert b"sub/x in ROTA_ARTIFACTS is not kept" in sink.log
 
 
-async def test_files_wait_for_a_server_that_is_away(
-    tmp_path: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keep, tries = sink.send_artifact, []
-
-    async def sometimes(execution_id: str, name: str, file: Path, sha256: str) -> None:
-        tries.append(file)
-        if len(tries) < 3:
-            raise AwayError("restarting")
-        await keep(execution_id, name, file, sha256)
-
-    monkeypatch.setattr(sink, "send_artifact", sometimes)
+async def test_files_wait_for_a_server_that_is_away(tmp_path: Path, sink: Sink) -> None:
+    sink.artifact_errors = [AwayError("restarting"), AwayError("restarting")]
     report = await ran(shell('echo x > "$ROTA_ARTIFACTS/kept"'), tmp_path, sink)
     assert report.status == "succeeded"
     assert sink.files == {"kept": b"x\n"}

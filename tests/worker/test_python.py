@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from rota.worker.runners import python_pool
 from tests.worker.playroom import Playroom, error, furnish, result
 from tests.worker.site import until
 
@@ -186,8 +185,9 @@ async def test_a_burst_finds_the_processes_of_the_one_before(room: Playroom) -> 
 
 
 async def test_processes_beyond_what_is_wanted_go_when_nobody_wants_them(
-    room: Playroom, monkeypatch: pytest.MonkeyPatch
+    room: Playroom, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(python_pool, "IDLE_S", 0.1)
-    await room.calls(*(room.order("who") for _ in range(8)))
-    await until(lambda: room.pool.size == 4)
+    hasty = Playroom(tmp_path, idle_s=0.1)
+    await hasty.calls(*(hasty.order("who") for _ in range(8)))
+    await until(lambda: hasty.pool.size == 4)
+    await hasty.pool.close()

@@ -12,7 +12,6 @@ import pytest
 
 from rota.wire.jobs import RequirementsView
 from rota.worker.clock import BootClock
-from rota.worker.runners import python_pool
 from tests.worker.playroom import Playroom, error, furnish, result
 from tests.worker.site import until
 
@@ -230,16 +229,17 @@ async def test_a_crash_among_many_lets_each_run_alone_until_it_has_shown_itself(
 
 
 async def test_calls_wait_for_a_process_when_there_are_enough(
-    room: Playroom, monkeypatch: pytest.MonkeyPatch
+    room: Playroom, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(python_pool, "CHILDREN_MAX", 2)
+    small = Playroom(tmp_path, children_max=2)
     needs = RequirementsView(1, 192 * 1024 * 1024, 0, 0, {}, [])
-    orders = [room.order("who") for _ in range(6)]
-    orders += [room.order("who", requirements=needs) for _ in range(4)]
-    orders += [room.order("gentle", number) for number in range(4)]
-    reports = await room.calls(*orders)
+    orders = [small.order("who") for _ in range(6)]
+    orders += [small.order("who", requirements=needs) for _ in range(4)]
+    orders += [small.order("gentle", number) for number in range(4)]
+    reports = await small.calls(*orders)
     assert [one.status for one in reports] == ["succeeded"] * 14
-    assert room.pool.size <= 2
+    assert small.pool.size <= 2
+    await small.pool.close()
 
 
 async def test_a_call_sees_the_gpus_it_asked_for_in_a_process_of_its_own(room: Playroom) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rota.worker.clock import BootClock
-from rota.worker.guard.client import Guard
 from rota.worker.runners.python_child import RELEASE_S
 from tests.worker.playroom import Playroom, furnish, result
 from tests.worker.site import until
@@ -25,25 +23,11 @@ async def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     await room.pool.close()
 
 
-def heard_by(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    """The deadlines that the guard is told from here on."""
-    deadlines: list[float | None] = []
-    tell = guard.tell
-
-    def listen(message: dict[str, Any]) -> None:
-        if message["do"] == "hold":
-            deadlines.append(message["deadline"])
-        tell(message)
-
-    monkeypatch.setattr(guard, "tell", listen)
-    return deadlines
-
-
 async def test_one_word_to_the_guard_does_for_many_short_calls_and_one_ends_it(
-    room: Playroom, monkeypatch: pytest.MonkeyPatch
+    room: Playroom,
 ) -> None:
     room.lease(600)
-    deadlines = heard_by(room.guard, monkeypatch)
+    deadlines = room.guard.deadlines
     first = result(await room.call("count"))
     for _ in range(20):
         last = result(await room.call("count"))
@@ -63,12 +47,11 @@ async def test_a_shorter_lease_than_that_of_the_call_before_is_the_one_that_coun
     assert run.lapsed
 
 
-async def test_a_renewed_lease_is_passed_on(
-    room: Playroom, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_renewed_lease_is_passed_on(room: Playroom) -> None:
     room.lease(4 * RELEASE_S + 0.5)
     first = result(await room.call("count"))
-    deadlines = heard_by(room.guard, monkeypatch)
+    deadlines = room.guard.deadlines
+    deadlines.clear()
     room.lease(600)
     second = result(await room.call("count"))
     assert second[0] == first[0]

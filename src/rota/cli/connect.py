@@ -16,7 +16,7 @@ from rota.cli.text import plain
 from rota.sdk import Client, Patience, RotaError, discover
 from rota.sdk.answers import read
 from rota.sdk.calls import Call
-from rota.sdk.discovery import Endpoint
+from rota.sdk.discovery import URL_DEFAULT, Endpoint
 from rota.sdk.errors import AddressError, TokenError
 
 T = TypeVar("T")
@@ -28,12 +28,18 @@ AT_A_TERMINAL = Patience(retry_for_s=30.0, first_contact_s=0.0)
 def endpoint_of(url: str | Sequence[str] | None = None) -> Endpoint:
     """The server that was named, or that the environment names."""
     try:
-        return discover(url)
+        return discover(url, default=_default_url())
     except (AddressError, TokenError) as error:
         said = plain(str(error))
         if isinstance(error, AddressError) and url:
             raise click.UsageError(said) from error
         raise Failure(said) from error
+
+
+def _default_url() -> str:
+    """The address of a server that nothing names; `main.run` may be given another one."""
+    context = click.get_current_context(silent=True)
+    return (context and context.find_root().obj) or URL_DEFAULT
 
 
 @contextmanager

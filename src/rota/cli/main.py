@@ -164,11 +164,17 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     sys.exit(run(args))
 
 
-def run(args: Sequence[str] | None = None) -> int:
-    """Runs one command and answers its exit status; every error is one line on stderr."""
+def run(args: Sequence[str] | None = None, *, default_url: str | None = None) -> int:
+    """Runs one command and answers its exit status; every error is one line on stderr.
+
+    `default_url`: asked where no server is named; None: as clients do.
+    """
     try:
         status = tree.main(
-            args=None if args is None else list(args), prog_name="rota", standalone_mode=False
+            args=None if args is None else list(args),
+            prog_name="rota",
+            standalone_mode=False,
+            obj=default_url,
         )
         sys.stdout.flush()
     except click.Abort:

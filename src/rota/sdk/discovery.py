@@ -85,15 +85,17 @@ def discover(
     *,
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    default: str = URL_DEFAULT,
 ) -> Endpoint:
-    """What was given wins, then the environment, then ./.rota, then the user's local server.
+    """What was given wins, then the environment, then ./.rota, then the user's local server, then
+    `default`.
 
     Several servers of one cell are a sequence, or one text with commas between them.
     """
     env = os.environ if environ is None else environ
-    traces = list(_local_servers(env, Path.cwd() if folder is None else folder))
+    traces = list(_local_servers(env, Path.cwd() if folder is None else folder, default))
     local = next((trace for trace in traces if trace.local is not None), None)
-    found, url_from = _choose_urls(url, env, local)
+    found, url_from = _choose_urls(url, env, local, default)
     named = url_from in _NAMED
     token_from = "the call" if token else "ROTA_TOKEN"
     endpoint = Endpoint(
@@ -144,7 +146,7 @@ def state_file(environ: Mapping[str, str]) -> Path:
 
 
 def _choose_urls(
-    given: str | Sequence[str] | None, env: Mapping[str, str], local: _Trace | None
+    given: str | Sequence[str] | None, env: Mapping[str, str], local: _Trace | None, default: str
 ) -> tuple[tuple[str, ...], str]:
     if urls := _urls(given or ""):
         return urls, _CALL
@@ -152,7 +154,7 @@ def _choose_urls(
         return urls, _ENVIRONMENT
     if local is not None and local.local is not None:
         return (_tidy(local.local.url),), DEFAULT if local.stopped else local.label
-    return (URL_DEFAULT,), DEFAULT
+    return (default,), DEFAULT
 
 
 def _urls(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -183,12 +185,12 @@ def _names_a_server(given: str, url: str) -> bool:
     return "://" in given.rstrip("/") or port is not None or "." in host
 
 
-def _local_servers(env: Mapping[str, str], folder: Path) -> Iterator[_Trace]:
+def _local_servers(env: Mapping[str, str], folder: Path, default: str) -> Iterator[_Trace]:
     here = folder / DATA_DEFAULT
     yield _read_local(here / LOCAL_FILE)
     # A server that runs has that file there, even where it is not ours to read.
     if not os.path.lexists(here / LOCAL_FILE):
-        yield _read_stopped(here / TOKEN_FILE)
+        yield _read_stopped(here / TOKEN_FILE, default)
     yield _read_local(state_file(env))
 
 
@@ -202,12 +204,12 @@ def _read_local(path: Path) -> _Trace:
         return _Trace(f"{path} (not readable as JSON)", None)
 
 
-def _read_stopped(path: Path) -> _Trace:
+def _read_stopped(path: Path, default: str) -> _Trace:
     text, fault = _read_own(path)
     if text is None:
         return _Trace(f"{path} ({fault})", None)
     # Whoever listens at the default address now may be anybody: the token stays here.
-    guess = LocalServer(url=URL_DEFAULT, data=str(path.parent))
+    guess = LocalServer(url=default, data=str(path.parent))
     return _Trace(f"{path} (not sent: its server has stopped)", guess, stopped=True)
 
 

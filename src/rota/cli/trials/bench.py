@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli.connect import connected
+from rota.cli.connect import connected, endpoint_of
 from rota.cli.options import NumberRange, json_option
 from rota.cli.problems import Failure
 from rota.cli.render import Column, Row, print_object, show_table
-from rota.sdk import Endpoint, discover
+from rota.sdk import Endpoint
 from rota.sdk.clock import SystemClock
 from rota.sdk.discovery import is_loopback
 
@@ -61,7 +61,7 @@ def bench(*, clean: bool, as_json: bool, **given: Any) -> None:
     """
     from rota.cli.trials.bench_trial import Plan
 
-    endpoint = discover()
+    endpoint = endpoint_of()
     with connected() as client:
         version = client.stats().version
     if clean:

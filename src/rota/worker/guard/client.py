@@ -148,7 +148,16 @@ class Ward:
 class Guard:
     """The agent's handle on its guard; it outlives the guard's own deaths."""
 
-    def __init__(self, isolation: Isolation = "auto", *, groups: bool = True) -> None:
+    def __init__(
+        self,
+        isolation: Isolation = "auto",
+        *,
+        groups: bool = True,
+        ping_s: float = PING_S,
+        silence_s_max: float = SILENCE_S_MAX,
+    ) -> None:
+        self._ping_s = ping_s
+        self._silence_s_max = silence_s_max
         self._options = (isolation, "groups" if groups else "none")
         self._loop = asyncio.get_running_loop()
         self._wards: dict[int, Ward] = {}
@@ -197,9 +206,9 @@ class Guard:
     async def watch(self) -> None:
         """Makes sure that the guard is awake; goes on until it is cancelled."""
         while True:
-            await asyncio.sleep(PING_S)
-            self._silent_s = self._silent_s + PING_S if self._pongs < self._pings else 0.0
-            if self._silent_s >= SILENCE_S_MAX:
+            await asyncio.sleep(self._ping_s)
+            self._silent_s = self._silent_s + self._ping_s if self._pongs < self._pings else 0.0
+            if self._silent_s >= self._silence_s_max:
                 self._process.kill()
             self._pings += 1
             self.tell({"do": "ping", "number": self._pings})

@@ -13,7 +13,7 @@ from rota.wire.limits import OUTPUT_DEPTH_MAX, OUTPUT_FILES_MAX, OUTPUT_NAME_BYT
 
 _UNNAMEABLE = re.compile(r"[\x00-\x1f\x7f\\]")
 """What servers allow in no name of an output file."""
-_NOTED_MAX = 100
+NOTED_MAX = 100
 """What is not kept is named in the log up to so often; the rest is counted."""
 
 
@@ -27,7 +27,9 @@ class Outputs:
     """What is not, and why, in words."""
 
 
-def outputs_in(folder: Path) -> Outputs:
+def outputs_in(
+    folder: Path, files_max: int = OUTPUT_FILES_MAX, noted_max: int = NOTED_MAX
+) -> Outputs:
     """Those of a job that has ended. No link is followed, so that nothing outside is taken along;
     and what no server takes is not offered to one: a refusal would fail the job."""
     found, unnoted = Outputs(), 0
@@ -36,11 +38,11 @@ def outputs_in(folder: Path) -> Outputs:
         found.others.append("ROTA_ARTIFACTS is no folder any more, or is locked: nothing is kept")
         return found
     for name, why in _walk(folder, ""):
-        if why is None and len(found.files) < OUTPUT_FILES_MAX:
+        if why is None and len(found.files) < files_max:
             found.files[name] = folder / name
-        elif len(found.others) < _NOTED_MAX:
+        elif len(found.others) < noted_max:
             shown = name if name.isprintable() else repr(name)
-            limit = f"there are more than {OUTPUT_FILES_MAX} files"
+            limit = f"there are more than {files_max} files"
             found.others.append(f"{shown} in ROTA_ARTIFACTS is not kept: {why or limit}")
         else:
             unnoted += 1

@@ -52,7 +52,9 @@ class Nursery:
     grace_s: float
     app: str | None
     idle_max: int
-    """Idle children that are kept for ever; those beyond it only for a while."""
+    """Idle children that are kept for ever; those beyond it only for `idle_s`."""
+    children_max: int = CHILDREN_MAX
+    idle_s: float = IDLE_S
 
 
 class Pool:
@@ -141,7 +143,7 @@ class Pool:
 
     async def take_own(self, limits: Mapping[str, int], env: Mapping[str, str]) -> WarmChild:
         """A new child with variables of its own, for one call only. Raises AppError."""
-        while self.size >= CHILDREN_MAX:
+        while self.size >= self._nursery.children_max:
             await self._make_room()
         return await self._start("solo", limits, env)
 
@@ -168,7 +170,7 @@ class Pool:
             child = self._idle_solo(limits)
             if child is not None:
                 return child
-            if self.size < CHILDREN_MAX:
+            if self.size < self._nursery.children_max:
                 return await self._start("solo", limits)
             await self._make_room()
 
@@ -180,7 +182,7 @@ class Pool:
             child = self._open_crowd()
             if child is not None:
                 return child
-            if self.size < CHILDREN_MAX:
+            if self.size < self._nursery.children_max:
                 child = await self._start("crowd", PLAIN_LIMITS)
                 self._crowds.append(child)
                 return child
@@ -236,7 +238,7 @@ class Pool:
         self._idle.append(child)
         if len(self._idle) > self._nursery.idle_max:
             loop = asyncio.get_running_loop()
-            self._leaving[child] = loop.call_later(IDLE_S, self._retire, child)
+            self._leaving[child] = loop.call_later(self._nursery.idle_s, self._retire, child)
 
     def _unshelve(self, place: int) -> WarmChild:
         child = self._idle.pop(place)
