@@ -120,7 +120,7 @@ check: $(VENV)/.product $(VENV)/.test ## Format, lint, types, imports and house 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy --explicit-package-bases tools tests/tidy tests/conftest.py
+	$(BIN)/mypy --explicit-package-bases tools tests/tidy tests/simtest tests/conftest.py
 	$(BIN)/lint-imports
 	$(PYTEST) -q tests/tidy $(ARGS)
 
@@ -171,7 +171,7 @@ sim: $(VENV)/.product ## Simulate clusters from seeds, break them, believe nobod
 
 .PHONY: mutants
 mutants: $(VENV)/.product $(VENV)/.test ## Plant bugs and see each found; die at every step of a run
-	$(PYTEST) -q -n $(JOBS) tests/sim -m "sim and slow" $(ARGS)
+	$(PYTEST) -q -n $(JOBS) tests/simtest -m "sim and slow" $(ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.product ## As many new seeds as fit in a time (TIME=10m)

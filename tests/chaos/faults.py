@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import asyncpg
 
-from rota.sim.history import Freeze, History
+from rota.verify.history import FreezePeriod, History
 from tests.chaos.cluster import Cluster, Node, halt, tree
 from tests.chaos.proxy import Mode, Proxy
 from tests.chaos.storm import Choice, Crew, MissedError, freeze
@@ -175,7 +175,7 @@ class Faults:
         name, daemon = self._crew.members[self._anyone()]
         pids = tree(daemon)
         began, ended = halt(pids, 2.5 * LEASE_S)
-        self._history.freezes.append(Freeze(name, began, ended))
+        self._history.freezes.append(FreezePeriod(name, began, ended))
         return f"{name}: {len(pids)} processes stood still for {ended - began:.1f} s"
 
     # The database
@@ -255,7 +255,7 @@ async def _lock(dsn: str, seconds: float) -> None:
 
 
 async def _hog(dsn: str, seconds: float) -> tuple[int, int]:
-    hogs: list[asyncpg.Connection[asyncpg.Record]] = []
+    hogs: list[asyncpg.Connection[asyncpg.ObservedJob]] = []
     thrown = 0
     until_s = asyncio.get_running_loop().time() + seconds
     try:

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from rota.core.outcome import AnyWrite, PutExecution, PutJob
-from rota.sim.replay import HOLDS
 from rota.store.protocol import JournalRecord
+from rota.verify.replay import LEASED
 
 
 class Handover(NamedTuple):
@@ -40,5 +40,5 @@ def handovers(records: Sequence[JournalRecord]) -> list[Handover]:
 
 def _is_work(write: AnyWrite) -> bool:
     if isinstance(write, PutExecution):
-        return write.execution.state in HOLDS
+        return write.execution.state in LEASED
     return isinstance(write, PutJob)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.sdk import Client, ConflictError, JobSearch, UnavailableError
-from rota.sim.history import History, Line, Record, Run
+from rota.verify.history import History, ObservedExecution, ObservedJob, WitnessLine
 from rota.wire.jobs import JobView
 from tests.process.cell import shell
 
@@ -166,35 +166,35 @@ class Load:
         runs = self._runs()
         jobs = list(self._client.jobs(JobSearch(limit=1000)))
         key_of = {job.job_id: job.labels["key"] for job in jobs}
-        self.notes.history.records = [record(job, key_of, runs[job.job_id]) for job in jobs]
+        self.notes.history.jobs = [record(job, key_of, runs[job.job_id]) for job in jobs]
         for text in self.notes.witness.read_text().splitlines():
             key, fence, word, at, worker = text.split()
-            self.notes.history.lines.append(Line(key, int(fence), word, float(at), worker))
+            self.notes.history.lines.append(WitnessLine(key, int(fence), word, float(at), worker))
         return self.notes.history
 
-    def _runs(self) -> defaultdict[str, list[Run]]:
+    def _runs(self) -> defaultdict[str, list[ObservedExecution]]:
         """By job, oldest first."""
-        runs: defaultdict[str, list[Run]] = defaultdict(list)
+        runs: defaultdict[str, list[ObservedExecution]] = defaultdict(list)
         cursor: str | None = None
         while True:
             page = self._client.executions(limit=1000, cursor=cursor)
             for run in page.items:
-                runs[run.job_id].insert(0, Run(run.fence, run.status))
+                runs[run.job_id].insert(0, ObservedExecution(run.fence, run.status))
             cursor = page.next_cursor
             if cursor is None:
                 return runs
 
 
-def record(job: JobView, key_of: dict[str, str], runs: list[Run]) -> Record:
+def record(job: JobView, key_of: dict[str, str], runs: list[ObservedExecution]) -> ObservedJob:
     """A job as the checker sees it."""
-    return Record(
+    return ObservedJob(
         job.job_id,
         job.labels["key"],
         job.status,
         job.fence,
         at_most_once=job.semantics == "at_most_once",
         after=[key_of[dependency.job_id] for dependency in job.dependencies],
-        runs=runs,
-        speaks=job.name != NOOP,
+        executions=runs,
+        has_witness=job.name != NOOP,
         duplicate=job.reason == "duplicate",
     )

@@ -14,10 +14,10 @@ from statistics import median
 
 import asyncpg
 
-from rota.sim.checkers import broken_promises
-from rota.sim.history import History
 from rota.store.journal import decode_record
 from rota.store.protocol import Epoch, JournalRecord, Seq
+from rota.verify.checkers import broken_promises
+from rota.verify.history import History
 from tests.chaos.handovers import Handover, handovers
 from tests.chaos.storm import Deed
 
@@ -43,13 +43,13 @@ class Report:
     def text(self) -> str:
         """For people: what was done, what it was done to, and how long nobody led."""
         kinds = Counter(deed.kind for deed in self.deeds)
-        runs = sum(len(record.runs) for record in self.history.records)
-        began = sum(line.word == "begin" for line in self.history.lines)
-        states = Counter(record.status for record in self.history.records)
+        runs = sum(len(record.executions) for record in self.history.jobs)
+        began = sum(line.event == "begin" for line in self.history.lines)
+        states = Counter(record.status for record in self.history.jobs)
         lines = [
             f"{len(self.deeds)} faults of {len(kinds)} kinds ({sum(self.missed.values())} missed)",
             *(f"  {count:4} {kind}" for kind, count in sorted(kinds.items())),
-            f"{len(self.history.records)} jobs: {_counted(states)}",
+            f"{len(self.history.jobs)} jobs: {_counted(states)}",
             f"{runs} executions, {began} of them seen to begin by their own account",
             f"{len(self.journal)} journal records, {self._epochs()} epochs",
             "from a leader's last record to its successor's first work:",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from rota.sim.history import History
+from rota.verify.history import History
 from tests.chaos.load import Load, Notes
 from tests.process.cell import Cell, Daemon
 

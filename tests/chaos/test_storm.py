@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.sim.checkers import broken_promises
 from rota.store.journal import decode_record
 from rota.store.protocol import Epoch, JournalRecord, Seq
+from rota.verify.checkers import broken_promises
 from tests.chaos.storm import LEASE_S, Storm, one_server
 from tests.process.cell import Cell
 
@@ -32,9 +32,9 @@ def storm(folder: Path, seconds: float, seed: int) -> None:
         history = raging.settle()
         cell.server.stop()
     kinds = [deed.kind for deed in havoc.deeds]
-    print(f"{len(history.records)} jobs, {len(history.lines)} lines, {kinds}")  # noqa: T201
+    print(f"{len(history.jobs)} jobs, {len(history.lines)} lines, {kinds}")  # noqa: T201
     assert len(kinds) >= seconds / 10, f"hardly a storm: {kinds}"
-    assert len(history.records) >= seconds, "hardly a load"
+    assert len(history.jobs) >= seconds, "hardly a load"
     history.journal = journal_of(cell.data)
     broken = broken_promises(history)
     assert not broken, "\n".join([again, *broken])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.cli.conftest import Rota
-from tests.sim.mutants import MUTANTS
+from tests.simtest.mutants import MUTANTS
 
 
 def test_a_seed_is_run_and_explained(rota: Rota) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.engine.beat import beat, next_beat
-from rota.sim.clock import VirtualLoop
+from tests.simtest.clock import VirtualLoop
 
 
 def test_those_with_the_same_pause_go_on_at_the_same_time_whenever_they_began() -> None:

@@ -99,7 +99,9 @@ SECTIONS: dict[str, dict[str, Word]] = {
         "doctor": Word("trials.doctor", "doctor", "Check this installation."),
         "bench": Word("trials.bench", "bench", "Measure this installation."),
         "verify": Word(
-            "trials.verify", "verify", "Doubt all this: on a simulated cluster, or a real one."
+            "trials.verify",
+            "verify",
+            "Verify Rota's promises on a simulated or real cluster.",
         ),
         "migrate": Word("start.migrate", "migrate", "Bring a store's schema up to date."),
         "completion": Word("cell.service", "completion", "Print the completion script of a shell."),

@@ -1,25 +1,29 @@
-"""Doubts: the cluster simulated from seeds, or an installation that is really there."""
+"""`rota verify`: simulates a cluster from seeds, or checks an installation that is really there."""
 
 from __future__ import annotations
 
-import os
 import secrets
-from collections import Counter
+import sys
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
-from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import click
 
+import rota
+from rota.cli.connect import AT_A_TERMINAL, endpoint_of
 from rota.cli.options import NumberRange, duration
-from rota.sdk.clock import SystemClock
+from rota.cli.problems import Failure, explain
+from rota.wire.units import Duration
 
-if TYPE_CHECKING:
-    from rota.sim.run import Result
-
-STORY_LINES = 40
+PAUSE_S = 0.2
+"""Between two jobs that are submitted while the operator breaks things."""
+NO_REPOSITORY = (
+    "seeds need Rota's repository: the simulated cluster is among its tests (tests/simtest), not in"
+    " the installed package; run this in a checkout of it, or check a real installation with"
+    " --live URL"
+)
 
 
 @click.command()
@@ -42,197 +46,79 @@ STORY_LINES = 40
 )  # fmt: skip
 @click.pass_context
 def verify(ctx: click.Context, /, **given: Any) -> None:
-    """Doubt Rota: simulate a cluster and break it, or check one that is there.
+    """Verify Rota's promises: simulate a cluster and break it, or check a real one.
 
     A seed decides everything: the cluster, its users, the faults, every message. The same seed
-    gives the same run, so a failure can be repeated. Exit 1 if a promise was broken.
+    gives the same run, so a failure can be repeated. Seeds need Rota's repository. Exit 1 if a
+    promise was broken.
     """
     if given["live"] is not None:
-        from rota.cli.trials.verify_live import check_live
-
-        ctx.exit(0 if check_live(given["live"], given["disturb"]) else 1)
-    _check_profile(given["profile"])
-    if given["seed"] is not None:
-        ctx.exit(0 if _one(given) else 1)
-    ctx.exit(0 if _many(given) else 1)
+        ctx.exit(0 if _check_live(given["live"], given["disturb"]) else 1)
+    ctx.exit(0 if _load_simtest().verify_seeds(given) else 1)
 
 
-def _check_profile(profile: str) -> None:
-    from rota.sim.plan import PROFILES
-
-    if profile not in PROFILES:
-        known = ", ".join(PROFILES)
-        raise click.BadParameter(f"one of {known}", param_hint="'--profile'")
+# From seeds
 
 
-# One
+def _load_simtest() -> Any:
+    """Loads the simulated cluster, which is outside the package: tests/simtest."""
+    root = next((root for root in _roots() if (root / "tests/simtest/command.py").is_file()), None)
+    if root is None:
+        raise Failure(NO_REPOSITORY)
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    return import_module("tests.simtest.command")
 
 
-def _one(given: dict[str, Any]) -> bool:
-    from rota.sim.plan import draw, keep
-    from rota.sim.run import run
-    from rota.sim.shrink import Shrinking
-
-    minutes = given["minutes"]
-    plan = draw(given["seed"], profile=given["profile"], storm_s=minutes and minutes * 60)
-    try:
-        plan = keep(plan, faults=given["faults"], acts=given["acts"])
-    except ValueError:
-        raise click.UsageError("--faults and --acts take numbers such as 1,4-6") from None
-    _print_plan(plan)
-    with _determined():
-        result = run(plan)
-        if not result.ok and given["shrink"]:
-            click.echo(f"broken: {result.verdicts[0]}; looking for a smaller run ...")
-            shrinking = Shrinking(result)
-            result = shrinking.go()
-            click.echo(f"after {shrinking.tries} tries:")
-            _print_plan(result.plan)
-    _print_result(result, given["profile"])
-    return result.ok
+def _roots() -> Iterator[Path]:
+    """Places where a repository may be: around the package, then around the working folder."""
+    assert rota.__file__ is not None
+    yield from Path(rota.__file__).resolve().parents
+    here = Path.cwd()
+    yield from (here, *here.parents)
 
 
-@contextmanager
-def _determined() -> Iterator[None]:
-    """Nothing of this machine may get into a run: only the seed."""
-    zone = os.environ.get("TZ")
-    os.environ["TZ"] = "UTC"
-    try:
-        yield
-    finally:
-        if zone is None:
-            del os.environ["TZ"]
-        else:
-            os.environ["TZ"] = zone
+# A real installation
 
 
-def _print_plan(plan: Any) -> None:
-    options = plan.options
-    click.echo(f"seed {plan.seed}")
-    for name in options.__struct_fields__:
-        if name != "kinds":
-            click.echo(f"  {name:<15} {getattr(options, name)}")
-    click.echo(f"  {'users do':<15} {len(plan.acts)} things")
-    click.echo(f"  {'goes wrong':<15} {len(plan.faults)} times")
-    for fault in plan.faults:
-        click.echo(f"    {fault.number:>3}  {fault.at_s:6.2f} s  {fault.kind}, {fault.for_s:.1f} s")
+def _check_live(url: str, disturb: Duration | None) -> bool:
+    """Checks it and prints each result; whether every promise that was tried was kept."""
+    from rota.sdk import Client
+    from rota.sdk.errors import RotaError
+    from rota.verify.live import LiveCheck
+
+    endpoint = endpoint_of(url)
+    tag = secrets.token_hex(6)
+    kept = True
+    with Client(endpoint, patience=AT_A_TERMINAL) as client:
+        check = LiveCheck(client, tag)
+        click.echo(f"checking {endpoint.shown}; all it makes carries the label rota-verify={tag}")
+        try:
+            for result in check.run(None if disturb is None else _Disturbance(disturb)):
+                kept = kept and result.kept
+                word = "ok   " if result.kept else "FAIL "
+                click.echo(f"{word} {result.promise}" + f": {result.detail}" * bool(result.detail))
+        except RotaError as error:
+            raise Failure(f"the check could not go on: {explain(error, endpoint)}") from error
+    click.echo("every promise that was tried was kept" if kept else "a promise was broken")
+    return kept
 
 
-def _print_result(result: Result, profile: str) -> None:
-    click.echo(
-        f"{result.jobs} jobs, {result.simulated_s:.0f} simulated seconds,"
-        f" {result.counts.get('ask', 0)} requests; trace {result.trace_hash}"
-    )
-    if result.ok:
-        click.echo("every promise was kept")
-        return
-    for promise, count in Counter(verdict.promise for verdict in result.verdicts).items():
-        first = next(one for one in result.verdicts if one.promise == promise)
-        more = f" (and {count - 1} more)" if count > 1 else ""
-        click.echo(f"BROKEN {promise}: {first.broken.says}{more}")
-    click.echo("what was seen of it:")
-    for line in result.story[-STORY_LINES:]:
-        click.echo(f"  {line}")
-    click.echo(f"again: {result.plan.command(profile)}")
+class _Disturbance:
+    """Keeps submitting jobs for a while, and lets the operator break things meanwhile."""
 
+    def __init__(self, time: Duration) -> None:
+        self._time = time
 
-# Many
-
-
-class _Tally:
-    """What many runs come to."""
-
-    def __init__(self, profile: str, *, hashes: bool) -> None:
-        self._profile = profile
-        self._hashes = hashes
-        self._sums: Counter[str] = Counter()
-        self._kinds: Counter[str] = Counter()
-        self._simulated_s = 0.0
-        self.failed: list[Result] = []
-
-    def add(self, result: Result) -> None:
-        """One more."""
-        self._sums.update(seeds=1, jobs=result.jobs, faults=result.counts.get("fault", 0))
-        self._simulated_s += result.simulated_s
-        self._kinds.update(fault.kind for fault in result.plan.faults)
-        if self._hashes:
-            click.echo(f"{result.plan.seed} {result.trace_hash}")
-        if not result.ok:
-            self.failed.append(result)
-            command = result.plan.command(self._profile)
-            click.echo(f"BROKEN {result.verdicts[0]}\n  again: {command}", err=True)
-
-    def say(self) -> None:
-        """The whole of it."""
-        sums = self._sums
-        click.echo(
-            f"{sums['seeds']} seeds, {self._simulated_s / 3600:.1f} simulated hours,"
-            f" {sums['jobs']} jobs, {sums['faults']} faults of {len(self._kinds)} kinds:"
-            f" {len(self.failed)} seeds broke a promise",
-            err=self._hashes,
-        )
-
-
-def _many(given: dict[str, Any]) -> bool:
-    tally = _Tally(given["profile"], hashes=given["hashes"])
-    minutes = given["minutes"]
-    work = (given["profile"], minutes and minutes * 60)
-    clock = SystemClock()
-    until = None if given["time"] is None else clock.elapsed_s() + given["time"].seconds
-    seeds = _seeds(given["seeds"], endless=until is not None)
-    with _determined(), _pool(given["processes"]) as submit:
-        under_way: list[Future[Result]] = []
-        for seed in seeds:
-            under_way.append(submit(_run_seed, seed, *work))
-            if len(under_way) >= 2 * given["processes"]:
-                tally.add(under_way.pop(0).result())
-            if until is not None and clock.elapsed_s() > until:
-                break
-        for one in under_way:
-            tally.add(one.result())
-    tally.say()
-    return not tally.failed
-
-
-def _seeds(text: str | None, *, endless: bool) -> Iterator[int]:
-    first, dots, last = (text or "").partition("..")
-    if text is None:
-        if not endless:
-            raise click.UsageError(
-                "say which: --seed N, --seeds N..M, --for DURATION or --live URL"
-            )
-        yield from _from(secrets.randbelow(1 << 40))
-        return
-    if not (dots and first.isdigit() and last.isdigit()):
-        raise click.BadParameter("such as 1..200", param_hint="'--seeds'")
-    yield from range(int(first), int(last) + 1)
-
-
-def _from(seed: int) -> Iterator[int]:
-    """From somewhere new each time, so that nights add up."""
-    while True:
-        yield seed
-        seed += 1
-
-
-@contextmanager
-def _pool(processes: int) -> Iterator[Any]:
-    """Runs in processes of their own, or, one at a time, right here."""
-    if processes == 1:
-        yield _here
-        return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield pool.submit
-
-
-def _here(function: Any, *args: Any) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_result(function(*args))
-    return future
-
-
-def _run_seed(seed: int, profile: str, storm_s: float | None) -> Result:
-    from rota.sim.plan import draw
-    from rota.sim.run import run
-
-    return run(draw(seed, profile=profile, storm_s=storm_s))
+    def __call__(self, check: Any) -> None:
+        """Submits one job after the other, under keys, whatever happens to the servers."""
+        seconds = self._time.seconds
+        click.echo(f"now kill, restart, freeze or cut what you like, for {seconds:g} s ...")
+        clock = check.client.terms.clock
+        until = clock.elapsed_s() + seconds
+        number = 0
+        while clock.elapsed_s() < until:
+            check.submit(f"disturbed-{number}")
+            number += 1
+            clock.sleep(PAUSE_S)
+        click.echo(f"{number} jobs were accepted meanwhile; waiting for them")

@@ -1,0 +1,303 @@
+"""An event loop that jumps instead of waiting, and the machines whose clocks it keeps.
+
+Every callback belongs to a machine, by its context. A machine's clock runs at a rate of its own, so
+what it calls ten seconds is a little more or less in truth; a machine that is frozen runs nothing
+until it thaws. No threads: what asks for one is run on the spot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import Context, ContextVar, copy_context
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any, TypeVar, TypeVarTuple
+
+from rota.core.model import Instant, Millis
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+EPOCH_MS = 1_800_000_000_000
+"""The wall clock's reading at the beginning: some day in 2027."""
+_MIX = 0x9E3779B97F4A7C15
+"""An odd number: multiplied by it, what is in order comes out of order."""
+_MASK = (1 << 64) - 1
+_EPSILON_S = 1e-9
+_SPINS_MAX = 200_000
+"""Rounds without any time passing that only something which turns in circles can make."""
+_PRUNE = 512
+"""Tasks of a machine after which those that are over are forgotten."""
+
+
+class StalledError(Exception):
+    """Time does not pass any more: all wait for each other, or somebody turns in circles."""
+
+
+class Machine:
+    """Something that runs, keeps its own time, can freeze, and can die."""
+
+    def __init__(self, name: str, rate: float = 1.0) -> None:
+        self.name = name
+        self.rate = rate
+        self.set_by_ms = 0
+        """How far somebody has set its wall clock."""
+        self.frozen = False
+        self.alive = True
+        self.boots = 0
+        self.steps = 0
+        """Times that it asked something of the world outside."""
+        self.crash_at: tuple[int, Callable[[], None]] | None = None
+        """At which of them it dies, and how."""
+        self.backlog: list[asyncio.Handle] = []
+        self.context = copy_context()
+        self.context.run(MACHINE.set, self)
+        self.context.run(BOOT.set, 0)
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Runs it here."""
+        return asyncio.get_running_loop().create_task(work, context=self.context.copy())
+
+    def boot(self) -> None:
+        """It is switched on, once more; what ran before is of the past."""
+        self.alive = True
+        self.boots += 1
+        self.context.run(BOOT.set, self.boots)
+
+    def own(self, task: asyncio.Task[Any]) -> None:
+        """A task that ends when the machine does."""
+        if len(self._tasks) > _PRUNE:
+            self._tasks = {task: None for task in self._tasks if not task.done()}
+        self._tasks[task] = None
+
+    def broken(self) -> Iterator[Exception]:
+        """What its tasks ended by and nobody asked after.
+
+        The loop tells of those only when they are forgotten, and here they are held.
+        """
+        for task in self._tasks:
+            unasked = task.done() and task._log_traceback
+            error = task.exception() if unasked else None
+            if isinstance(error, Exception):
+                yield error
+
+    def step(self) -> None:
+        """It asks something of the world: the moment at which it can die halfway."""
+        self.steps += 1
+        if self.crash_at is not None and self.steps >= self.crash_at[0]:
+            _, die = self.crash_at
+            self.crash_at = None
+            die()
+        if not self.alive or BOOT.get(self.boots) != self.boots:
+            raise asyncio.CancelledError(f"{self.name} is dead")
+
+    def end_tasks(self) -> None:
+        """What ran here runs no more; the world must not listen to it while it unwinds."""
+        for task in list(self._tasks):
+            task.cancel()
+
+
+MACHINE: ContextVar[Machine] = ContextVar("machine")
+BOOT: ContextVar[int] = ContextVar("boot")
+"""Of which start of its machine something is."""
+SIMULATION = Machine("nowhere")
+"""Where the simulation itself runs: it never freezes, and its clock is the true one."""
+
+
+class MachineClock:
+    """A machine's clocks, as engine, worker and SDK want them."""
+
+    def __init__(self, machine: Machine, loop: VirtualLoop) -> None:
+        self._machine = machine
+        self._loop = loop
+
+    def now(self) -> Instant:
+        """Wall time in milliseconds; somebody may set it."""
+        return EPOCH_MS + self.steady() + self._machine.set_by_ms
+
+    def now_ms(self) -> int:
+        """The same, as the SDK calls it."""
+        return self.now()
+
+    def steady(self) -> Millis:
+        """Milliseconds that run evenly."""
+        return int(self.fine_s() * 1000)
+
+    def fine_s(self) -> float:
+        """Seconds for measuring short times."""
+        return self._loop.true_s * self._machine.rate
+
+    def elapsed_s(self) -> float:
+        """The same, as the SDK calls it."""
+        return self.fine_s()
+
+    def sleep(self, seconds: float) -> None:
+        """Nobody may block here."""
+        raise NotImplementedError("a simulated machine never blocks")
+
+
+class SecondsClock:
+    """The same in seconds, as workers want it."""
+
+    def __init__(self, clock: MachineClock) -> None:
+        self._clock = clock
+
+    def now(self) -> float:
+        """Seconds since the machine was made."""
+        return self._clock.fine_s()
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """Time passes when nothing is left to do at the moment, and then at once."""
+
+    def __init__(self, salt: int = 0) -> None:
+        super().__init__()
+        self.true_s = 0.0
+        self._salt = salt
+        self._timers: list[tuple[float, int, int, asyncio.Handle]] = []
+        self._numbers = count()
+        self._frozen = 0
+        self._spins = 0
+        self._queue: list[asyncio.Handle] = []
+        self.set_task_factory(_make_task)  # type: ignore[arg-type]  # its stub knows no context
+
+    def time(self) -> float:
+        """The clock of the machine that asks."""
+        return self.true_s * MACHINE.get(SIMULATION).rate
+
+    # Timers
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """When what is to be done before is done."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._queue.append(handle)
+        return handle
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """By the clock of the machine whose context it is."""
+        machine = MACHINE.get(SIMULATION) if context is None else context.get(MACHINE, SIMULATION)
+        # A trifle later, so that it is not still to come by the clock it was set by.
+        return self.call_true(when / machine.rate + _EPSILON_S, callback, *args, context=context)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """The same, from now on."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_true(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """At a moment of the true time."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        number = next(self._numbers)
+        # Of one moment, the seed says who is first.
+        heappush(self._timers, (when, (number ^ self._salt) * _MIX & _MASK, number, timer))
+        return timer
+
+    def after(self, delay: float, machine: Machine, callback: Callable[[], object]) -> None:
+        """So much later in truth, on that machine."""
+        self.call_true(self.true_s + delay, callback, context=machine.context)
+
+    # Freezing
+
+    def freeze(self, machine: Machine) -> None:
+        """Nothing runs there any more."""
+        if not machine.frozen:
+            machine.frozen = True
+            self._frozen += 1
+
+    def thaw(self, machine: Machine) -> None:
+        """It goes on, with all that has come meanwhile."""
+        if machine.frozen:
+            machine.frozen = False
+            self._frozen -= 1
+            self._queue.extend(machine.backlog)
+            machine.backlog.clear()
+
+    # Running
+
+    def _run_once(self) -> None:
+        if not self._queue:
+            self._jump()
+        elif self._spins > _SPINS_MAX:
+            self._spins = 0
+            raise StalledError(f"without end at {self.true_s:.3f} s: {self._queue[0]!r}"[:500])
+        self._spins += 1
+        queue, self._queue = self._queue, []
+        for handle in queue:
+            if handle.cancelled():
+                continue
+            if self._frozen:
+                machine = _owner(handle)
+                if machine.frozen:
+                    machine.backlog.append(handle)
+                    continue
+            handle._run()
+
+    def _jump(self) -> None:
+        timers = self._timers
+        while timers:
+            when, _, _, timer = heappop(timers)
+            if not timer.cancelled():
+                if when > self.true_s:
+                    self.true_s, self._spins = when, 0
+                self._queue.append(timer)
+                return
+        raise StalledError("nothing is left that could ever happen")
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """On the spot: another thread would bring another order each time."""
+        future: asyncio.Future[T] = self.create_future()
+        future.set_result(func(*args))
+        return future
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It is left in its place until its time comes."""
+
+    def _process_events(self, event_list: object) -> None:
+        """There are none: nothing outside talks to it."""
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps."""
+
+
+def _owner(handle: asyncio.Handle) -> Machine:
+    context: Context = handle._context  # type: ignore[attr-defined]
+    return context.get(MACHINE, SIMULATION)
+
+
+def _make_task(
+    loop: asyncio.AbstractEventLoop,
+    work: Coroutine[Any, Any, T],
+    *,
+    context: Context | None = None,
+    **given: Any,  # a name and more, from Python 3.13.3 on
+) -> asyncio.Task[T]:
+    task = asyncio.Task(work, loop=loop, context=context, **given)
+    machine = MACHINE.get(SIMULATION) if context is None else context.get(MACHINE, SIMULATION)
+    machine.own(task)
+    return task

@@ -1,0 +1,187 @@
+"""Servers, workers, users and a database, wired together for one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rota.core.inputs import Timing
+from rota.core.model import JobRecord
+from rota.store.protocol import Seq
+from rota.store.protocols.queries import ExecutionQuery, JobQuery
+from rota.verify.history import FINAL, History, ObservedExecution, ObservedJob
+from tests.simtest.clock import SIMULATION, Machine, VirtualLoop
+from tests.simtest.database import Database
+from tests.simtest.nemesis import Nemesis
+from tests.simtest.network import Network, NetworkConditions
+from tests.simtest.plan import SimulationPlan
+from tests.simtest.rng import rng_for
+from tests.simtest.server import SimulatedServer
+from tests.simtest.trace import Trace
+from tests.simtest.worker import SimulatedWorker
+from tests.simtest.workload import NOOP, SimulatedUser
+
+EVERYTHING = 10**9
+FAST, SLOW = 1.01, 0.99
+SKEW_MS = 300
+"""How far the wall clocks of two servers are apart to begin with."""
+
+
+class Cluster:
+    """All of one run."""
+
+    def __init__(self, plan: SimulationPlan, loop: VirtualLoop) -> None:
+        self.plan = plan
+        self.loop = loop
+        self.simulation: Machine = SIMULATION
+        self.trace = Trace()
+        self.history = History()
+        self.bugs: dict[str, None] = {}
+        """What must never happen, and did."""
+        options, seed = plan.options, plan.seed
+        self.conditions = NetworkConditions(options.delay_s, options.loss)
+        self.network = Network(loop, rng_for(seed, "network"), self.trace, self.report_bug)
+        self.network.conditions = self.conditions
+        self.database = Database(loop, rng_for(seed, "database"), self.trace)
+        self.servers = [self._server(number) for number in range(options.servers)]
+        addresses = [site.address for site in self.servers]
+        self.workers = [
+            SimulatedWorker(
+                number, self.network, self.history, addresses, rng_for(seed, "worker", number)
+            )
+            for number in range(options.workers)
+        ]
+        for worker in self.workers:
+            worker.spare = options.spare
+        self.user = SimulatedUser(seed, self.network, self.history, addresses)
+        self._nemesis = Nemesis(self)
+        if options.clocks_apart:
+            self._set_clocks_apart()
+
+    def _set_clocks_apart(self) -> None:
+        for server in self.servers:
+            server.machine.rate = FAST
+        for worker in self.workers:
+            worker.machine.rate = worker.supervisor.rate = SLOW
+
+    def _server(self, number: int) -> SimulatedServer:
+        options = self.plan.options
+        rng = rng_for(self.plan.seed, "server", number)
+        machine = Machine(f"server-{number}", rng.clock_rate())
+        machine.set_by_ms = rng.randint(-SKEW_MS, SKEW_MS)
+        site = SimulatedServer(machine, self.network, self.database, number)
+        site.ttl_ms = round(options.leader_ttl_s * 1000)
+        site.older = number < options.older
+        site.timing = Timing(lease_ttl_ms=round(options.lease_s * 1000), handover_ms=site.ttl_ms)
+        return site
+
+    def report_bug(self, what: str) -> None:
+        """Something happened that must never happen."""
+        self.bugs.setdefault(what)
+
+    def machines(self) -> Iterator[Machine]:
+        """All that send messages."""
+        for server in self.servers:
+            yield server.machine
+        for worker in self.workers:
+            yield worker.machine
+        yield self.user.machine
+
+    # The run
+
+    def begin(self) -> None:
+        """Everything is switched on, and everything planned is set to happen."""
+        for server in self.servers:
+            server.start()
+        for worker in self.workers:
+            worker.start()
+        self.user.start(self.plan)
+        for fault in self.plan.faults:
+            self._nemesis.schedule(fault)
+
+    def heal(self) -> None:
+        """Nothing is broken any more."""
+        self.network.conditions = NetworkConditions(self.conditions.delay_s)
+        for server in self.servers:
+            server.machine.crash_at = None
+            self.revive_server(server)
+        for worker in self.workers:
+            worker.machine.crash_at = worker.supervisor.crash_at = None
+            self.revive_worker(worker)
+
+    def revive_server(self, site: SimulatedServer) -> None:
+        """It runs again, if it does not."""
+        site.machine.crash_at = None
+        if not site.machine.alive:
+            site.start()
+
+    def revive_worker(self, site: SimulatedWorker) -> None:
+        """It runs again, if it does not."""
+        site.machine.crash_at = site.supervisor.crash_at = None
+        if site.session is None or not site.machine.alive:
+            site.die()
+            site.start()
+
+    def restart_server(self, site: SimulatedServer, off_s: float) -> None:
+        """Stops in good order, is off for a while, and comes back."""
+
+        async def restart() -> None:
+            await site.stop()
+            # Its own tasks end with it, this one too.
+            self.loop.after(off_s, self.simulation, lambda: self.revive_server(site))
+            site.die()
+
+        if site.machine.alive:
+            site.machine.spawn(restart())
+
+    def switch_off(self) -> None:
+        """The run is over."""
+        for server in self.servers:
+            server.die()
+        for worker in self.workers:
+            worker.die()
+        self.user.machine.end_tasks()
+
+    # The end
+
+    def unfinished(self) -> list[str]:
+        """Jobs that have not ended, by what the database has."""
+        tables = self.database.store.catalog._tables
+        waiting = [str(job.id) for job in tables.jobs.values() if job.life.state not in FINAL]
+        inbox = len(self.database.store.ledger._inbox)
+        return waiting + ["in the inbox"] * inbox
+
+    async def gather(self) -> History:
+        """What the records say at the end."""
+        catalog = self.database.store.catalog
+        jobs = await catalog.find_jobs(JobQuery(limit=EVERYTHING))
+        runs: dict[str, list[ObservedExecution]] = {}
+        for one in reversed(await catalog.find_executions(ExecutionQuery(limit=EVERYTHING))):
+            runs.setdefault(one.job_id, []).append(ObservedExecution(one.fence, one.state))
+        for found in runs.values():
+            found.sort(key=lambda run: run.fence)
+        keys = {job.id: _key(job) for job in jobs}
+        self.history.jobs = [
+            ObservedJob(
+                job.id,
+                keys[job.id],
+                job.life.state,
+                job.life.fence,
+                at_most_once=job.spec.terms.semantics == "at_most_once",
+                after=[keys[one.job_id] for one in job.spec.dependencies],
+                executions=runs.get(job.id, ()),
+                has_witness=job.spec.terms.name != NOOP,
+                duplicate=job.life.reason == "duplicate",
+                created_by=job.spec.origin.schedule_id if job.spec.origin else "",
+            )
+            for job in jobs
+        ]
+        ledger = self.database.store.ledger
+        self.history.journal = await ledger.records_after(_START, EVERYTHING)
+        return self.history
+
+
+def _key(job: JobRecord) -> str:
+    return dict(job.spec.labels).get("key", str(job.id))
+
+
+_START = Seq(0)

@@ -1,0 +1,278 @@
+"""The database, as each server reaches it: slow, away, full, or silent about what it has done.
+
+Behind it is the forgetful store, which keeps the promises of the real ones (they pass the same
+tests). A call travels there, is carried out, and its answer travels back; each way can fail. What
+was sent is carried out though the sender may be dead by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from rota.store.memory.store import MemoryStore
+from rota.store.protocol import (
+    Catalog,
+    Ledger,
+    NewerRecordError,
+    Seq,
+    Store,
+    StoreError,
+    StoreFullError,
+    UnknownFateError,
+)
+from tests.simtest.clock import Machine, VirtualLoop
+from tests.simtest.rng import Rng
+from tests.simtest.trace import Trace
+
+WRITES = ("append", "claim", "renew", "resign", "put_inbox", "drop_inbox")
+GROWS = ("append", "put_inbox")
+"""What a full disk refuses."""
+DEADLINES_S = {"append": 10.0, "claim": 1.5, "renew": 1.5, "observe": 1.5, "resign": 1.5}
+DEADLINE_S = 5.0
+"""Of everything else."""
+UNFOLDED_S = 2.0
+"""For so long an older program cannot pass a record of a newer one: then it is in the tables."""
+
+
+@dataclass(slots=True)
+class FaultMode:
+    """How well the database does just now."""
+
+    delay_s: float = 0.001
+    failing: float = 0.0
+    """How often a call fails, and nothing was done."""
+    forgetting: float = 0.0
+    """How often a call is carried out and its answer lost."""
+    late: float = 0.0
+    """How often one is carried out long after its sender gave it up."""
+    full: bool = False
+
+
+@dataclass(slots=True)
+class Database:
+    """What all servers share."""
+
+    loop: VirtualLoop
+    rng: Rng
+    trace: Trace
+    store: MemoryStore = field(default_factory=MemoryStore)
+    machine: Machine = field(default_factory=lambda: Machine("database"))
+    fault_mode: FaultMode = field(default_factory=FaultMode)
+    unreachable_from: dict[str, int] = field(default_factory=dict)
+    """Machines that cannot reach it -> by how many faults."""
+    holder: tuple[Machine, int] | None = None
+    """Whose connection claimed last, and in which of its lives; None: of one that does not show
+    it."""
+    newer: dict[int, float] = field(default_factory=dict)
+    """Journal records that only newer programs understand -> when they were written."""
+
+    def cut(self, machine: str) -> None:
+        """It cannot be reached from there."""
+        self.unreachable_from[machine] = self.unreachable_from.get(machine, 0) + 1
+
+    def heal(self, machine: str) -> None:
+        """It can again."""
+        self.unreachable_from[machine] -= 1
+        if not self.unreachable_from[machine]:
+            del self.unreachable_from[machine]
+
+    def as_seen_by(self, machine: Machine, *, newer: bool = False, older: bool = False) -> Store:
+        """The store as one server has it."""
+        return cast(Store, _RemoteStore(self, machine, _Version(newer, older)))
+
+    def is_present(self) -> bool:
+        """Whether the leader's connection is there, as the database sees it.
+
+        That of a process that has ended is not. That of a live one may be gone, too: one that is
+        cut off, or that has just broken.
+        """
+        if self.holder is None:
+            return False
+        machine, boots = self.holder
+        if not machine.alive or machine.boots != boots:
+            return False
+        broken = 0.5 if machine.name in self.unreachable_from else self.fault_mode.failing
+        return not self.rng.chance(broken)
+
+    def unreadable_after(self, seq: int) -> bool:
+        """Whether an older program that has read up to there cannot go on."""
+        fresh = self.loop.true_s - UNFOLDED_S
+        return any(place > seq and at > fresh for place, at in self.newer.items())
+
+
+class _Version(NamedTuple):
+    """Of which version a server is, beside the one that most are of."""
+
+    newer: bool
+    older: bool
+
+
+class _RemoteStore:
+    """The store behind trips."""
+
+    has_schedules = True
+
+    def __init__(self, database: Database, machine: Machine, version: _Version) -> None:
+        store = database.store
+        self.ledger = cast(Ledger, _RemotePart(database, machine, store.ledger, version))
+        self.catalog = cast(Catalog, _RemotePart(database, machine, store.catalog, version))
+        self.access = store.access
+        self.hooks = store.hooks
+        self.notes = store.notes
+        self.logs = store.logs
+        self.artifacts = store.artifacts
+        self.nodes = store.nodes
+        self.durability = store.durability
+
+
+class _RemotePart:
+    """One side of the store: every call on it is a trip."""
+
+    def __init__(self, database: Database, machine: Machine, real: Any, version: _Version) -> None:
+        self._database = database
+        self._machine = machine
+        self._real = real
+        self._newer, self._older = version
+
+    @property
+    def folded(self) -> Seq:
+        """A number that every server keeps for itself."""
+        return cast(Seq, self._real.folded)
+
+    def deciding(self) -> None:
+        """Nothing that goes to the database."""
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        method = getattr(self._real, name)
+
+        async def trip(*args: Any, **named: Any) -> Any:
+            def work() -> Any:
+                if not self._newer:
+                    self._refuse_newer(name, args)
+                return self._seen(name, _at_once(method(*args, **named)))
+
+            return await _RemoteCall(self._database, self._machine, name).go(
+                self._noting(name, work)
+            )
+
+        setattr(self, name, trip)
+        return trip
+
+    def _seen(self, name: str, answer: Any) -> Any:
+        """The leader's row comes with what the database knows of the leader's connection."""
+        if name == "claim":
+            shown = (self._machine, self._machine.boots)
+            self._database.holder = None if self._older else shown
+        if name == "observe" and answer is not None and not self._older:
+            return msgspec.structs.replace(answer, present=self._database.is_present())
+        return answer
+
+    def _noting(self, name: str, work: Callable[[], Any]) -> Callable[[], Any]:
+        """A newer program's records are not for everybody."""
+        if name != "append" or not self._newer:
+            return work
+
+        def append() -> Any:
+            done = work()
+            self._database.newer[self._database.store.ledger.folded] = self._database.loop.true_s
+            return done
+
+        return append
+
+    def _refuse_newer(self, name: str, args: tuple[Any, ...]) -> None:
+        seq = args[0] if name == "records_after" else 0
+        if name in ("records_after", "load") and self._database.unreadable_after(seq):
+            raise NewerRecordError("a newer program wrote it")
+
+
+class _RemoteCall:
+    """One call to the database and back."""
+
+    def __init__(self, database: Database, machine: Machine, name: str) -> None:
+        self._database = database
+        self._machine = machine
+        self._name = name
+        self._answer: asyncio.Future[Any] = database.loop.create_future()
+
+    async def go(self, work: Callable[[], Any]) -> Any:
+        """What came of it, as the caller gets to know."""
+        self._machine.step()
+        self._send(work)
+        deadline_s = DEADLINES_S.get(self._name, DEADLINE_S)
+        timer = self._database.loop.call_later(deadline_s, self._give_up)
+        try:
+            return await self._answer
+        finally:
+            timer.cancel()
+            self._answer.cancel()
+            self._machine.step()
+
+    def _give_up(self) -> None:
+        if not self._answer.done():
+            self._answer.set_exception(self._unknown_fate("no answer in time"))
+
+    def _send(self, work: Callable[[], Any]) -> None:
+        database, rng = self._database, self._database.rng
+        fault_mode = database.fault_mode
+        if self._machine.name in database.unreachable_from:
+            if rng.chance(0.5):
+                self._come_back(None, self._unknown_fate("the connection is gone"))
+            return
+        if rng.chance(fault_mode.failing):
+            self._come_back(None, self._unknown_fate("the connection broke on the way there"))
+            return
+        delay_s = rng.about(fault_mode.delay_s)
+        if self._name in WRITES and rng.chance(fault_mode.late):
+            delay_s += rng.uniform(0.0, 8.0)
+            if rng.chance(0.5):
+                self._come_back(None, self._unknown_fate("the connection broke, the call did not"))
+        database.loop.after(delay_s, database.machine, lambda: self._carry_out(work))
+
+    def _carry_out(self, work: Callable[[], Any]) -> None:
+        database = self._database
+        result, error = None, None
+        try:
+            if database.fault_mode.full and self._name in GROWS:
+                raise StoreFullError("no space left")
+            result = work()
+        except StoreError as refusal:
+            error = refusal
+        said = "done" if error is None else type(error).__name__
+        if self._name in WRITES:
+            database.trace.note(database.loop.true_s, "store", self._machine.name, self._name, said)
+        if self._machine.name in database.unreachable_from:
+            return
+        if database.rng.chance(database.fault_mode.forgetting):
+            result, error = None, self._unknown_fate("the connection broke on the way back")
+        self._come_back(result, error)
+
+    def _come_back(self, result: Any, error: Exception | None) -> None:
+        def arrive() -> None:
+            if self._answer.done():
+                return
+            if error is None:
+                self._answer.set_result(result)
+            else:
+                self._answer.set_exception(error)
+
+        database = self._database
+        database.loop.after(database.rng.about(database.fault_mode.delay_s), self._machine, arrive)
+
+    def _unknown_fate(self, why: str) -> StoreError:
+        """Of an append nothing is known; everything else can simply be asked again."""
+        kind = UnknownFateError if self._name == "append" else StoreError
+        return kind(f"{self._name}: {why}")
+
+
+def _at_once(work: Coroutine[Any, Any, Any]) -> Any:
+    """The forgetful store never waits, so its answer is there with the first step."""
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("the forgetful store waited")

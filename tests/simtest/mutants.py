@@ -1,0 +1,296 @@
+"""Planted bugs: each switches off one rule that a promise rests on. The simulator must find it.
+
+They are patches made from outside, for the length of a run; the product has no switch for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from rota.core import ids, restore
+from rota.core.life import executions, plain
+from rota.core.memory.cells import WorkerCell
+from rota.core.memory.recent import Recent
+from rota.core.outcome import MoveSchedule
+from rota.core.scheduler import Scheduler
+from rota.core.steps import attendance, control, reports
+from rota.core.tables import Tables
+from rota.engine.callers import Callers
+from rota.engine.loop import Engine
+from rota.engine.seat import Seat
+from rota.store.journal import encode_record
+from rota.store.memory.inbox import MemoryInbox
+from rota.store.memory.keys import MemoryKeys
+from rota.store.memory.store import MemoryLedger
+from rota.store.protocol import KeyLook, UnknownFateError
+from rota.worker import session as worker_session
+from rota.worker.session import Session
+
+Patch = tuple[object, str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One planted bug."""
+
+    rule: str
+    """The rule that it switches off, for the table."""
+    patches: Callable[[], list[Patch]]
+    within: int
+    """Seeds, from 1 on, within which it must be caught."""
+    profile: str = "all"
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """For as long as this lasts the product has the bug."""
+        with ExitStack() as stack:
+            for owner, name, changed in self.patches():
+                stack.callback(setattr, owner, name, owner.__dict__[name])
+                setattr(owner, name, changed)
+            yield
+
+
+def _anybody_appends() -> list[Patch]:
+    async def append(self: MemoryLedger, *record: Any) -> None:
+        epoch, _seq, at, writes, *consumed = record
+        self._tables.journal.append((epoch, at, encode_record(writes)))
+        await self.drop_inbox(*consumed or [()])
+
+    return [(MemoryLedger, "append", append)]
+
+
+def _stale_reports_count() -> list[Patch]:
+    complete, minted = executions.complete, ids.execution_id
+    job_of: dict[str, Any] = {}
+
+    def note(job_id: Any, fence: Any, now: Any) -> Any:
+        execution_id = minted(job_id, fence, now)
+        job_of[execution_id] = job_id
+        return execution_id
+
+    def take(t: Any, done: Any, now: Any) -> Any:
+        job = t.jobs.get(job_of.get(done.execution_id))
+        if done.execution_id not in t.executions and job is not None and job.life.execution_id:
+            live = t.executions.get(job.life.execution_id)
+            if live is not None:
+                done = msgspec.structs.replace(
+                    done, execution_id=live.execution.id, fence=live.execution.fence
+                )
+        return complete(t, done, now)
+
+    rooms = (executions, plain)
+    return [*((room, "execution_id", note) for room in rooms), (reports, "complete", take)]
+
+
+def _keys_forgotten() -> list[Patch]:
+    async def unknown(self: MemoryKeys, key: str) -> None:
+        return None
+
+    async def none_at_once(self: MemoryKeys, key: str) -> KeyLook:
+        return KeyLook(None, None)
+
+    return [
+        (Recent, "key", lambda self, key: None),
+        (MemoryKeys, "key", unknown),
+        (MemoryKeys, "key_at_once", none_at_once),
+    ]
+
+
+def _released_early() -> list[Patch]:
+    consumed = Callers.consumed
+
+    def release_first(self: Callers, outcome: Any) -> list[int]:
+        entries = consumed(self, outcome)
+        self.release(outcome)
+        return entries
+
+    return [(Callers, "consumed", release_first)]
+
+
+def _no_margins() -> list[Patch]:
+    init = Tables.__init__
+
+    def without_grace(self: Tables, timing: Any, *args: Any, **more: Any) -> None:
+        init(self, timing, *args, **more)
+        self.lease_ms = timing.lease_ttl_ms
+
+    return [(worker_session, "LEASE_MARGIN", 0.0), (Tables, "__init__", without_grace)]
+
+
+def _lease_from_receipt() -> list[Patch]:
+    answered = Session.answered
+
+    def from_now(self: Session, call: Any, answer: Any, now: float) -> Any:
+        return answered(self, msgspec.structs.replace(call, sent_at=now), answer, now)
+
+    return [(Session, "answered", from_now)]
+
+
+def _trusts_for_ever() -> list[Patch]:
+    return [(Seat, "trusted", property(lambda self: self._held))]
+
+
+def _doubt_ignored() -> list[Patch]:
+    class Bold:
+        def __init__(self, ledger: Any) -> None:
+            self._ledger = ledger
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._ledger, name)
+
+        async def append(self, *args: Any) -> None:
+            try:
+                await self._ledger.append(*args)
+            except UnknownFateError:
+                return
+
+    init = Engine.__init__
+
+    def boldly(self: Engine, *args: Any) -> None:
+        init(self, *args)
+        self._ledger = Bold(self._ledger)
+
+    return [(Engine, "__init__", boldly)]
+
+
+def _no_handover() -> list[Patch]:
+    rooms = (executions, attendance, restore)
+    return [(room, "first_lease_until", lambda t, now: now + 1) for room in rooms]
+
+
+def _starts_repeats() -> list[Patch]:
+    take = Session._take
+
+    def forgetful(self: Session, order: Any, granted_at: float, now: float) -> None:
+        self._over.pop(order.execution_id, None)
+        take(self, order, granted_at, now)
+
+    return [(Session, "_take", forgetful)]
+
+
+def _once_runs_again() -> list[Patch]:
+    class Never:
+        AT_MOST_ONCE = "nothing is"
+
+    return [(executions, "Semantics", Never), (attendance, "Semantics", Never)]
+
+
+def _watermark_unwritten() -> list[Patch]:
+    turn = Scheduler.turn
+
+    def forgetful(self: Scheduler, events: Any, now: Any) -> Any:
+        outcome = turn(self, events, now)
+        outcome.writes[:] = [one for one in outcome.writes if not isinstance(one, MoveSchedule)]
+        return outcome
+
+    return [(Scheduler, "turn", forgetful)]
+
+
+def _memory_kept() -> list[Patch]:
+    stumble = Engine._stumble
+
+    async def stubbornly(self: Engine, error: Exception) -> None:
+        kept = self._scheduler
+        await stumble(self, error)
+        if isinstance(error, UnknownFateError) and kept is not None:
+            self._scheduler = kept
+            self._keeper.start()
+            self._open()
+
+    return [(Engine, "_stumble", stubbornly)]
+
+
+def _inbox_emptied_early() -> list[Patch]:
+    take_inbox = MemoryInbox.take_inbox
+
+    async def take(self: MemoryInbox, limit: int) -> Any:
+        entries = await take_inbox(self, limit)
+        await self.drop_inbox([entry.id for entry in entries])
+        return entries
+
+    return [(MemoryInbox, "take_inbox", take)]
+
+
+def _cancel_presumed() -> list[Patch]:
+    ask = executions.ask_to_stop
+
+    def presume(t: Any, cell: Any, kind: Any, now: Any) -> None:
+        ask(t, cell, kind, now)
+        if kind == "cancel":
+            executions.lose(t, cell, now, "presumed to have stopped")
+
+    return [(control, "ask_to_stop", presume)]
+
+
+def _heirs_in_haste() -> list[Patch]:
+    take = Session._take
+
+    def at_once(self: Session, order: Any, granted_at: float, now: float) -> None:
+        take(self, msgspec.structs.replace(order, behind=None), granted_at, now)
+
+    return [(Session, "_take", at_once)]
+
+
+def _heirs_forgotten() -> list[Patch]:
+    return [(WorkerCell, "inherit", lambda self, heir_id, amount: None)]
+
+
+MUTANTS = {
+    "anybody appends": Mutant(
+        "a record at a taken place, or of an epoch that is over, is refused",
+        _anybody_appends,
+        20,
+        "leader",
+    ),
+    "stale reports count": Mutant(
+        "a report under an old fence is refused", _stale_reports_count, 20, "leases"
+    ),
+    "keys forgotten": Mutant(
+        "a key that was used is answered with the first answer", _keys_forgotten, 20
+    ),
+    "released early": Mutant("effects leave after the commit", _released_early, 20),
+    "no margins": Mutant(
+        "a worker stops a share of the lease early, the server waits longer",
+        _no_margins,
+        50,
+        "leases",
+    ),
+    "lease from receipt": Mutant(
+        "a lease is counted from the sending of the call", _lease_from_receipt, 50, "leases"
+    ),
+    "trusts for ever": Mutant(
+        "a leader stops answering before another may lead", _trusts_for_ever, 100, "quiet"
+    ),
+    "doubt ignored": Mutant(
+        "an append of unknown fate is never taken for done", _doubt_ignored, 20
+    ),
+    "memory kept": Mutant(
+        "memory is thrown away after an append of unknown fate", _memory_kept, 20
+    ),
+    "no handover": Mutant("a new leader waits for leases it knows nothing of", _no_handover, 20),
+    "starts repeats": Mutant("an order that comes twice starts once", _starts_repeats, 20),
+    "once runs again": Mutant("a lost at_most_once job is not queued again", _once_runs_again, 20),
+    "watermark unwritten": Mutant(
+        "how far a schedule has come is written with what it made", _watermark_unwritten, 20
+    ),
+    "inbox emptied early": Mutant(
+        "an inbox entry goes in the same moment as the record that accepts it",
+        _inbox_emptied_early,
+        50,
+        "leader",
+    ),
+    "cancel presumed": Mutant(
+        "a running job is cancelled when its worker says that it stopped", _cancel_presumed, 20
+    ),
+    "heirs in haste": Mutant(
+        "an order given ahead begins when the one before it has ended", _heirs_in_haste, 20, "ahead"
+    ),
+    "heirs forgotten": Mutant(
+        "the place of what has ended is its heir's, not free", _heirs_forgotten, 20, "ahead"
+    ),
+}

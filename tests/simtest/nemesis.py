@@ -1,0 +1,283 @@
+"""Does to a cluster what the plan says goes wrong, and mends it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rota.verify.history import FreezePeriod
+from tests.simtest.clock import Machine
+from tests.simtest.database import FaultMode
+from tests.simtest.network import NetworkConditions
+from tests.simtest.plan import Fault
+from tests.simtest.rng import Rng, rng_for
+from tests.simtest.server import SimulatedServer
+from tests.simtest.worker import SimulatedWorker
+
+if TYPE_CHECKING:
+    from tests.simtest.cluster import Cluster
+
+Heal = Callable[[], None]
+
+
+class Nemesis:
+    """Strikes at the planned moments; every strike has its end."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._loop = cluster.loop
+        self._injections: dict[str, Callable[[Rng, float], Heal]] = {
+            "server killed": self._kill_server,
+            "server dies at its next step": self._crash_server_at_step,
+            "server frozen": self._freeze_server,
+            "server stopped in order": self._stop_server,
+            "server's clock set": self._set_clock,
+            "server upgraded": self._upgrade,
+            "worker loses power": lambda d, s: self._down(self._worker(d), SimulatedWorker.die),
+            "worker dies at its next step": self._crash_worker_at_step,
+            "job's machine dies at its next word": self._crash_supervisor_at_step,
+            "agent killed": lambda d, s: self._down(self._worker(d), SimulatedWorker.lose_agent),
+            "agent frozen": lambda d, s: self._freeze(self._worker(d).machine),
+            "guard frozen": lambda d, s: self._freeze_site(self._worker(d), whole=False),
+            "worker frozen": lambda d, s: self._freeze_site(self._worker(d), whole=True),
+            "worker drained": self._drain,
+            "cut between server and worker": self._cut_worker,
+            "worker not heard": self._not_heard,
+            "worker hears nothing": self._hears_nothing,
+            "worker hears late, then nothing": self._late_then_nothing,
+            "cut between servers": self._cut_servers,
+            "cut between client and server": self._cut_client,
+            "server alone": self._isolate,
+            "server without database": self._cut_store,
+            "database away": self._store_away,
+            "database slow": self._store_slow,
+            "database forgetful": self._store_forgetful,
+            "database late": self._store_late,
+            "disk full": self._disk_full,
+            "network storm": self._storm,
+            "network stalls": self._stalls,
+            "requests doubled": self._doubling,
+        }
+
+    def schedule(self, fault: Fault) -> None:
+        """Plans one."""
+        self._loop.after(fault.at_s, self._cluster.simulation, lambda: self._inject(fault))
+
+    def _inject(self, fault: Fault) -> None:
+        rng = rng_for(self._cluster.plan.seed, "strike", fault.number)
+        self._cluster.trace.note(self._loop.true_s, "fault", fault.kind)
+        heal = self._injections[fault.kind](rng, fault.for_s)
+        self._loop.after(fault.for_s, self._cluster.simulation, heal)
+
+    # Whom
+
+    def _server(self, rng: Rng) -> SimulatedServer:
+        chosen = rng.choice(self._cluster.servers)
+        if rng.chance(self._cluster.plan.options.leader_bias):
+            return next((one for one in self._cluster.servers if one.leads), chosen)
+        return chosen
+
+    def _worker(self, rng: Rng) -> SimulatedWorker:
+        return rng.choice(self._cluster.workers)
+
+    # Processes
+
+    def _down(self, site: SimulatedWorker, how: Callable[[SimulatedWorker], None]) -> Heal:
+        how(site)
+        return lambda: self._cluster.revive_worker(site)
+
+    def _kill_server(self, rng: Rng, for_s: float) -> Heal:
+        site = self._server(rng)
+        site.die()
+        return lambda: self._cluster.revive_server(site)
+
+    def _crash_server_at_step(self, rng: Rng, for_s: float) -> Heal:
+        site = self._server(rng)
+        site.machine.crash_at = (site.machine.steps + rng.randint(1, 40), site.die)
+        return lambda: self._cluster.revive_server(site)
+
+    def _freeze_server(self, rng: Rng, for_s: float) -> Heal:
+        return self._freeze(self._server(rng).machine)
+
+    def _stop_server(self, rng: Rng, for_s: float) -> Heal:
+        self._cluster.restart_server(self._server(rng), for_s)
+        return _nothing
+
+    def _upgrade(self, rng: Rng, for_s: float) -> Heal:
+        """One server comes back as a newer program."""
+        site = self._server(rng)
+        site.newer, site.older = True, False
+        self._cluster.restart_server(site, for_s)
+        return _nothing
+
+    def _set_clock(self, rng: Rng, for_s: float) -> Heal:
+        machine = self._server(rng).machine
+        by_ms = rng.randint(-60_000, 60_000)
+        machine.set_by_ms += by_ms
+
+        def set_right() -> None:
+            machine.set_by_ms -= by_ms
+
+        return set_right
+
+    def _crash_worker_at_step(self, rng: Rng, for_s: float) -> Heal:
+        site = self._worker(rng)
+        site.machine.crash_at = (site.machine.steps + rng.randint(1, 12), site.lose_agent)
+        return lambda: self._cluster.revive_worker(site)
+
+    def _crash_supervisor_at_step(self, rng: Rng, for_s: float) -> Heal:
+        site = self._worker(rng)
+        site.supervisor.crash_at = (site.supervisor.steps + rng.randint(1, 12), site.die)
+        return lambda: self._cluster.revive_worker(site)
+
+    def _drain(self, rng: Rng, for_s: float) -> Heal:
+        self._worker(rng).drain()
+        return _nothing
+
+    def _freeze(self, machine: Machine) -> Heal:
+        self._loop.freeze(machine)
+        return lambda: self._loop.thaw(machine)
+
+    def _freeze_site(self, site: SimulatedWorker, *, whole: bool) -> Heal:
+        """The guard with its jobs, and with `whole` the agent beside it."""
+        began = self._loop.true_s
+        self._loop.freeze(site.supervisor)
+        if whole:
+            self._loop.freeze(site.machine)
+
+        def thaw() -> None:
+            freeze = FreezePeriod(site.machine.name, began, self._loop.true_s)
+            self._cluster.history.freezes.append(freeze)
+            self._loop.thaw(site.supervisor)
+            self._loop.thaw(site.machine)
+
+        return thaw
+
+    # Ways
+
+    def _cut(self, *ways: tuple[str, str]) -> Heal:
+        for source, target in ways:
+            self._cluster.network.cut(source, target)
+
+        def heal() -> None:
+            for source, target in ways:
+                self._cluster.network.heal(source, target)
+
+        return heal
+
+    def _cut_worker(self, rng: Rng, for_s: float) -> Heal:
+        one, other = self._server(rng).machine.name, self._worker(rng).machine.name
+        return self._cut((one, other), (other, one))
+
+    def _not_heard(self, rng: Rng, for_s: float) -> Heal:
+        """What is said to it arrives, what it says does not."""
+        worker = self._worker(rng).machine.name
+        return self._cut(*((worker, site.machine.name) for site in self._cluster.servers))
+
+    def _hears_nothing(self, rng: Rng, for_s: float) -> Heal:
+        """The other way round."""
+        worker = self._worker(rng).machine.name
+        return self._cut(*((site.machine.name, worker) for site in self._cluster.servers))
+
+    def _late_then_nothing(self, rng: Rng, for_s: float) -> Heal:
+        """Answers to one worker come ever later, and then no more: the worst for a lease."""
+        worker = self._worker(rng).machine.name
+        network, late_s = self._cluster.network, rng.uniform(0.5, 3.0)
+        network.late_to[worker] = late_s
+        names = [site.machine.name for site in self._cluster.servers]
+        heals: list[Heal] = []
+
+        def cut() -> None:
+            network.late_to.pop(worker, None)
+            heals.append(self._cut(*((name, worker) for name in names)))
+
+        def heal() -> None:
+            for one in heals:
+                one()
+
+        self._loop.after(min(for_s / 2, 2 * late_s), self._cluster.simulation, cut)
+        return heal
+
+    def _cut_servers(self, rng: Rng, for_s: float) -> Heal:
+        one, other = (
+            self._server(rng).machine.name,
+            rng.choice(self._cluster.servers).machine.name,
+        )
+        return self._cut((one, other), (other, one))
+
+    def _cut_client(self, rng: Rng, for_s: float) -> Heal:
+        server = self._server(rng).machine.name
+        return self._cut(("client", server), (server, "client"))
+
+    def _isolate(self, rng: Rng, for_s: float) -> Heal:
+        """It reaches the database and nobody else."""
+        name = self._server(rng).machine.name
+        others = [machine.name for machine in self._cluster.machines() if machine.name != name]
+        return self._cut(*((name, other) for other in others), *((one, name) for one in others))
+
+    # The database
+
+    def _cut_store(self, rng: Rng, for_s: float) -> Heal:
+        name = self._server(rng).machine.name
+        self._cluster.database.cut(name)
+        return lambda: self._cluster.database.heal(name)
+
+    def _store_away(self, rng: Rng, for_s: float) -> Heal:
+        names = [site.machine.name for site in self._cluster.servers]
+        for name in names:
+            self._cluster.database.cut(name)
+
+        def heal() -> None:
+            for name in names:
+                self._cluster.database.heal(name)
+
+        return heal
+
+    def _store_slow(self, rng: Rng, for_s: float) -> Heal:
+        self._cluster.database.fault_mode.delay_s = rng.choice((0.05, 0.3, 1.0))
+        return self._heal_store
+
+    def _store_forgetful(self, rng: Rng, for_s: float) -> Heal:
+        fault_mode = self._cluster.database.fault_mode
+        fault_mode.failing, fault_mode.forgetting = rng.uniform(0.0, 0.2), rng.uniform(0.05, 0.3)
+        return self._heal_store
+
+    def _store_late(self, rng: Rng, for_s: float) -> Heal:
+        self._cluster.database.fault_mode.late = rng.uniform(0.05, 0.3)
+        return self._heal_store
+
+    def _disk_full(self, rng: Rng, for_s: float) -> Heal:
+        self._cluster.database.fault_mode.full = True
+        return self._heal_store
+
+    def _heal_store(self) -> None:
+        self._cluster.database.fault_mode = FaultMode()
+
+    # The weather
+
+    def _storm(self, rng: Rng, for_s: float) -> Heal:
+        usual = self._cluster.conditions
+        stormy = NetworkConditions(usual.delay_s * 10, rng.uniform(0.05, 0.4), 0.1, 0.05)
+        self._cluster.network.conditions = stormy
+        return self._heal_network
+
+    def _stalls(self, rng: Rng, for_s: float) -> Heal:
+        usual = self._cluster.conditions
+        stalling = rng.uniform(0.05, 0.3)
+        worst_s = rng.choice((1.0, 4.0, 15.0))
+        self._cluster.network.conditions = NetworkConditions(
+            usual.delay_s, usual.loss, 0.0, stalling, worst_s
+        )
+        return self._heal_network
+
+    def _doubling(self, rng: Rng, for_s: float) -> Heal:
+        usual = self._cluster.conditions
+        self._cluster.network.conditions = NetworkConditions(usual.delay_s, usual.loss, 0.5, 0.1)
+        return self._heal_network
+
+    def _heal_network(self) -> None:
+        self._cluster.network.conditions = self._cluster.conditions
+
+
+def _nothing() -> None:
+    """What ends by itself."""

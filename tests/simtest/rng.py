@@ -1,0 +1,61 @@
+"""Dice: one stream for each concern, all from one seed, so that leaving one out moves no other."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Rng(random.Random):
+    """One stream."""
+
+    def chance(self, probability: float) -> bool:
+        """Whether it happens."""
+        return probability > 0 and self.random() < probability
+
+    def clock_rate(self) -> float:
+        """How fast a clock runs: within a hundredth of right, often just at the edge."""
+        return self.choice((0.99, 0.99, 1.01, 1.01, self.uniform(0.99, 1.01)))
+
+    def about(self, middle: float) -> float:
+        """Mostly near it, sometimes a good deal more: as delays are."""
+        return middle * (0.5 + self.expovariate(2.0))
+
+
+def rng_for(seed: int, *concern: object) -> Rng:
+    """The stream of one concern."""
+    text = ":".join(str(part) for part in (seed, *concern))
+    return Rng(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big"))
+
+
+@contextmanager
+def seeded_secrets(seed: int) -> Iterator[None]:
+    """What the product draws for ids, keys and sessions comes from the seed as well.
+
+    `secrets` is the one door through which dice come into the rooms that run here.
+    """
+    rng = rng_for(seed, "secrets")
+
+    def token_bytes(size: int = 32) -> bytes:
+        return rng.randbytes(size)
+
+    def token_hex(size: int = 32) -> str:
+        return rng.randbytes(size).hex()
+
+    drawn = {
+        "token_bytes": token_bytes,
+        "token_hex": token_hex,
+        "token_urlsafe": token_hex,
+        "randbits": rng.getrandbits,
+    }
+    kept = {name: getattr(secrets, name) for name in drawn}
+    for name, function in drawn.items():
+        setattr(secrets, name, function)
+    try:
+        yield
+    finally:
+        for name, function in kept.items():
+            setattr(secrets, name, function)

@@ -1,0 +1,187 @@
+"""A simulated machine with a server on it: the real engine behind the real application."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import aiohttp
+
+from rota.alerts.channels import Carrier
+from rota.alerts.figures import Watcher
+from rota.alerts.watch import Watch
+from rota.api.app import Parts, create_app
+from rota.api.door.auth import Access
+from rota.api.door.roster import Roster
+from rota.api.door.throttle import Throttle
+from rota.api.door.trail import AuditTrail
+from rota.api.files import Files
+from rota.api.peers.forward import Forwarder
+from rota.api.peers.mailbox import Mailbox
+from rota.api.peers.reach import Reach
+from rota.api.peers.submitted import SubmittedSpecs
+from rota.core.inputs import Timing
+from rota.core.model import Millis
+from rota.core.outcome import Outcome
+from rota.engine.assurance import Assurance
+from rota.engine.limits import PULSE_S
+from rota.engine.loop import Engine
+from rota.engine.observe import Counts
+from rota.engine.presence import Presence
+from rota.engine.seat import Member
+from rota.store.files.outputs import Outputs
+from rota.store.files.spool import Spool
+from rota.store.memory.objects import MemoryBlobs
+from rota.store.protocol import Store, StoreError
+from rota.store.protocols.nodes import Node
+from tests.simtest.clock import SIMULATION, Machine, MachineClock
+from tests.simtest.database import Database
+from tests.simtest.network import Listener, Network, PeerSession
+
+RESTART_S = 0.5
+"""A server that could not start is started again after so long."""
+
+
+class SimulatedMetrics(Counts):
+    """What an engine counts. After each turn, memory must be as it always must be."""
+
+    def __init__(self, site: SimulatedServer) -> None:
+        super().__init__()
+        self._site = site
+
+    def estimates(self) -> Mapping[str, int]:
+        """Nobody asks when a job will start."""
+        return {}
+
+    def fold_lag_seconds(self) -> float:
+        """The forgetful store's tables never lag."""
+        return 0.0
+
+    def turned(self, outcome: Outcome) -> None:
+        """A turn is over."""
+        super().turned(outcome)
+        self._site.check_memory()
+
+
+class SimulatedServer:
+    """One server's place; servers come and go there."""
+
+    def __init__(self, machine: Machine, network: Network, database: Database, number: int) -> None:
+        self.machine = machine
+        self.address = f"http://127.0.0.1:{7000 + number}"
+        self.newer = False
+        """Whether the program there is of the next version."""
+        self.older = False
+        """Whether it is of the last one, and knows nothing of marks, pleas and promised ids."""
+        self.engine: Engine | None = None
+        self.ttl_ms: Millis = 3_000
+        self.timing = Timing()
+        self._network = network
+        self._database = database
+        self._closing = asyncio.Event()
+        network.listeners[self.address] = Listener(machine, None)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it decides just now."""
+        return self.machine.alive and self.engine is not None and self.engine.ready
+
+    def start(self) -> None:
+        """Switches it on."""
+        self.machine.boot()
+        self.machine.spawn(self._live())
+
+    def _start_again(self) -> None:
+        if not self.machine.alive:
+            self.start()
+
+    def die(self) -> None:
+        """Its process is killed: whatever it was doing stays half done."""
+        self.machine.alive = False
+        self.engine = None
+        self._network.listeners[self.address].app = None
+        self.machine.end_tasks()
+
+    async def stop(self) -> None:
+        """Stops in good order, as on SIGTERM."""
+        engine = self.engine
+        self._closing.set()
+        if engine is not None:
+            await engine.stop()
+
+    def check_memory(self) -> None:
+        """What memory says must always hold of it."""
+        engine = self.engine
+        scheduler = None if engine is None else engine._scheduler
+        if scheduler is None:
+            return
+        try:
+            scheduler.check()
+        except AssertionError as broken:
+            self._network.report_bug(f"the memory of {self.machine.name} is wrong: {broken}")
+
+    async def _live(self) -> None:
+        clock = MachineClock(self.machine, self._network.loop)
+        store = self._database.as_seen_by(self.machine, newer=self.newer, older=self.older)
+        member = Member(node=self.machine.name, address=self.address, ttl_ms=self.ttl_ms)
+        figures = SimulatedMetrics(self)
+        self.engine = engine = Engine(store, clock, self.timing, figures, member)
+        try:
+            await engine.start(SubmittedSpecs(clock))
+        except StoreError:
+            # The process ends; whoever keeps it running starts another.
+            self._network.loop.after(RESTART_S, SIMULATION, self._start_again)
+            self.die()
+            return
+        self._closing = asyncio.Event()
+        roster = Roster(store.access, clock)
+        await roster.refresh()
+        parts = self._parts(engine, store, figures, roster)
+        listener = self._network.listeners[self.address]
+        listener.newer, listener.older = self.newer, self.older
+        http = cast(aiohttp.ClientSession, PeerSession(self._network, self.machine, listener))
+        forwarder = Forwarder(engine, roster, member.node, self._closing, http)
+        presence = None
+        if not self.older:
+            presence = Presence(store, engine, Node(node=member.node, address=self.address))
+            await presence.start()
+            Reach(engine, presence, http)  # its task ends with the machine
+        mailbox = Mailbox(store, clock)
+        app = create_app(replace(parts, forwarder=forwarder, mailbox=mailbox, presence=presence))
+        listener.app = app
+        while True:
+            await asyncio.sleep(PULSE_S)
+            engine.pulse()
+
+    def _parts(
+        self, engine: Engine, store: Store, figures: SimulatedMetrics, roster: Roster
+    ) -> Parts:
+        clock = engine.clock
+        return Parts(
+            brain=engine,
+            catalog=store.catalog,
+            logs=store.logs,
+            files=_files(store),
+            hooks=store.hooks,
+            feed=engine.feed,
+            access=Access(roster=roster, no_auth=True, throttle=Throttle()),
+            audit=AuditTrail(store.access, clock),
+            figures=figures,
+            alerts=Watch(engine, Watcher(engine, figures, lambda: None), store.notes, Carrier()),
+            node=self.machine.name,
+            assurance=Assurance(store),
+            version="0.0.0",
+            started_at=clock.now(),
+            closing=self._closing,
+        )
+
+
+def _files(store: Store) -> Files:
+    """No job of the simulation has files: there is a place for them, and nothing comes to it."""
+    blobs = MemoryBlobs()
+    outputs = Outputs(store.artifacts, None, blobs)
+    return Files(spool=Spool(Path(os.devnull)), outputs=outputs, book=None, blobs=blobs)

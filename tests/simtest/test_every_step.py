@@ -1,0 +1,67 @@
+"""A process that dies at its first step, at its second, at its third, and so on, breaks nothing.
+
+A step is whatever others can notice: a request or an answer on its way, a call to the database and
+its return, a word of a job. Between two of them it makes no difference where a process dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from tests.simtest.clock import SIMULATION
+from tests.simtest.cluster import Cluster
+from tests.simtest.plan import SimulationPlan, draw
+from tests.simtest.run import run
+
+STEPS = 48
+AWAY_S = 2.0
+
+
+def small() -> SimulationPlan:
+    """Three servers, two workers, a few seconds of everything that users do."""
+    plan = draw(3, profile="calm", storm_s=4.0)
+    return replace(plan, options=replace(plan.options, servers=3, workers=2, lease_s=3.0))
+
+
+def server_dies(cluster: Cluster, step: int) -> None:
+    """The first one, which most likely leads."""
+    site = cluster.servers[0]
+
+    def die() -> None:
+        site.die()
+        cluster.loop.after(AWAY_S, SIMULATION, lambda: cluster.revive_server(site))
+
+    site.machine.crash_at = (step, die)
+
+
+def agent_dies(cluster: Cluster, step: int) -> None:
+    site = cluster.workers[0]
+
+    def die() -> None:
+        site.lose_agent()
+        cluster.loop.after(AWAY_S, SIMULATION, lambda: cluster.revive_worker(site))
+
+    site.machine.crash_at = (step, die)
+
+
+def machine_dies(cluster: Cluster, step: int) -> None:
+    """With the jobs on it, at a word of one of them."""
+    site = cluster.workers[0]
+
+    def die() -> None:
+        site.die()
+        cluster.loop.after(AWAY_S, SIMULATION, lambda: cluster.revive_worker(site))
+
+    site.supervisor.crash_at = (step, die)
+
+
+@pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.parametrize("strike", [server_dies, agent_dies, machine_dies])
+def test_death_at_any_step_breaks_nothing(strike: Callable[[Cluster, int], None]) -> None:
+    for step in range(1, STEPS + 1):
+        result = run(small(), lambda cluster, at=step: strike(cluster, at))  # type: ignore[misc]
+        assert result.ok, (step, [str(verdict) for verdict in result.verdicts])

@@ -1,0 +1,84 @@
+"""Runs from seeds: no promise breaks, and the same seed is the same run to the last message."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simtest.cluster import Cluster
+from tests.simtest.plan import PROFILES, draw, keep
+from tests.simtest.run import run
+from tests.tidy.tree import ROOT
+
+EVERYDAY = range(1, 21)
+FOUND = {
+    3: "a worker and a server asked and answered without a pause, as long as the server offered an"
+    " order whose lease had run out at the worker before the server had heard of its start",
+}
+"""Seeds that once showed a bug -> what was wrong. They stay for ever."""
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", [seed for seed in EVERYDAY if seed not in FOUND])
+def test_no_promise_breaks(seed: int) -> None:
+    result = run(draw(seed))
+    assert result.ok, [str(verdict) for verdict in result.verdicts]
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_was_found_once_stays_mended(seed: int) -> None:
+    result = run(draw(seed))
+    assert result.ok, (FOUND[seed], [str(verdict) for verdict in result.verdicts])
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("profile", PROFILES)
+def test_each_profile_is_survived(profile: str) -> None:
+    result = run(draw(101, profile=profile, storm_s=15.0))
+    assert result.ok, [str(verdict) for verdict in result.verdicts]
+
+
+@pytest.mark.sim
+def test_a_seed_is_one_run_whatever_the_hash_seed() -> None:
+    def hashes(hash_seed: str) -> bytes:
+        command = [sys.executable, "-m", "rota", "verify", "--seeds", "1..3", "--hashes"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT / "src")}
+        done = subprocess.run(
+            [*command, "--minutes", "0.3"], env=environment, capture_output=True, check=True
+        )
+        return done.stdout
+
+    first = hashes("1")
+    assert len(first.splitlines()) == 3
+    assert first == hashes("2")
+
+
+def test_a_server_that_never_comes_up_is_no_success() -> None:
+    def spoil(cluster: Cluster) -> None:
+        del cluster.database.store.notes
+
+    result = run(draw(1, profile="calm", storm_s=3.0), spoil)
+    assert not result.ok
+    assert "a task of server-" in str(result.verdicts[0])
+
+
+def test_another_seed_is_another_run() -> None:
+    first, second = (run(draw(seed, profile="calm", storm_s=3.0)) for seed in (1, 2))
+    assert first.trace_hash != second.trace_hash
+
+
+def test_leaving_out_a_fault_moves_no_other() -> None:
+    plan = draw(1)
+    assert len(plan.faults) > 3
+    fewer = keep(plan, faults="0,2-3", actions=None)
+    assert fewer.faults == (plan.faults[0], *plan.faults[2:4])
+    assert fewer.actions == plan.actions
+
+
+def test_a_run_names_the_command_that_repeats_it() -> None:
+    plan = keep(draw(7), faults="1-2", actions="none")
+    assert plan.command("all") == "rota verify --seed 7 --faults 1-2 --acts none"

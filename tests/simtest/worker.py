@@ -1,0 +1,291 @@
+"""A simulated machine with a worker on it: the real session and agent, and jobs that only say so.
+
+Jobs run under a guard of their own, as in truth: it holds their leases' timers, ends them when the
+agent dies, and goes on while the agent is frozen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from rota.sdk.servers import Servers
+from rota.verify.history import History, WitnessLine
+from rota.wire.executions import CompletedReport
+from rota.wire.tasks import Command
+from rota.wire.units import ByteSize
+from rota.wire.workers import OrderView, RegisterSpec, ResourcesSpec
+from rota.worker.crew import Crew, RunTask
+from rota.worker.instructions import StopReason
+from rota.worker.link import Link
+from rota.worker.polling import Conversation, FatalError
+from rota.worker.reports import report_ended, report_exit
+from rota.worker.session import Session
+from rota.worker.shift import Shift
+from tests.simtest.clock import SIMULATION, Machine, MachineClock, SecondsClock
+from tests.simtest.network import Network, WorkerWire
+from tests.simtest.rng import Rng
+
+CPUS = 8
+SILENT = structlog.make_filtering_bound_logger(50)
+PIPE_DELAY_S = 0.001
+"""Between an agent and its guard."""
+RESTART_S = 1.0
+"""A worker that has left is started again after so long."""
+LEASE_ENDED = "lease"
+
+
+def _quiet_log() -> FilteringBoundLogger:
+    quiet: FilteringBoundLogger = structlog.wrap_logger(
+        structlog.PrintLogger(), wrapper_class=SILENT, processors=[]
+    )
+    return quiet
+
+
+@dataclass(frozen=True, slots=True)
+class JobScript:
+    """What a simulated job does, as its command line says."""
+
+    key: str
+    ticks: int
+    tick_s: float
+    fails_before: int
+    """Attempts below this one fail."""
+    uneven: int
+    """How much longer some of its runs take than others."""
+
+    @staticmethod
+    def of(task: Command) -> JobScript:
+        """Reads it."""
+        _, key, ticks, tick_s, fails_before, uneven = task.argv
+        return JobScript(key, int(ticks), float(tick_s), int(fails_before), int(uneven))
+
+    def argv(self) -> list[str]:
+        """Writes it."""
+        numbers = (self.ticks, round(self.tick_s, 3), self.fails_before, self.uneven)
+        return ["sim", self.key, *map(str, numbers)]
+
+    def ticks_under(self, fence: int) -> int:
+        """How long this run is: each is different, by its fence."""
+        return self.ticks * (1 + fence * self.uneven % 3)
+
+
+class SimulatedProcess:
+    """One job's process, on the guard's machine."""
+
+    def __init__(
+        self, site: SimulatedWorker, order: OrderView, script: JobScript, deadline: float
+    ) -> None:
+        self._site = site
+        self._order = order
+        self._deed = script
+        self._deadline = deadline
+        self._task: asyncio.Task[None] | None = None
+        self.ended: asyncio.Future[str] = site.network.loop.create_future()
+
+    def begin(self) -> None:
+        """On the guard's machine."""
+        if self._site.is_up and not self.ended.done():
+            self._task = asyncio.get_running_loop().create_task(self._live())
+            self._watch_lease()
+
+    def hold_until(self, deadline: float) -> None:
+        """Its lease was renewed."""
+        self._deadline = max(self._deadline, deadline)
+
+    def kill(self, cause: str) -> None:
+        """Nothing of it is left; its guard bears witness of the moment."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            self._say("killed")
+        self._exit(cause)
+
+    def _watch_lease(self) -> None:
+        left = self._deadline - self._site.clock.now()
+        if left <= 0:
+            self.kill(LEASE_ENDED)
+        elif not self.ended.done():
+            asyncio.get_running_loop().call_later(max(left, 0.001), self._watch_lease)
+
+    async def _live(self) -> None:
+        script = self._deed
+        timeout = self._order.timeout
+        try:
+            async with asyncio.timeout(None if timeout is None else float(timeout)):
+                self._say("begin")
+                for _ in range(script.ticks_under(self._order.fence)):
+                    await asyncio.sleep(script.tick_s)
+                    self._say("tick")
+                if self._order.attempt < script.fails_before:
+                    return self._exit("failed")
+                self._say("end")
+        except TimeoutError:
+            return self._exit("timeout")
+        return self._exit("done")
+
+    def _say(self, word: str) -> None:
+        self._site.witness(self._deed.key, self._order.fence, word)
+
+    def _exit(self, how: str) -> None:
+        """The agent hears of it, if it can."""
+
+        def tell() -> None:
+            if not self.ended.done():
+                self.ended.set_result(how)
+
+        self._site.network.loop.after(PIPE_DELAY_S, self._site.machine, tell)
+        self._site.processes.pop(self._order.execution_id, None)
+
+
+class SimulatedExecution:
+    """The agent's side of a job."""
+
+    log_left: asyncio.Task[None] | None = None
+
+    def __init__(self, site: SimulatedWorker, order: OrderView, script: JobScript) -> None:
+        self.lapsed = False
+        self._site = site
+        self._order = order
+        self._told: StopReason | None = None
+        session = site.session
+        assert session is not None
+        deadline = session.deadline(order.execution_id)
+        now = site.clock.now()
+        self._process = SimulatedProcess(site, order, script, now if deadline is None else deadline)
+
+    def stop(self, reason: StopReason) -> None:
+        """Ends it with grace."""
+        self._told = reason
+        self._to_guard(lambda: self._process.kill("stop"))
+
+    def abandon(self) -> None:
+        """Ends it at once."""
+        self._to_guard(lambda: self._process.kill("kill"))
+
+    def hold_until(self, deadline: float) -> None:
+        """Its lease was renewed."""
+        self._to_guard(lambda: self._process.hold_until(deadline))
+
+    async def run(self) -> CompletedReport:
+        """Until nothing of it is left."""
+        site, order = self._site, self._order
+        site.machine.step()
+        site.processes[order.execution_id] = self._process
+        self._to_guard(self._process.begin)
+        how = await self._process.ended
+        site.machine.step()
+        self.lapsed = how == LEASE_ENDED
+        if how == "timeout":
+            return report_ended(order.execution_id, order.fence, "timed_out", "timed out", None)
+        if how == "stop" and self._told == "cancelled":
+            return report_ended(order.execution_id, order.fence, "cancelled", "cancelled", None)
+        return report_exit(order.execution_id, order.fence, 0 if how == "done" else 1, "")
+
+    def _to_guard(self, word: Callable[[], None]) -> None:
+        self._site.network.loop.after(PIPE_DELAY_S, self._site.supervisor, word)
+
+
+class SimulatedWorker:
+    """One worker's place; agents come and go there."""
+
+    def __init__(
+        self, number: int, network: Network, history: History, addresses: Sequence[str], rng: Rng
+    ) -> None:
+        self.spare = 0
+        """Orders that it holds ahead."""
+        rate = rng.clock_rate()
+        self.machine = Machine(f"worker-{number}", rate)
+        self.supervisor = Machine(f"guard-{number}", rate)
+        self.supervisor.alive = False
+        self.machine.alive = False
+        self.network = network
+        self.clock = SecondsClock(MachineClock(self.machine, network.loop))
+        self.session: Session | None = None
+        self.processes: dict[str, SimulatedProcess] = {}
+        self._executor: Crew | None = None
+        self._poll_loop: Conversation | None = None
+        self._history = history
+        self._addresses = rng.sample(list(addresses), len(addresses))
+        history.slots[self.machine.name] = CPUS
+
+    @property
+    def is_up(self) -> bool:
+        """Whether jobs can run there."""
+        return self.supervisor.alive
+
+    def start(self) -> None:
+        """Switches it on."""
+        self.machine.boot()
+        self.supervisor.boot()
+        self.machine.spawn(self._live())
+
+    def die(self) -> None:
+        """The whole machine loses its power."""
+        self.machine.alive = self.supervisor.alive = False
+        self.processes.clear()
+        self.supervisor.end_tasks()
+        self.machine.end_tasks()
+
+    def lose_agent(self) -> None:
+        """The agent is killed; the kernel tells its guard, which ends the jobs."""
+        self.machine.alive = False
+        self.machine.end_tasks()
+        for process in list(self.processes.values()):
+            self.network.loop.after(PIPE_DELAY_S, self.supervisor, partial(process.kill, "guard"))
+
+    def drain(self) -> None:
+        """Told to leave, as by SIGTERM."""
+        if self.session is not None and self._poll_loop is not None and self.machine.alive:
+            self.session.drain()
+            self._poll_loop.wake()
+
+    def _come_back(self) -> None:
+        """It has left in good order; whoever keeps it running starts another."""
+        if self.session is None:
+            self.die()
+            self.start()
+
+    def witness(self, key: str, fence: int, word: str) -> None:
+        """A job says something; others see it in this order."""
+        self.supervisor.step()
+        at = self.network.loop.true_s
+        self._history.lines.append(WitnessLine(key, fence, word, at, self.machine.name))
+        self.network.trace.note(at, "line", self.machine.name, key, fence, word)
+
+    def run_of(self, order: OrderView, task: RunTask | None) -> SimulatedExecution:
+        """A run of an order."""
+        assert isinstance(task, Command)
+        return SimulatedExecution(self, order, JobScript.of(task))
+
+    async def _live(self) -> None:
+        log = _quiet_log()
+        self.session = session = Session(spare=self.spare)
+        link = Link(Servers(self._addresses), WorkerWire(self.network, self.machine), self.clock)
+        self._poll_loop = poll_loop = Conversation(session, link, self.clock, log)
+        self._executor = executor = Crew(session, self, log, poll_loop.wake, self.clock)
+        run_loop = Shift(session, poll_loop, executor, self.clock, log)
+        beside = [
+            asyncio.create_task(run_loop.watch()),
+            asyncio.create_task(poll_loop.beat(executor)),
+        ]
+        spec = RegisterSpec(
+            name=self.machine.name, resources=ResourcesSpec(cpu=CPUS, memory=ByteSize(2**33))
+        )
+        try:
+            await run_loop.work(spec, _nothing)
+            self.network.loop.after(RESTART_S, SIMULATION, self._come_back)
+        except FatalError as error:
+            self.network.report_bug(f"{self.machine.name} gave up: {error}")
+        finally:
+            for task in beside:
+                task.cancel()
+            self.session = None
+
+
+async def _nothing() -> None:
+    """A simulated job leaves no logs to send."""

@@ -1,0 +1,237 @@
+"""The checkers are shown journals that no honest leader writes, each broken in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+import pytest
+
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    ExecutionState,
+    JobId,
+    JobState,
+    Life,
+    Needs,
+    Resources,
+    RetryPolicy,
+    Semantics,
+    Spec,
+    Terms,
+    Worker,
+    WorkerId,
+)
+from rota.core.outcome import AnyWrite, MoveJob, PutExecution, PutJob, PutWorker
+from rota.store.protocol import Epoch, JournalRecord, Seq
+from rota.verify.checkers import judge
+from rota.verify.history import History, ObservedJob
+
+Change: TypeAlias = Callable[[list[JournalRecord]], None]
+
+ROOM = Resources(cpu_milli=1_000, memory=100)
+SPEC = Spec(
+    Terms("j", "default", "default", 0, Needs(Resources(cpu_milli=1_000)), RetryPolicy()),
+    task=b"{}",
+    created_at=0,
+)
+ONCE = msgspec.structs.replace(
+    SPEC, terms=msgspec.structs.replace(SPEC.terms, semantics=Semantics.AT_MOST_ONCE)
+)
+OF_JOURNALS = (
+    "one_leader",
+    "legal_moves",
+    "one_lease",
+    "fences_grow",
+    "at_most_once",
+    "leased_before_run",
+    "within_capacity",
+    "within_limits",
+    "tables_equal_journal",
+)
+TOLD = {"a": "succeeded", "b": "running"}
+
+
+def broken_journal(records: list[JournalRecord], shown: dict[str, str]) -> list[str]:
+    """What the checkers say of a journal, and of tables that show this."""
+    told = [ObservedJob(job_id, job_id, status) for job_id, status in shown.items()]
+    verdicts = judge(History(journal=records, jobs=told), OF_JOURNALS)
+    return [verdict.violation.message for verdict in verdicts]
+
+
+def put(job_id: str, state: JobState, fence: int = 0, spec: Spec = SPEC) -> PutJob:
+    return PutJob(JobId(job_id), spec, Life(state, fence=fence))
+
+
+def move(job_id: str, state: JobState, fence: int = 1) -> MoveJob:
+    return MoveJob(JobId(job_id), Life(state, fence=fence))
+
+
+def run(name: str, fence: int, state: ExecutionState, worker: str = "w") -> PutExecution:
+    """An execution of the job that its name begins with."""
+    execution = ExecutionId(name)
+    return PutExecution(
+        Execution(execution, JobId(name[0]), WorkerId(worker), 1, fence, state, claimed_at=0)
+    )
+
+
+def journal(*bodies: tuple[int, list[AnyWrite]]) -> list[JournalRecord]:
+    return [
+        JournalRecord(Seq(place), Epoch(epoch), 1_000 * place, writes)
+        for place, (epoch, writes) in enumerate(bodies, start=1)
+    ]
+
+
+def good() -> list[JournalRecord]:
+    """One job lost by a first leader's worker and run again under the second; one that waits."""
+    return journal(
+        (1, [PutWorker(Worker(WorkerId("w"), "w", "s", ROOM)), put("a", JobState.QUEUED)]),
+        (1, [move("a", JobState.RUNNING), run("a1", 1, ExecutionState.CLAIMED)]),
+        (1, [put("b", JobState.QUEUED, spec=ONCE)]),
+        (2, []),
+        (2, [run("a1", 1, ExecutionState.LOST), move("a", JobState.QUEUED)]),
+        (2, [move("a", JobState.RUNNING, 2), run("a2", 2, ExecutionState.RUNNING)]),
+        (2, [run("a2", 2, ExecutionState.SUCCEEDED), move("a", JobState.SUCCEEDED, 2)]),
+        (2, [move("b", JobState.RUNNING), run("b1", 1, ExecutionState.CLAIMED)]),
+    )
+
+
+def ahead(name: str, behind: str, state: ExecutionState = ExecutionState.CLAIMED) -> PutExecution:
+    """An execution that was given ahead of another's place."""
+    write = run(name, 1, state)
+    execution = msgspec.structs.replace(write.execution, behind=ExecutionId(behind))
+    return PutExecution(execution)
+
+
+def test_who_waits_for_a_place_takes_none() -> None:
+    records = good()
+    said(put("c", JobState.RUNNING, 1), ahead("c1", "b1"))(records)
+    assert broken_journal(records, {**TOLD, "c": "running"}) == []
+
+
+def test_a_good_journal_breaks_nothing() -> None:
+    assert broken_journal(good(), TOLD) == []
+
+
+def said(*writes: AnyWrite, epoch: int = 2) -> Change:
+    """One more record."""
+    return lambda records: records.append(
+        JournalRecord(Seq(len(records) + 1), Epoch(epoch), 9_000, list(writes))
+    )
+
+
+def without(place: int) -> Change:
+    def change(records: list[JournalRecord]) -> None:
+        del records[place]
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    def change(records: list[JournalRecord]) -> None:
+        for one in changes:
+            one(records)
+
+    return change
+
+
+BAD: dict[str, tuple[Change, str]] = {
+    "a gap": (without(3), "record 5 follows 3"),
+    "an old leader": (said(epoch=1), "record 9 is of epoch 1, after 2"),
+    "out of a final state": (
+        said(move("a", JobState.QUEUED, 2)),
+        "job a went from succeeded to queued",
+    ),
+    "an illegal move": (
+        both(said(move("b", JobState.CANCELLING)), said(move("b", JobState.FAILED))),
+        "job b went from cancelling to failed",
+    ),
+    "a fence that falls": (
+        said(move("b", JobState.RUNNING, 0)),
+        "job b went from fence 1 back to 0",
+    ),
+    "a fence given twice": (
+        said(
+            run("b1", 1, ExecutionState.LOST),
+            run("b2", 1, ExecutionState.CLAIMED),
+        ),
+        "job b was given fence 1 after 1",
+    ),
+    "a dead execution lives": (
+        said(run("a2", 2, ExecutionState.RUNNING)),
+        "execution a2 went from succeeded to running",
+    ),
+    "two leases": (
+        said(run("b2", 2, ExecutionState.CLAIMED)),
+        "job b has 2 leases at once",
+    ),
+    "a run without a lease": (
+        said(run("b1", 1, ExecutionState.LOST)),
+        "job b is running with 0 leases",
+    ),
+    "a lease without a run": (
+        said(move("b", JobState.QUEUED)),
+        "job b is queued with 1 leases",
+    ),
+    "over capacity": (
+        said(
+            put("c", JobState.RUNNING, 1),
+            run("c1", 1, ExecutionState.CLAIMED),
+        ),
+        "worker w has 1000 cpu and gave 2000",
+    ),
+    "an heir that does not wait": (
+        said(put("c", JobState.RUNNING, 1), ahead("c1", "b1", ExecutionState.RUNNING)),
+        "worker w has 1000 cpu and gave 2000",
+    ),
+    "two heirs of one place": (
+        both(
+            said(put("c", JobState.RUNNING, 1), ahead("c1", "b1")),
+            said(put("d", JobState.RUNNING, 1), ahead("d1", "b1")),
+            said(run("b1", 1, ExecutionState.FAILED), move("b", JobState.FAILED)),
+        ),
+        "worker w has 1000 cpu and gave 2000",
+    ),
+    "a worker nobody knows": (
+        said(
+            put("c", JobState.RUNNING, 1),
+            run("c1", 1, ExecutionState.CLAIMED, worker="x"),
+        ),
+        "worker x was given work",
+    ),
+    "a job nobody knows": (
+        said(run("z1", 1, ExecutionState.CLAIMED)),
+        "job z, which nobody submitted",
+    ),
+    "started twice": (
+        said(
+            run("b1", 1, ExecutionState.LOST),
+            move("b", JobState.RUNNING, 2),
+            run("b2", 2, ExecutionState.CLAIMED),
+        ),
+        "job b may start once and was given out 2 times",
+    ),
+    "a lost job": (
+        said(put("c", JobState.QUEUED)),
+        "job c is queued by the journal and nowhere by the tables",
+    ),
+    "tables behind": (
+        said(run("b1", 1, ExecutionState.FAILED), move("b", JobState.FAILED)),
+        "job b is failed by the journal and running by the tables",
+    ),
+    "a job from nowhere": (
+        both(without(7), without(2)),
+        "job b is in the tables and not in the journal",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_broken_promise_is_named(name: str) -> None:
+    break_it, sentence = BAD[name]
+    records = good()
+    break_it(records)
+    broken = broken_journal(records, TOLD)
+    assert any(sentence in one for one in broken), broken

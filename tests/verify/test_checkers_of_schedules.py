@@ -1,0 +1,122 @@
+"""The checkers of schedules and of limits are shown journals that break a promise in one place."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from rota.core.model import (
+    Concurrency,
+    Execution,
+    ExecutionId,
+    ExecutionState,
+    JobId,
+    JobState,
+    Life,
+    Needs,
+    Origin,
+    Resources,
+    RetryPolicy,
+    ScheduleId,
+    Spec,
+    Terms,
+    WorkerId,
+)
+from rota.core.outcome import (
+    AnyWrite,
+    MoveSchedule,
+    PutExecution,
+    PutJob,
+    PutOccurrence,
+    PutSchedule,
+)
+from rota.core.records.schedules import (
+    Course,
+    Decision,
+    Occurrence,
+    Plan,
+    Schedule,
+    Timetable,
+)
+from rota.store.protocol import Epoch, JournalRecord, Seq
+from rota.verify.checkers import judge
+from rota.verify.history import History
+
+EVERY = 1_000
+TERMS = Terms("j", "default", "default", 0, Needs(Resources(cpu_milli=1)), RetryPolicy())
+SPEC = Spec(TERMS, task=b"{}", created_at=0)
+S = ScheduleId("s")
+SCHEDULE = Schedule(
+    S,
+    Plan("s", Timetable(interval_ms=EVERY), SPEC),
+    Course(watermark=0),
+    created_at=0,
+    updated_at=0,
+)
+
+
+def fired(at: int, job: str) -> list[AnyWrite]:
+    """What a leader writes when an instant is decided."""
+    spec = replace(SPEC, origin=Origin(S, at))
+    return [
+        PutJob(JobId(job), spec, Life(JobState.QUEUED)),
+        PutOccurrence(Occurrence(S, at, Decision.FIRED, decided_at=at, job_id=JobId(job))),
+        MoveSchedule(S, Course(watermark=at)),
+    ]
+
+
+def broken(promise: str, *bodies: list[AnyWrite]) -> list[str]:
+    journal = [
+        JournalRecord(Seq(place), Epoch(1), place, writes)
+        for place, writes in enumerate(bodies, start=1)
+    ]
+    return [verdict.violation.message for verdict in judge(History(journal=journal), (promise,))]
+
+
+def schedules(*bodies: list[AnyWrite]) -> list[str]:
+    return broken("schedules_fire_once", [PutSchedule(SCHEDULE)], *bodies)
+
+
+def test_instants_decided_one_after_the_other_break_nothing() -> None:
+    assert schedules(fired(EVERY, "a"), fired(2 * EVERY, "b"), fired(3 * EVERY, "c")) == []
+
+
+def test_instants_that_share_a_record_break_nothing() -> None:
+    missed = Occurrence(S, 2 * EVERY, Decision.SKIPPED, decided_at=9, until=4 * EVERY)
+    assert schedules(fired(EVERY, "a"), [PutOccurrence(missed)], fired(5 * EVERY, "b")) == []
+
+
+def test_an_instant_that_makes_two_jobs_is_named() -> None:
+    found = schedules(fired(EVERY, "a"), fired(EVERY, "b"))
+    assert "record 3: schedule s made two jobs at 1000" in found
+    assert "schedule s made 2 jobs for 1000" in found
+
+
+def test_an_instant_left_out_is_named() -> None:
+    assert schedules(fired(EVERY, "a"), fired(3 * EVERY, "c")) == [
+        "schedule s has no record of its instant 2000"
+    ]
+
+
+def test_a_watermark_that_goes_back_is_named() -> None:
+    back: list[AnyWrite] = [MoveSchedule(S, Course(watermark=EVERY))]
+    found = schedules(fired(EVERY, "a"), fired(2 * EVERY, "b"), back)
+    assert "record 4: schedule s went back to 1000" in found
+
+
+def keyed(job: str, state: ExecutionState, fence: int = 1) -> list[AnyWrite]:
+    """A job of the key `k`, of which one may run, and an execution of it."""
+    spec = replace(SPEC, concurrency=Concurrency("k"))
+    execution = Execution(
+        ExecutionId(f"{job}{fence}"), JobId(job), WorkerId("w"), 1, fence, state, claimed_at=0
+    )
+    return [PutJob(JobId(job), spec, Life(JobState.RUNNING)), PutExecution(execution)]
+
+
+def test_one_after_the_other_is_within_the_limit() -> None:
+    over = [*keyed("a", ExecutionState.SUCCEEDED), *keyed("b", ExecutionState.CLAIMED)]
+    assert broken("within_limits", keyed("a", ExecutionState.RUNNING), over) == []
+
+
+def test_two_of_a_key_at_once_are_named() -> None:
+    bodies = (keyed("a", ExecutionState.RUNNING), keyed("b", ExecutionState.CLAIMED))
+    assert broken("within_limits", *bodies) == ["record 2: 2 jobs of key k run at once, 1 may"]
