@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rota.alerts.grafana import dashboard
-from rota.alerts.prometheus import rule_file
-from rota.alerts.rules import Condition
+from rota.alerts.rules import DEFAULTS, Condition
 from tests.alerts.promtool import promtool
 from tests.api.house import House, open_house
 
 NAME = re.compile(r"\b((?:rota|process)_[a-z_]+)\b")
 ONLY_AMONG_OTHERS = ("rota_standby_lag_seconds",)
+DEPLOY = files("rota.alerts").joinpath("deploy")
+
+
+def rule_file() -> str:
+    return DEPLOY.joinpath("prometheus-rules.yml").read_text("utf-8")
+
+
+def dashboard() -> Any:
+    return json.loads(DEPLOY.joinpath("grafana-dashboard.json").read_text("utf-8"))
 
 
 def queries() -> Iterator[str]:
-    drawn: dict[str, Any] = dashboard()
+    drawn = dashboard()
     for panel in drawn["panels"]:
         yield from (target["expr"] for target in panel["targets"])
     yield from (note["expr"] for note in drawn["annotations"]["list"])
@@ -47,6 +56,20 @@ def test_there_is_a_rule_for_each_condition_and_promtool_takes_them(tmp_path: Pa
     run = promtool("check", "rules", str(file))
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"{len(Condition) + 1} rules found" in run.stdout
+
+
+@pytest.mark.parametrize("condition", Condition)
+def test_a_rule_of_the_file_is_the_built_in_one_as_it_is_before_anybody_sets_it(
+    condition: Condition,
+) -> None:
+    rule = DEFAULTS[condition.value]
+    name = "".join(word.capitalize() for word in rule.name.split("_"))
+    _, _, after = rule_file().partition(f"- alert: Rota{name}\n")
+    entry, _, _ = after.partition("- alert: ")
+    bound = "< 1073741824" if condition is Condition.DISK_LOW else f">= {rule.threshold:g}"
+    assert bound in entry
+    assert f"for: {rule.for_ms // 1000}s\n" in entry
+    assert f"severity: {rule.severity.value}\n" in entry
 
 
 async def test_promtool_takes_what_a_scrape_answers() -> None:

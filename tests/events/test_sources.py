@@ -199,7 +199,7 @@ async def test_messages_of_a_nats_stream_are_confirmed_when_they_are_durable(
 ) -> None:
     import nats
 
-    from rota.events.brokers import Subscription
+    from rota.events.brokers import subscription
 
     with nats_server(tmp_path) as url:
         connection = await nats.connect(url)
@@ -207,7 +207,7 @@ async def test_messages_of_a_nats_stream_are_confirmed_when_they_are_durable(
         await stream.add_stream(name="ORDERS", subjects=["orders.>"])
         await stream.publish("orders.new", b'{"n": 1}')
         source = NatsSource(name="shop", url=url, stream="ORDERS", subject="orders.>")
-        async with going(Subscription(source, teller).run()):
+        async with going(subscription(source, teller).run()):
             await told(client, 1)
             await stream.publish("orders.paid", b'{"n": 2}')
             events = await told(client, 2)
@@ -227,7 +227,7 @@ async def test_a_nats_message_is_not_confirmed_while_the_server_is_away(
 ) -> None:
     import nats
 
-    from rota.events.brokers import Subscription
+    from rota.events.brokers import subscription
     from tests.events.brokers import free_port
 
     with nats_server(tmp_path) as url:
@@ -238,7 +238,7 @@ async def test_a_nats_message_is_not_confirmed_while_the_server_is_away(
         source = NatsSource(name="shop", url=url, stream="ORDERS", subject="orders.>")
         nobody = f"http://127.0.0.1:{free_port()}"
         async with AsyncClient(nobody, "token") as away:
-            async with going(Subscription(source, Teller(away, positions, "x")).run()):
+            async with going(subscription(source, Teller(away, positions, "x")).run()):
                 info = await until(
                     lambda: _consumer(stream), lambda seen: seen and seen.num_ack_pending == 1
                 )
@@ -263,7 +263,7 @@ async def test_messages_of_a_kafka_topic_are_taken_from_where_they_were_left(
 ) -> None:
     from confluent_kafka import Producer
 
-    from rota.events.brokers import Subscription
+    from rota.events.brokers import subscription
 
     # The client library brings a broker for tests along: real sockets, groups and offsets.
     kafka = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
@@ -272,7 +272,7 @@ async def test_messages_of_a_kafka_topic_are_taken_from_where_they_were_left(
     for number in (1, 2):
         kafka.produce("orders", json.dumps({"n": number}).encode(), partition=0)
         kafka.flush(10)
-        async with going(Subscription(source, teller).run()):
+        async with going(subscription(source, teller).run()):
             await told(client, number)
     assert [(one.id, one.repeats) for one in await told(client, 2)] == [
         ("orders/0/0", 0),
@@ -287,7 +287,7 @@ async def test_a_rabbitmq_message_comes_again_until_it_is_durable(
 ) -> None:
     import aio_pika
 
-    from rota.events.brokers import BrokerOutlet, Subscription
+    from rota.events.brokers import broker_transport, subscription
     from tests.events.brokers import free_port
 
     with rabbitmq_server(tmp_path) as url:
@@ -300,18 +300,18 @@ async def test_a_rabbitmq_message_comes_again_until_it_is_durable(
         nobody = f"http://127.0.0.1:{free_port()}"
         async with (
             AsyncClient(nobody, "token") as away,
-            going(Subscription(source, Teller(away, positions, "x")).run()),
+            going(subscription(source, Teller(away, positions, "x")).run()),
         ):
             await until(lambda: _waiting(channel), lambda count: count == 0)
-        async with going(Subscription(source, teller).run()):
+        async with going(subscription(source, teller).run()):
             (event,) = await told(client, 1)
         assert (event.id, event.type) == ("m1", "rabbitmq.orders")
-        outlet = BrokerOutlet(RabbitSink(name="o", url=url, queue="orders"))
+        outlet = broker_transport(RabbitSink(name="o", url=url, queue="orders"))
         await outlet.send({"id": "1.0", "type": "rota.job.failed"})
         await outlet.close()
         got = await until(lambda: queue.get(fail=False), bool)
         assert (got.message_id, got.content_type) == ("1.0", "application/cloudevents+json")
-        nowhere = BrokerOutlet(RabbitSink(name="o", url=url, queue="nowhere"))
+        nowhere = broker_transport(RabbitSink(name="o", url=url, queue="nowhere"))
         with pytest.raises(aio_pika.exceptions.PublishError):
             await nowhere.send({"id": "1.0", "type": "x"})
         await nowhere.close()

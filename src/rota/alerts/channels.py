@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,7 +19,7 @@ from rota.core.model import Instant
 from rota.wire.units import from_instant
 
 if TYPE_CHECKING:
-    import httpx2
+    import aiohttp
 
 SIGNATURE = "Rota-Signature"
 WEBHOOK = ("http://", "https://")
@@ -45,11 +46,13 @@ class Post(Protocol):
 def check_address(url: str) -> None:
     """Raises ValueError that says what is wrong with it."""
     if url.startswith(WEBHOOK):
-        import httpx2
+        from yarl import URL  # loaded only by who has a webhook
 
         try:
-            host = httpx2.URL(url).host
-        except httpx2.InvalidURL:
+            if not url.isprintable():
+                raise ValueError
+            host = URL(url).host
+        except ValueError:
             # Its words would quote the address, which may be a secret.
             raise ValueError("the address makes no sense: write https://host/path") from None
         if not host:
@@ -97,7 +100,7 @@ class Carrier:
             raise NotTakenError(f"no answer within {SEND_S_MAX:g} s") from None
 
     async def _post(self, channel: Channel, notice: Notice, now: Instant) -> None:
-        import httpx2  # slow to load, and most servers have nobody to tell
+        import aiohttp  # slow to load, and most servers have nobody to tell
 
         body = msgspec.json.encode(document_of(notice, self._cell))
         headers = {"Content-Type": "application/json"}
@@ -105,14 +108,15 @@ class Carrier:
             headers[SIGNATURE] = signature(channel.secret, now // 1000, body)
         try:
             async with (
-                httpx2.AsyncClient(timeout=SEND_S_MAX, follow_redirects=False) as http,
-                http.stream("POST", channel.url, content=body, headers=headers) as answer,
+                # A proxy that the operator named in the environment is used.
+                aiohttp.ClientSession(auto_decompress=False, trust_env=True) as http,
+                http.post(channel.url, data=body, headers=headers, allow_redirects=False) as answer,
             ):
                 await _swallow(answer)
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise NotTakenError(f"it cannot be reached: {type(error).__name__}") from error
-        if not answer.is_success:
-            raise NotTakenError(f"it answered {answer.status_code}")
+        except aiohttp.ClientError as error:
+            raise NotTakenError(f"it cannot be reached: {_reason(error)}") from error
+        if not 200 <= answer.status < 300:
+            raise NotTakenError(f"it answered {answer.status}")
 
     async def _notify(self, channel: Channel, notice: Notice, now: Instant) -> None:
         title = title_of(notice, self._cell)
@@ -129,9 +133,16 @@ def signature(secret: str, stamp_s: int, body: bytes) -> str:
     return f"t={stamp_s},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 
 
-async def _swallow(answer: httpx2.Response) -> None:
+def _reason(error: aiohttp.ClientError) -> str:
+    """Never the error's own text: it may quote the address, which is the secret."""
+    if isinstance(error, OSError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0)
+    return type(error).__name__
+
+
+async def _swallow(answer: aiohttp.ClientResponse) -> None:
     size = 0
-    async for piece in answer.aiter_bytes():
+    async for piece in answer.content.iter_any():
         size += len(piece)
         if size > ANSWER_BYTES_MAX:
             return

@@ -1,17 +1,19 @@
-"""NATS, RabbitMQ and Kafka in and out, all through FastStream.
+"""NATS, RabbitMQ and Kafka as sources and sinks of events.
 
-A message is confirmed when what it says is durable: the handler returns then, and not before.
+A message is acknowledged when its event is durable on the server, and not before: a listener that
+dies in between gets the message again, and the server knows the event by its id.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
-from faststream import AckPolicy
+import structlog
 
 from rota.events.config import (
     KafkaSink,
@@ -24,149 +26,285 @@ from rota.events.config import (
 from rota.events.limits import BROKER_CLOSE_S, BROKER_PREFETCH
 from rota.events.telling import EventDict, Teller, event_of
 
+# Each client is loaded by who needs it: a listener of one broker does without the others.
+if TYPE_CHECKING:
+    from aio_pika.abc import AbstractExchange, AbstractIncomingMessage, AbstractRobustConnection
+    from nats.aio.client import Client as NatsClient
+    from nats.aio.msg import Msg
+
+log = structlog.get_logger("rota.events")
+
 BrokerSource: TypeAlias = NatsSource | RabbitSource | KafkaSource
 BrokerSink: TypeAlias = NatsSink | RabbitSink | KafkaSink
-Take: TypeAlias = Callable[[Any], Awaitable[None]]
+
+CONTENT_TYPE = "application/cloudevents+json"
 
 
-async def _as_it_is(message: Any) -> Any:
-    """Instead of guessing what a body might be: `event_of` reads it."""
-    return message
-
-
-class Subscription:
+class Subscription(Protocol):
     """One consumer of a broker."""
 
-    def __init__(self, source: BrokerSource, teller: Teller) -> None:
+    async def run(self) -> None:
+        """Until an error; `service` starts it again after a pause."""
+        ...
+
+
+def subscription(source: BrokerSource, teller: Teller) -> Subscription:
+    """The consumer that a source asks for; raises ImportError where its client is missing."""
+    if isinstance(source, NatsSource):
+        import nats  # noqa: F401  (told now, not at the first message)
+
+        return NatsSubscription(source, teller)
+    if isinstance(source, RabbitSource):
+        import aio_pika  # noqa: F401
+
+        return RabbitSubscription(source, teller)
+    import aiokafka  # type: ignore[import-untyped]  # noqa: F401
+
+    return KafkaSubscription(source, teller)
+
+
+class NatsSubscription:
+    """A pull consumer of a JetStream stream; it is made durable if it is not there yet."""
+
+    def __init__(self, source: NatsSource, teller: Teller) -> None:
         self._source = source
         self._teller = teller
 
     async def run(self) -> None:
-        """For ever; the library sees to lost connections."""
-        broker = _subscribed(self._source, self._take)
-        await broker.start()
+        """Until the connection is lost for good, which is an error."""
+        from nats.errors import TimeoutError as NothingCameError
+        from nats.js.api import ConsumerConfig, DeliverPolicy
+        from nats.js.errors import ServiceUnavailableError
+
+        source = self._source
+        client = await _connect_nats(source.url, source.name)
         try:
-            await asyncio.get_running_loop().create_future()
+            pull = await client.jetstream().pull_subscribe(
+                source.subject,
+                durable=source.durable,
+                stream=source.stream,
+                config=ConsumerConfig(deliver_policy=DeliverPolicy.ALL),
+            )
+            while True:
+                messages: list[Msg] = []
+                # The stream has no leader for a moment while its cluster elects one.
+                with contextlib.suppress(NothingCameError, ServiceUnavailableError):
+                    messages = await pull.fetch(BROKER_PREFETCH)
+                async with asyncio.TaskGroup() as group:
+                    for message in messages:
+                        group.create_task(self._take(message))
         finally:
-            await broker.stop()
+            await client.close()
 
-    async def _take(self, message: Any) -> None:
-        kind = self._source.__struct_config__.tag
-        place, named = _place(self._source, message)
-        plain: EventDict = {
-            "specversion": "1.0",
-            "id": place,
-            "source": f"/{kind}/{self._source.name}",
-            "type": self._source.type or f"{kind}.{named}",
-        }
-        await self._teller.tell([event_of(message.body, plain)])
+    async def _take(self, message: Msg) -> None:
+        source = self._source
+        place = f"{source.stream}/{message.metadata.sequence.stream}"
+        event = event_of(message.data, _plain(source, place, message.subject))
+        await _tell(self._teller, event, message.nak)
+        await message.ack()
 
 
-def _subscribed(source: BrokerSource, take: Take) -> Any:
-    """A broker with this one subscription; only the client that is needed is loaded."""
-    how: dict[str, Any] = {"decoder": _as_it_is, "ack_policy": AckPolicy.NACK_ON_ERROR}
-    broker: Any
-    if isinstance(source, NatsSource):
-        from faststream.nats import JStream, NatsBroker, PullSub
-        from nats.js.api import DeliverPolicy
+class RabbitSubscription:
+    """A consumer of a RabbitMQ queue; the client connects again by itself."""
 
-        broker = NatsBroker(source.url, logger=None, graceful_timeout=BROKER_CLOSE_S)
-        subscriber = broker.subscriber(
-            source.subject,
-            stream=JStream(source.stream, declare=False),
-            durable=source.durable,
-            pull_sub=PullSub(batch_size=BROKER_PREFETCH),
-            deliver_policy=DeliverPolicy.ALL,
-            **how,
+    def __init__(self, source: RabbitSource, teller: Teller) -> None:
+        self._source = source
+        self._teller = teller
+
+    async def run(self) -> None:
+        """Until an error."""
+        import aio_pika
+
+        source = self._source
+        messages: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
+        connection = await aio_pika.connect_robust(source.url)
+        try:
+            channel = await connection.channel()
+            # It bounds `messages` too: no more are handed out before one is acknowledged.
+            await channel.set_qos(prefetch_count=BROKER_PREFETCH)
+            queue = await channel.declare_queue(source.queue, passive=True)
+            await queue.consume(messages.put)
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    group.create_task(self._take(await messages.get()))
+        finally:
+            await _close_rabbit(connection)
+
+    async def _take(self, message: AbstractIncomingMessage) -> None:
+        # A queue has no positions. Without an id from its sender, a message is known by its body.
+        place = message.message_id or hashlib.sha256(message.body).hexdigest()
+        event = event_of(message.body, _plain(self._source, place, self._source.queue))
+        await _tell(self._teller, event, message.nack)
+        await message.ack()
+
+
+class KafkaSubscription:
+    """A member of a Kafka consumer group; it commits each message by itself, in order."""
+
+    def __init__(self, source: KafkaSource, teller: Teller) -> None:
+        self._source = source
+        self._teller = teller
+
+    async def run(self) -> None:
+        """Until an error; what was not committed comes again to whoever reads the partition."""
+        from aiokafka import AIOKafkaConsumer
+
+        source = self._source
+        consumer = AIOKafkaConsumer(
+            source.topic,
+            bootstrap_servers=source.servers,
+            group_id=source.group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
         )
-    elif isinstance(source, RabbitSource):
-        from faststream.rabbit import Channel, RabbitBroker, RabbitQueue
-
-        broker = RabbitBroker(
-            source.url,
-            logger=None,
-            graceful_timeout=BROKER_CLOSE_S,
-            default_channel=Channel(prefetch_count=BROKER_PREFETCH),
-        )
-        subscriber = broker.subscriber(RabbitQueue(source.queue, declare=False), **how)
-    else:
-        from faststream.kafka import KafkaBroker
-
-        broker = KafkaBroker(source.servers, logger=None, graceful_timeout=BROKER_CLOSE_S)
-        subscriber = broker.subscriber(
-            source.topic, group_id=source.group, auto_offset_reset="earliest", **how
-        )
-    subscriber(take)
-    return broker
+        try:
+            await consumer.start()
+            while True:
+                message = await consumer.getone()
+                place = f"{message.topic}/{message.partition}/{message.offset}"
+                plain = _plain(source, place, message.topic)
+                await self._teller.tell([event_of(message.value or b"", plain)])
+                await consumer.commit()
+        finally:
+            await consumer.stop()
 
 
-def _place(source: BrokerSource, message: Any) -> tuple[str, str]:
-    """Where a message lies, as its id; and the name that its type ends in."""
-    raw = message.raw_message
-    if isinstance(source, NatsSource):
-        return f"{source.stream}/{raw.metadata.sequence.stream}", raw.subject
-    if isinstance(source, KafkaSource):
-        return f"{raw.topic}/{raw.partition}/{raw.offset}", raw.topic
-    if raw.message_id:
-        return str(raw.message_id), source.queue
-    # A queue has no places. Without a name given by its sender, a message is what it says.
-    return hashlib.sha256(message.body).hexdigest(), source.queue
+def _plain(source: BrokerSource, place: str, named: str) -> EventDict:
+    """The event around a plain message: where it lies is its id, so it is known when it repeats."""
+    kind = source.__struct_config__.tag
+    return {
+        "specversion": "1.0",
+        "id": place,
+        "source": f"/{kind}/{source.name}",
+        "type": source.type or f"{kind}.{named}",
+    }
 
 
-class BrokerOutlet:
-    """Publishes events, and waits until the broker has them."""
+async def _tell(teller: Teller, event: EventDict, give_back: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await teller.tell([event])
+    except Exception:
+        # At once to another consumer, instead of when the broker misses the acknowledgement.
+        await give_back()
+        raise
 
-    def __init__(self, sink: BrokerSink) -> None:
+
+async def _connect_nats(url: str, name: str) -> NatsClient:
+    import nats
+
+    async def noted(error: Exception) -> None:
+        log.warning("nats_connection", name=name, reason=f"{type(error).__name__}: {error}")
+
+    return await nats.connect(url, error_cb=noted)
+
+
+async def _close_rabbit(connection: AbstractRobustConnection) -> None:
+    """A broker that does not answer must not hold up the end."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(BROKER_CLOSE_S):
+            await connection.close()
+
+
+def broker_transport(sink: BrokerSink) -> NatsTransport | RabbitTransport | KafkaTransport:
+    """The way to a sink's broker; raises ImportError where its client is missing."""
+    if isinstance(sink, NatsSink):
+        import nats  # noqa: F401
+
+        return NatsTransport(sink)
+    if isinstance(sink, RabbitSink):
+        import aio_pika  # noqa: F401
+
+        return RabbitTransport(sink)
+    import aiokafka  # noqa: F401
+
+    return KafkaTransport(sink)
+
+
+class NatsTransport:
+    """Publishes to a JetStream stream; `send` returns when the stream has the event."""
+
+    def __init__(self, sink: NatsSink) -> None:
         self._sink = sink
-        self._broker: Any = None
+        self._client: NatsClient | None = None
 
     async def send(self, event: EventDict) -> None:
-        """With the broker when it returns."""
-        if self._broker is None:
-            broker = _connected(self._sink)
-            await broker.start()
-            self._broker = broker
-        body = msgspec.json.encode(event)
-        headers = {"content-type": "application/cloudevents+json"}
-        if isinstance(self._sink, NatsSink):
-            subject = f"{self._sink.subject}.{event['type']}"
-            # The broker itself drops what it has seen under the same id.
-            headers["Nats-Msg-Id"] = event["id"]
-            await self._broker.publish(body, subject, stream=self._sink.stream, headers=headers)
-        elif isinstance(self._sink, RabbitSink):
-            named = {"message_id": event["id"], "content_type": headers["content-type"]}
-            await self._broker.publish(
-                body, self._sink.queue, persist=True, mandatory=True, **named
-            )
-        else:
-            key = str(event.get("subject", "")).encode()
-            await self._broker.publish(body, self._sink.topic, key=key, headers=headers)
+        """The broker itself drops what it has seen under the same id."""
+        if self._client is None or self._client.is_closed:
+            self._client = await _connect_nats(self._sink.url, self._sink.name)
+        await self._client.jetstream().publish(
+            f"{self._sink.subject}.{event['type']}",
+            msgspec.json.encode(event),
+            stream=self._sink.stream,
+            headers={"content-type": CONTENT_TYPE, "Nats-Msg-Id": event["id"]},
+        )
 
     async def close(self) -> None:
-        """Gives the connection back."""
-        if self._broker is not None:
-            await self._broker.stop()
+        """Closes the connection, if there is one."""
+        if self._client is not None:
+            await self._client.close()
 
 
-def _connected(sink: BrokerSink) -> Any:
-    if isinstance(sink, NatsSink):
-        from faststream.nats import NatsBroker
+class RabbitTransport:
+    """Publishes to a RabbitMQ queue; `send` returns when the broker has confirmed the event."""
 
-        return NatsBroker(sink.url, logger=None, graceful_timeout=BROKER_CLOSE_S)
-    if isinstance(sink, RabbitSink):
-        from faststream.rabbit import Channel, RabbitBroker
+    def __init__(self, sink: RabbitSink) -> None:
+        self._sink = sink
+        self._connection: AbstractRobustConnection | None = None
+        self._exchange: AbstractExchange | None = None
 
-        # A message that no queue takes comes back, and that must not pass for success.
-        strict = Channel(publisher_confirms=True, on_return_raises=True)
-        return RabbitBroker(
-            sink.url, logger=None, graceful_timeout=BROKER_CLOSE_S, default_channel=strict
+    async def send(self, event: EventDict) -> None:
+        """Raises where no queue takes it."""
+        import aio_pika
+
+        if self._exchange is None:
+            if self._connection is None:
+                self._connection = await aio_pika.connect_robust(self._sink.url)
+            # A message that no queue takes comes back, and that must not pass for success.
+            channel = await self._connection.channel(on_return_raises=True)
+            self._exchange = channel.default_exchange
+        message = aio_pika.Message(
+            msgspec.json.encode(event),
+            message_id=event["id"],
+            content_type=CONTENT_TYPE,
+            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
         )
-    from faststream.kafka import KafkaBroker
+        await self._exchange.publish(message, self._sink.queue, mandatory=True)
 
-    return KafkaBroker(
-        sink.servers,
-        logger=None,
-        graceful_timeout=BROKER_CLOSE_S,
-        acks="all",
-        enable_idempotence=True,
-    )
+    async def close(self) -> None:
+        """Closes the connection, if there is one."""
+        if self._connection is not None:
+            await _close_rabbit(self._connection)
+
+
+class KafkaTransport:
+    """Publishes to a Kafka topic; `send` returns when all replicas in sync have the event."""
+
+    def __init__(self, sink: KafkaSink) -> None:
+        self._sink = sink
+        self._producer: Any = None
+
+    async def send(self, event: EventDict) -> None:
+        """Keyed by what changed, so that changes of a job stay in order."""
+        from aiokafka import AIOKafkaProducer
+
+        if self._producer is None:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self._sink.servers, acks="all", enable_idempotence=True
+            )
+            try:
+                await producer.start()
+            except BaseException:
+                await producer.stop()
+                raise
+            self._producer = producer
+        await self._producer.send_and_wait(
+            self._sink.topic,
+            msgspec.json.encode(event),
+            key=str(event.get("subject", "")).encode(),
+            headers=[("content-type", CONTENT_TYPE.encode())],
+        )
+
+    async def close(self) -> None:
+        """Closes the connection, if there is one."""
+        if self._producer is not None:
+            await self._producer.stop()

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from typing import Protocol
 
-import httpx2
+import aiohttp
 import msgspec
 
 from rota.events.config import AnySink, ConfigError, RedisSink, WebhookSink
@@ -47,7 +47,7 @@ class Webhook:
     def __init__(self, sink: WebhookSink) -> None:
         self._sink = sink
         self._clock = SystemClock()
-        self._http = httpx2.AsyncClient(timeout=SEND_S_MAX, follow_redirects=False)
+        self._http: aiohttp.ClientSession | None = None
 
     async def send(self, event: EventDict) -> None:
         """Taken when the receiver says 2xx."""
@@ -57,23 +57,32 @@ class Webhook:
             "Content-Type": STRUCTURED,
             SIGNATURE: signature(self._sink.secret, self._clock.now_ms() // 1000, body),
         }
+        if self._http is None:  # it belongs to the loop that runs when it is made
+            self._http = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=SEND_S_MAX),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,  # nobody reads what it says
+                trust_env=True,  # a proxy that the operator named in the environment
+            )
         try:
-            async with self._http.stream(
-                "POST", self._sink.url, content=body, headers=headers
+            async with self._http.post(
+                self._sink.url, data=body, headers=headers, allow_redirects=False
             ) as answer:
+                # Read to the end, so that the connection can be used again.
                 size = 0
-                async for piece in answer.aiter_bytes():
+                async for piece in answer.content.iter_any():
                     size += len(piece)
                     if size > ANSWER_BYTES_MAX:
                         break
-        except httpx2.HTTPError as error:
+        except (aiohttp.ClientError, TimeoutError) as error:
             raise NotTakenError(f"{type(error).__name__}: {error}") from error
-        if not 200 <= answer.status_code < 300:
-            raise NotTakenError(f"it answered {answer.status_code}")
+        if not 200 <= answer.status < 300:
+            raise NotTakenError(f"it answered {answer.status}")
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self._http.aclose()
+        if self._http is not None:
+            await self._http.close()
 
 
 def open_outlet(sink: AnySink) -> Outlet:
@@ -85,9 +94,9 @@ def open_outlet(sink: AnySink) -> Outlet:
             from rota.events.redis_streams import RedisOutlet
 
             return RedisOutlet(sink)
-        from rota.events.brokers import BrokerOutlet
+        from rota.events.brokers import broker_transport
 
-        return BrokerOutlet(sink)
+        return broker_transport(sink)
     except ImportError as error:
         raise ConfigError(missing(sink.name, error)) from error
 

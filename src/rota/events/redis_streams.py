@@ -1,8 +1,4 @@
-"""Redis streams in and out, through the client itself: plain fields, confirmed when durable.
-
-The library used for the other brokers wraps what goes over Redis in a format of its own, which
-nobody else could read or write.
-"""
+"""Redis streams as sources and sinks of events: plain fields, acknowledged when durable."""
 
 from __future__ import annotations
 

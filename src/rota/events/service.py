@@ -62,9 +62,9 @@ def _listener(source: AnySource, teller: Teller, positions: Positions) -> Run:
             from rota.events.redis_streams import RedisStream
 
             return RedisStream(source, teller).run
-        from rota.events.brokers import Subscription
+        from rota.events.brokers import subscription
 
-        return Subscription(source, teller).run
+        return subscription(source, teller).run
     except ImportError as error:
         raise ConfigError(missing(source.name, error)) from error
 
@@ -80,7 +80,7 @@ async def _again_and_again(name: str, run: Run) -> None:
         except ConfigError:
             raise
         except Exception as error:  # noqa: BLE001  (the top of this loop: it is tried again)
-            reason = f"{type(error).__name__}: {error}"
+            reason = _reason(error)
         else:
             reason = "it ended"
         if loop.time() - began_s > STEADY_S:
@@ -88,3 +88,9 @@ async def _again_and_again(name: str, run: Run) -> None:
         pause_s = pauses.next_s()
         log.error("broke_off", name=name, reason=reason, again=pause_s)
         await asyncio.sleep(pause_s)
+
+
+def _reason(error: Exception) -> str:
+    while isinstance(error, ExceptionGroup):  # messages are taken side by side; the first says why
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"

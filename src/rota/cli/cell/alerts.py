@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.resources import files
 from typing import Any
 
 import click
@@ -341,14 +342,15 @@ def test(channel: str, *, as_json: bool) -> int:
 @alerts.command()
 def rules() -> None:
     """Print the built-in rules as a rule file for Prometheus."""
-    from rota.alerts.prometheus import rule_file
-
-    click.echo(rule_file(), nl=False)
+    click.echo(_deployed("prometheus-rules.yml"), nl=False)
 
 
 @alerts.command()
 def dashboard() -> None:
     """Print a dashboard for Grafana, to be imported there."""
-    from rota.alerts.grafana import dashboard as drawn
+    click.echo(_deployed("grafana-dashboard.json"), nl=False)
 
-    print_object(drawn())
+
+def _deployed(name: str) -> str:
+    """A file of `rota.alerts` that other programs are set up with."""
+    return files("rota.alerts").joinpath("deploy", name).read_text("utf-8")
