@@ -138,6 +138,19 @@ test-python: ## The same on another Python (PYTHON=/path/to/python3.13), in a .v
 	@version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])') \
 	  && $(MAKE) test VENV=.venv-$$version
 
+# Of the tests that start no process, those of the packages that use other people's code.
+VERSIONS := tests/alerts tests/api tests/cli tests/events tests/gateway tests/sdk tests/store tests/wire
+
+.PHONY: test-lowest
+test-lowest: ## Tests that start no process, on the lowest versions of all dependencies (.venv-lowest)
+	@$(PYTHON) tools/lowest_versions.py > .venv-lowest.txt
+	@PIP_CONSTRAINT=$(CURDIR)/.venv-lowest.txt $(MAKE) quick VENV=.venv-lowest ARGS="$(VERSIONS) $(ARGS)"
+
+.PHONY: test-newest
+test-newest: ## The same on the newest versions that pyproject.toml allows (.venv-newest)
+	@rm -f .venv-newest/.product .venv-newest/.test
+	@PIP_UPGRADE=1 PIP_UPGRADE_STRATEGY=eager $(MAKE) quick VENV=.venv-newest ARGS="$(VERSIONS) $(ARGS)"
+
 .PHONY: test-slow
 test-slow: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## What is too long for every day, and properties with many examples
 	ROTA_TEST_THOROUGH=1 $(PYTEST) -q -n $(JOBS) -m "$(SLOW)" $(ARGS)
@@ -228,6 +241,6 @@ docs: install ## Write the generated documents again
 
 .PHONY: clean
 clean: ## Remove .venv and every cache; data in .rota stays
-	rm -rf $(VENV) .venv-ha .venv-3.* .sim .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .chaos .pictures dist build \
+	rm -rf $(VENV) .venv-* .sim .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .chaos .pictures dist build \
 	  dashboard/node_modules src/rota/api/static/dashboard
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
