@@ -20,7 +20,7 @@ from rota.api.door.auth import Access
 from rota.api.door.roster import Roster, digest
 from rota.api.door.throttle import Throttle
 from rota.api.door.trail import AuditTrail
-from rota.api.parts import Simulator
+from rota.api.limits import API_LIMITS, ApiLimits
 from rota.core.inputs import Timing
 from rota.engine.assurance import Assurance
 from rota.engine.clock import SystemClock
@@ -29,7 +29,6 @@ from rota.engine.observe import Counts
 from rota.engine.seat import Member
 from rota.store.memory.store import MemoryStore
 from rota.store.protocols.access import Role, Token
-from rota.traces.naming import PASSED_ON, Naming
 from tests.api.files import memory_files
 
 TOKEN = "a-token-for-tests"
@@ -66,6 +65,13 @@ class House:
     engine: Engine
     store: MemoryStore
     http: httpx2.AsyncClient
+    transport: httpx2.ASGITransport
+
+    def limit(self, **changes: float) -> None:
+        """The same server, with other limits from now on."""
+        self.parts = replace(self.parts, limits=replace(self.parts.limits, **changes))  # type: ignore[arg-type]
+        self.app = create_app(self.parts)
+        self.transport.app = self.app
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, expect: int | None = None, **more: Any
@@ -147,24 +153,25 @@ async def open_house(
     *,
     no_auth: bool = False,
     throttle: Throttle | None = None,
-    naming: Naming = PASSED_ON,
-    simulator: Simulator | None = None,
+    limits: ApiLimits = API_LIMITS,
+    **others: Any,
 ) -> AsyncIterator[House]:
-    """Starts it, and stops it whatever happens."""
+    """Starts it, and stops it whatever happens; `others` are fields of Parts."""
     store, clock, figures = MemoryStore(), SystemClock(), Figures()
     engine = Engine(store, clock, timing or Timing(), figures, Member(node="node-a"))
-    roster, audit = Roster(store.access, clock), AuditTrail(store.access, clock)
+    roster = Roster(store.access, clock, limits)
+    audit = AuditTrail(store.access, clock, limits=limits)
     await store.access.add_token(ADMIN)
     for part in (engine, roster, audit):
         await part.start()
     access = Access(roster=roster, no_auth=no_auth, throttle=throttle or Throttle())
     alone = _parts(engine, store, figures, access, audit)
-    parts = replace(alone, naming=naming, simulator=simulator)
+    parts = replace(alone, limits=limits, **others)
     app = create_app(parts)
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url=URL, headers=HEADERS) as http:
         try:
-            yield House(app, parts, engine, store, http)
+            yield House(app, parts, engine, store, http, transport)
         finally:
             parts.closing.set()
             for one in (roster, audit, engine):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 import structlog
 
-from rota.api.door import trail as trail_module
 from rota.api.door.trail import AuditTrail
+from rota.api.limits import ApiLimits
 from rota.core.model import Instant
 from rota.engine.clock import SystemClock
 from rota.store.memory.access import MemoryAccess
@@ -127,20 +127,16 @@ class Book(MemoryAccess):
         self.wrote.set()
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AUDIT_GATHER_S", "AUDIT_RETRY_S"):
-        monkeypatch.setattr(trail_module, name, 0.01)
+QUICK = ApiLimits(audit_gather_s=0.01, audit_retry_s=0.01)
 
 
 async def kept(book: Book) -> int:
     return len(await book.audit(AuditQuery(limit=100_000)))
 
 
-@pytest.mark.usefixtures("quick")
 async def test_entries_are_written_in_batches_by_themselves() -> None:
     book = Book()
-    audit = AuditTrail(book, SystemClock())
+    audit = AuditTrail(book, SystemClock(), limits=QUICK)
     await audit.start()
     now = SystemClock().now()
     for _ in range(2500):
@@ -160,11 +156,10 @@ async def test_a_clean_stop_loses_no_entry() -> None:
     assert await kept(book) == 1
 
 
-@pytest.mark.usefixtures("quick")
 async def test_entries_wait_for_a_store_that_is_away() -> None:
     book = Book()
     book.away = True
-    audit = AuditTrail(book, SystemClock())
+    audit = AuditTrail(book, SystemClock(), limits=QUICK)
     await audit.start()
     audit.note(entry(SystemClock().now()))
     await asyncio.wait_for(book.failed.wait(), 20)
@@ -174,10 +169,9 @@ async def test_entries_wait_for_a_store_that_is_away() -> None:
     assert await kept(book) == 1
 
 
-async def test_what_does_not_fit_is_lost_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trail_module, "AUDIT_PENDING_MAX", 3)
+async def test_what_does_not_fit_is_lost_loudly() -> None:
     book, now = Book(), SystemClock().now()
-    audit = AuditTrail(book, SystemClock())
+    audit = AuditTrail(book, SystemClock(), limits=ApiLimits(audit_pending_max=3))
     with structlog.testing.capture_logs() as said:
         for number in range(5):
             audit.note(entry(now + number))

@@ -68,11 +68,8 @@ async def test_an_array_that_goes_on_does_not_stand_before_what_can_be_deleted(
     assert order["job_id"] not in await _ids(house)
 
 
-async def test_a_piece_passes_over_a_bounded_number(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.api.jobs.bulk.BULK_PAGE", 2)
-    monkeypatch.setattr("rota.api.jobs.bulk.BULK_REFUSED_MAX", 2)
+async def test_a_piece_passes_over_a_bounded_number(house: House) -> None:
+    house.limit(bulk_page=2, bulk_refused_max=2)
     worker = await house.register(cpu=8)
     await _array(house, worker, size=16)
     delete = await _delete_of_group(house)
@@ -84,10 +81,8 @@ async def test_a_piece_passes_over_a_bounded_number(
 
 
 @pytest.mark.parametrize("page", [2, 100])
-async def test_an_array_takes_its_members_along(
-    house: House, monkeypatch: pytest.MonkeyPatch, page: int
-) -> None:
-    monkeypatch.setattr("rota.api.jobs.bulk.BULK_PAGE", page)
+async def test_an_array_takes_its_members_along(house: House, page: int) -> None:
+    house.limit(bulk_page=page)
     worker = await house.register(cpu=4)
     await _array(house, worker, size=4)
     other = (await house.submit("other"))["job_id"]
@@ -98,10 +93,8 @@ async def test_an_array_takes_its_members_along(
 
 
 @pytest.mark.parametrize("page", [2, 100])
-async def test_an_array_and_its_members_are_counted_once_each(
-    house: House, monkeypatch: pytest.MonkeyPatch, page: int
-) -> None:
-    monkeypatch.setattr("rota.api.jobs.bulk.BULK_PAGE", page)
+async def test_an_array_and_its_members_are_counted_once_each(house: House, page: int) -> None:
+    house.limit(bulk_page=page)
     worker = await house.register(cpu=4)
     await _array(house, worker, size=4)
     delete = {"action": "delete", "filter": {"name": "render"}}

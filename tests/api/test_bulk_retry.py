@@ -69,11 +69,8 @@ async def test_a_graph_that_was_cancelled_runs_in_its_order_again(house: House) 
     assert order == [["j0"], ["j1", "j2"], ["j3"]]
 
 
-async def test_it_does_not_matter_in_which_order_they_were_submitted(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.api.jobs.bulk.BULK_PAGE", 2)
-    monkeypatch.setattr("rota.api.jobs.bulk_order.BULK_PAGE", 2)
+async def test_it_does_not_matter_in_which_order_they_were_submitted(house: House) -> None:
+    house.limit(bulk_page=2)
     await _submit(house, ["1"], ["2"], ["3"], ["4"], [])
     await house.ask("POST", "/jobs/bulk", {**AGAIN, "action": "cancel"}, expect=200)
     await house.ask("POST", "/jobs/bulk", AGAIN, expect=200)
@@ -145,10 +142,8 @@ async def test_a_group_of_failed_members_starts_over_with_its_array(
     assert await _states(house, [array]) == ["running"]
 
 
-async def test_an_array_that_is_meant_with_its_members_starts_over_once(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.api.jobs.bulk.BULK_PAGE", 2)
+async def test_an_array_that_is_meant_with_its_members_starts_over_once(house: House) -> None:
+    house.limit(bulk_page=2)
     worker = await house.register(cpu=4)
     array = await _array_that_failed(house, worker)
     again = {"action": "retry", "filter": {"name": "render"}}
@@ -209,11 +204,8 @@ async def test_a_long_chain_is_not_read_again_for_each_of_its_jobs(
     assert read <= 10 * length
 
 
-async def test_what_was_skipped_counts_though_the_job_in_front_is_newer(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.api.jobs.bulk.BULK_PAGE", 2)
-    monkeypatch.setattr("rota.api.jobs.bulk_order.BULK_PAGE", 2)
+async def test_what_was_skipped_counts_though_the_job_in_front_is_newer(house: House) -> None:
+    house.limit(bulk_page=2)
     worker = await house.register()
     jobs = await _submit(house, ["1"], ["2"], ["3"], ["4"], [])
     await _fail_next(house, worker)

@@ -203,7 +203,7 @@ async def test_a_request_is_known_to_be_whole_when_all_of_it_has_come(
     assert await late == b"body"
     other, _ = house.connect()
     other.data_received(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody")
-    monkeypatch.setattr("rota.api.reading.bodies.asyncio.timeout", no_clock)
+    monkeypatch.setattr("asyncio.timeout", no_clock)
     cycle = other.cycle
     assert await read_body(cycle.scope, cycle.receive, 100) == b"body"  # type: ignore[arg-type]  # as uvicorn's
     monkeypatch.undo()

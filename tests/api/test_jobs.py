@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from tests.api.house import NOOP, House
 
 NOBODY = "019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"
@@ -338,10 +336,8 @@ async def test_many_submitters_at_once_each_get_their_own_job(house: House) -> N
     assert len({job["job_id"] for job in jobs}) == 50
 
 
-async def test_a_page_that_looked_long_enough_ends_and_its_cursor_leads_on(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.api.jobs.jobs.PAGE_LOOK", 2)
+async def test_a_page_that_looked_long_enough_ends_and_its_cursor_leads_on(house: House) -> None:
+    house.limit(page_look=2)
     ids = [
         (await house.submit(name="rare" if number in (0, 5) else "usual"))["job_id"]
         for number in range(9)
@@ -355,10 +351,8 @@ async def test_a_page_that_looked_long_enough_ends_and_its_cursor_leads_on(
     assert [] in pages, "a page without items is not the end"
 
 
-async def test_executions_that_are_hard_to_find_come_in_short_pages(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.api.lookup.PAGE_LOOK", 2)
+async def test_executions_that_are_hard_to_find_come_in_short_pages(house: House) -> None:
+    house.limit(page_look=2)
     worker = await house.register()
     for number in range(5):
         started = await house.start(worker)

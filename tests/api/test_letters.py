@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rota.api import letters
 from rota.api.letters import Letter, note_line
 from rota.core.model import PollId
 from rota.core.outcome import Answer
@@ -66,12 +65,10 @@ async def test_only_what_is_in_words_is_posted(house: House) -> None:
     assert not counter.posted, "another one that only looks like it"
 
 
-async def test_what_has_to_go_the_usual_way_does(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_has_to_go_the_usual_way_does(house: House) -> None:
     closing, large = Counter(head=b""), Counter()
     for counter, limit in ((closing, 1_000_000), (large, 10)):
-        monkeypatch.setattr(letters, "ANSWER_PIECE_BYTES", limit)
+        house.limit(answer_piece_bytes=limit)
         letter = letter_to(house, counter)
         letter.write(ANSWER)
         letter.post(ANSWER)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rota.api import limits
 from rota.api.jobs.logs import _tail_start
+from rota.api.limits import ApiLimits
 from rota.api.log_bell import LogBell
 from rota.core.model import ExecutionId
 from rota.store.memory.store import MemoryStore
@@ -55,10 +56,8 @@ async def test_following_may_begin_with_the_last_lines(house: House) -> None:
         assert await tap.read_all() == "line 999\nmore\n"
 
 
-async def test_a_line_without_end_is_read_back_to_a_bound(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.api.jobs.logs.LOG_TAIL_BYTES_MAX", 1000)
+async def test_a_line_without_end_is_read_back_to_a_bound(house: House) -> None:
+    house.limit(log_tail_bytes_max=1000)
     _, path = await printed(house, b"x" * 5000)
     assert (await house.http.get(f"{path}?tail=1")).text == "x" * 1000
 
@@ -75,22 +74,18 @@ def test_the_last_lines_are_those_that_tail_prints(text: bytes, lines: int, bloc
 
         class Parts:
             logs = store.logs
+            limits = ApiLimits(log_read_bytes=block)
 
         return await _tail_start(Parts(), ExecutionId("e"), lines)  # type: ignore[arg-type]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rota.api.jobs.logs.LOG_READ_BYTES", block)
-        begin = asyncio.run(start())
+    begin = asyncio.run(start())
     wanted = text.splitlines(keepends=True)
     assert text[begin:] == b"".join(wanted[max(0, len(wanted) - lines) :])
 
 
-async def test_a_follower_is_called_rather_than_left_to_look(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_follower_is_called_rather_than_left_to_look(house: House) -> None:
     # A follower that only looked would see this after an hour.
-    monkeypatch.setattr("rota.api.jobs.logs.LOG_WAIT_S", 3600.0)
-    monkeypatch.setattr("rota.api.jobs.logs.LOG_WAIT_S_MAX", 3600.0)
+    house.limit(log_wait_s=3600.0, log_wait_s_max=3600.0)
     _, path = await printed(house, b"first\n")
     async with Tap(house, f"{path}?follow=true") as tap:
         await tap.read_until("first\n")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from rota.api.cell import queues
 from rota.core.inputs import Timing, Window
 from tests.api.house import House, open_house
 
@@ -91,11 +90,8 @@ async def test_a_bulk_action_reaches_them(house: House) -> None:
 
 
 @pytest.mark.parametrize(("page", "piece"), [(500, 2000), (4, 1)])
-async def test_a_purge_ends_them_and_counts_them_once(
-    house: House, page: int, piece: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queues, "PURGE_PAGE", page)
-    monkeypatch.setattr(queues, "PURGE_PIECE", piece)
+async def test_a_purge_ends_them_and_counts_them_once(house: House, page: int, piece: int) -> None:
+    house.limit(purge_page=page, purge_piece=piece)
     elsewhere = await house.submit("elsewhere")
     key = {"Idempotency-Key": "purge-1"}
     purge = "/queues/q/purge"

@@ -175,10 +175,8 @@ async def test_a_preview_counts_no_further_than_its_limit(house: House) -> None:
     assert len((await house.ask("GET", "/jobs?status=queued"))["items"]) == 5
 
 
-async def test_a_preview_that_counts_to_the_end_goes_on_page_by_page(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.api.jobs.bulk.BULK_COUNTED_AT_ONCE", 2)
+async def test_a_preview_that_counts_to_the_end_goes_on_page_by_page(house: House) -> None:
+    house.limit(bulk_counted_at_once=2)
     for _ in range(5):
         await house.submit()
     spec = {"action": "cancel", "filter": {}, "dry_run": True}
@@ -186,12 +184,12 @@ async def test_a_preview_that_counts_to_the_end_goes_on_page_by_page(
 
 
 async def test_a_preview_of_filters_that_hardly_meet_says_when_it_has_not_looked_at_all(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House,
 ) -> None:
     for number in range(6):
         await house.submit(name="rare" if number == 0 else "usual")
     spec = {"action": "cancel", "filter": {"name": "rare"}, "dry_run": True, "limit": 100}
-    monkeypatch.setattr("rota.api.jobs.bulk.PREVIEW_LOOK", 2)
+    house.limit(preview_look=2)
     part = await house.ask("POST", "/jobs/bulk", spec, expect=200)
     assert (part["count"], part["more"]) == (0, True)
     whole = {name: value for name, value in spec.items() if name != "limit"}
@@ -199,19 +197,15 @@ async def test_a_preview_of_filters_that_hardly_meet_says_when_it_has_not_looked
     assert (told["count"], told["more"]) == (1, False)
 
 
-async def test_an_action_reaches_what_its_search_finds_late(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.api.jobs.bulk.PAGE_LOOK", 2)
+async def test_an_action_reaches_what_its_search_finds_late(house: House) -> None:
+    house.limit(page_look=2)
     for number in range(9):
         await house.submit(name="rare" if number in (0, 5) else "usual")
     spec = {"action": "cancel", "filter": {"name": "rare"}}
     assert (await house.ask("POST", "/jobs/bulk", spec, expect=200))["count"] == 2
 
 
-async def test_a_preview_of_one_error_says_when_it_has_not_looked_at_all(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_preview_of_one_error_says_when_it_has_not_looked_at_all(house: House) -> None:
     worker = await house.register()
     for number in range(4):
         started = await house.start(worker, name="bill")
@@ -221,7 +215,7 @@ async def test_a_preview_of_one_error_says_when_it_has_not_looked_at_all(
     spec = {"action": "retry", "filter": wanted, "dry_run": True, "limit": 100}
     whole = await house.ask("POST", "/jobs/bulk", spec, expect=200)
     assert (whole["count"], whole["more"]) == (4, False)
-    monkeypatch.setattr("rota.api.jobs.bulk.BULK_EXAMINED_MAX", 3)
+    house.limit(bulk_examined_max=3)
     part = await house.ask("POST", "/jobs/bulk", spec, expect=200)
     assert (part["count"], part["more"]) == (3, True)
 

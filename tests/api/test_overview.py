@@ -10,7 +10,6 @@ import pytest
 from rota.api.app import create_app
 from rota.api.history import Recorder, quantile
 from rota.api.limits import TIMELINE_PARTS, TIMELINE_SAMPLE
-from rota.api.watch import timeline
 from rota.api.watch.crowds import counted, first_id
 from rota.core.model import ExecutionState, WorkerId
 from rota.store.protocols.access import Role
@@ -268,10 +267,8 @@ async def test_a_timelines_window_leaves_out_what_was_claimed_before_or_after_it
     assert (await house.http.get(wide)).status_code == 422
 
 
-async def test_a_busy_timeline_counts_what_it_does_not_draw(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(timeline, "TIMELINE_BARS_MAX", 3)
+async def test_a_busy_timeline_counts_what_it_does_not_draw(house: House) -> None:
+    house.limit(timeline_bars_max=3)
     worker = await house.register("box")
     for number in range(6):
         outcome = "failed" if number == 0 else "succeeded"
@@ -293,10 +290,8 @@ async def test_a_busy_timeline_counts_what_it_does_not_draw(
     assert (theirs["crowd"]["total"], theirs["crowd"]["lanes"]) == (0, [])
 
 
-async def test_a_tenants_token_gets_its_own_counts_of_a_busy_timeline(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(timeline, "TIMELINE_BARS_MAX", 3)
+async def test_a_tenants_token_gets_its_own_counts_of_a_busy_timeline(house: House) -> None:
+    house.limit(timeline_bars_max=3)
     worker = await house.register("box")
     for number, tenant in enumerate((ACME, "other") * 3):
         outcome = "failed" if number == 0 else "succeeded"

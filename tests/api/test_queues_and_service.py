@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from rota.api.cell import queues
 from rota.engine.ports import BusyError, UnavailableError
 from rota.store.protocol import StoreError, StoreFullError
 from tests.api.house import House
@@ -98,11 +97,9 @@ async def test_a_paused_queue_starts_nothing_and_a_purge_empties_it(house: House
     assert (await house.ask("POST", "/queues/q/purge", expect=200)) == {"count": 2}
 
 
-async def test_a_purge_of_a_long_line_is_many_small_records(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_purge_of_a_long_line_is_many_small_records(house: House) -> None:
     """One record for all would keep the server from everything else, its seat included."""
-    monkeypatch.setattr(queues, "PURGE_PIECE", 2)
+    house.limit(purge_piece=2)
     for _ in range(7):
         await house.submit(queue="q")
     before = (await house.store.catalog.head())[1]

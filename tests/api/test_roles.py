@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from rota.api.door.throttle import Throttle, WrongTries
+from rota.api.limits import ApiLimits
 from rota.api.operations import OPERATIONS
 from rota.api.routes import Operation
 from rota.cli.cell.tokens import ROLES
 from rota.store.protocols.access import Role
 from rota.wire.tokens import RoleName
-from tests.api.house import NOOP, House
+from tests.api.house import NOOP, House, open_house
 from tests.api.keys import ACME, OTHER, bearer, dead_key, key
 
 NOBODY = ""
@@ -213,11 +215,13 @@ async def test_each_role_may_do_what_is_meant_for_it_and_no_more(house: House, r
 
 
 @pytest.mark.parametrize("who", ["nobody", "unknown", "forged", "revoked", "expired"])
-async def test_who_has_no_good_token_gets_nowhere(
-    house: House, who: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.api.door.roster.ROSTER_HURRY_S", 0)
-    monkeypatch.setattr("rota.api.door.throttle.TRIES_FREE", len(OPERATIONS))
+async def test_who_has_no_good_token_gets_nowhere(who: str) -> None:
+    throttle = Throttle(tries=WrongTries(free=len(OPERATIONS)))
+    async with open_house(limits=ApiLimits(roster_hurry_s=0), throttle=throttle) as house:
+        await _gets_nowhere(house, who)
+
+
+async def _gets_nowhere(house: House, who: str) -> None:
     house.http.headers.pop("authorization")
     headers = {
         "nobody": {},

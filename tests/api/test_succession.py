@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
-from rota.api.peers import succession
 from rota.api.peers.succession import Succession
 from rota.engine.ports import Standing
 from tests.engine.rig import until
@@ -29,13 +26,8 @@ class Servers:
         return Standing(*(False, self.leader, f"http://{self.leader}", self.epoch, 0))
 
 
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(succession, "FORWARD_LOOK_S", 0.001)
-
-
 def watching(servers: Any, told: list[int]) -> Succession:
-    return Succession(servers, lambda: told.append(servers.epoch))
+    return Succession(servers, lambda: told.append(servers.epoch), look_s=0.001)
 
 
 async def test_who_waits_is_told_that_another_leads_and_who_comes_then_waits_for_the_next() -> None:

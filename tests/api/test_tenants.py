@@ -87,12 +87,8 @@ async def test_lists_show_a_tenant_its_own(house: House) -> None:
     assert (stats["jobs"]["failed"], stats["submitted_total"]) == (2, 2)
 
 
-async def test_a_page_of_executions_that_looked_far_enough_leads_on(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.api.pace.READ_AT_ONCE", 2)
-    monkeypatch.setattr("rota.api.lookup.EXECUTIONS_AT_ONCE", 2)
-    monkeypatch.setattr("rota.api.lookup.EXECUTIONS_SCANNED_MAX", 4)
+async def test_a_page_of_executions_that_looked_far_enough_leads_on(house: House) -> None:
+    house.limit(read_at_once=2, executions_at_once=2, executions_scanned_max=4)
     worker, acme = await house.register(), await submitter(house, ACME)
     mine = await house.start(worker, tenant=ACME)
     for _ in range(6):

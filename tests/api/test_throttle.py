@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import pytest
-
 from rota.api import limits
 from rota.api.door.throttle import Buckets, Rate, Throttle, WrongTries, group_of
+from rota.api.limits import ApiLimits
 from rota.store.protocols.access import AuditQuery
-from tests.api.house import TOKEN, House, open_house
+from tests.api.house import TOKEN, open_house
 from tests.api.keys import bearer
 
 
@@ -61,21 +60,19 @@ def test_one_machine_is_one_address_however_many_it_has() -> None:
     assert group_of("no:address") == "no:address"
 
 
-async def test_an_address_that_guesses_is_told_to_wait_and_the_right_token_still_works(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.api.door.roster.ROSTER_HURRY_S", 0)
+async def test_an_address_that_guesses_is_told_to_wait_and_the_right_token_still_works() -> None:
     free = limits.TRIES_FREE
-    answers = [
-        await house.http.get("/jobs", headers=bearer(f"guess {number}"))
-        for number in range(free + 2)
-    ]
-    assert [one.status_code for one in answers] == [401] * free + [429] * 2
-    assert answers[-1].headers["retry-after"] == "1"
-    assert answers[-1].json()["type"].endswith(":too_many_tries")
-    assert (await house.http.get("/jobs")).status_code == 200
-    nobody = await house.http.get("/jobs", headers={"Authorization": ""})
-    assert nobody.status_code == 401
+    async with open_house(limits=ApiLimits(roster_hurry_s=0)) as house:
+        answers = [
+            await house.http.get("/jobs", headers=bearer(f"guess {number}"))
+            for number in range(free + 2)
+        ]
+        assert [one.status_code for one in answers] == [401] * free + [429] * 2
+        assert answers[-1].headers["retry-after"] == "1"
+        assert answers[-1].json()["type"].endswith(":too_many_tries")
+        assert (await house.http.get("/jobs")).status_code == 200
+        nobody = await house.http.get("/jobs", headers={"Authorization": ""})
+        assert nobody.status_code == 401
 
 
 async def test_a_token_that_asks_too_often_is_told_to_slow_down() -> None:

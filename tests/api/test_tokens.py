@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rota.api.door.roster import Roster, digest
 from rota.api.door.sessions import open_session, read_session
 from rota.api.ids import mint_token
-from rota.api.limits import ROSTER_LOOK_S
+from rota.api.limits import ROSTER_LOOK_S, ApiLimits
 from rota.store.memory.access import MemoryAccess
 from rota.store.protocol import StoreError
 from rota.store.protocols.access import Role
@@ -158,13 +158,10 @@ class AwayBook(MemoryAccess):
         return await super().revision()
 
 
-async def test_while_the_store_is_away_the_known_tokens_stay_good(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.api.door.roster.ROSTER_LOOK_S", 0.01)
+async def test_while_the_store_is_away_the_known_tokens_stay_good(house: House) -> None:
     book = AwayBook()
     await book.add_token(ADMIN)
-    roster = Roster(book, house.engine.clock)
+    roster = Roster(book, house.engine.clock, ApiLimits(roster_look_s=0.01))
     await roster.start()
     try:
         book.away = True

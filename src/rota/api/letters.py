@@ -9,7 +9,6 @@ from starlette.types import Scope
 
 from rota.api.customs.views import order_views
 from rota.api.door.auth import NO_STORE, SECURITY_HEADERS
-from rota.api.limits import ANSWER_PIECE_BYTES
 from rota.api.parts import Parts
 from rota.core.outcome import Answer
 from rota.wire.units import encode
@@ -65,7 +64,7 @@ class Letter:
         self._answer = answer
         line = self._line()
         head = b"" if line is None else line.head(self._scope)
-        if head and len(self._text) <= ANSWER_PIECE_BYTES:
+        if head and len(self._text) <= self._parts.limits.answer_piece_bytes:
             length = b"content-length: %d\r\n\r\n" % len(self._text)
             self._whole = b"".join((head, _HEAD, length, self._text))
 

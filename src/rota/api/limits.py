@@ -1,4 +1,9 @@
-"""Every bound of the server's side of HTTP, named, with its reason."""
+"""Every limit of the HTTP server, named, with its reason; `ApiLimits` hands in those that vary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
 
 HEAD_BYTES_MAX = 64 * 1024
 """One request's line and headers: several times what a browser with many cookies sends."""
@@ -266,3 +271,35 @@ METRIC_QUEUES_MAX = 100
 """Queues with series of their own in `/metrics`: whoever submits can make up queues."""
 METRIC_KINDS_MAX = 40
 """Kinds of resources with series of their own: whoever runs a worker can make up kinds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiLimits:
+    """Limits that a server is given, so that a test can run one with smaller limits."""
+
+    purge_page: int = PURGE_PAGE
+    purge_piece: int = PURGE_PIECE
+    bulk_page: int = BULK_PAGE
+    bulk_counted_at_once: int = BULK_COUNTED_AT_ONCE
+    bulk_examined_max: int = BULK_EXAMINED_MAX
+    bulk_refused_max: int = BULK_REFUSED_MAX
+    preview_look: int = PREVIEW_LOOK
+    page_look: int = PAGE_LOOK
+    read_at_once: int = READ_AT_ONCE
+    executions_at_once: int = EXECUTIONS_AT_ONCE
+    executions_scanned_max: int = EXECUTIONS_SCANNED_MAX
+    log_read_bytes: int = LOG_READ_BYTES
+    log_tail_bytes_max: int = LOG_TAIL_BYTES_MAX
+    log_wait_s: float = LOG_WAIT_S
+    log_wait_s_max: float = LOG_WAIT_S_MAX
+    answer_piece_bytes: int = ANSWER_PIECE_BYTES
+    timeline_bars_max: int = TIMELINE_BARS_MAX
+    roster_look_s: float = ROSTER_LOOK_S
+    roster_hurry_s: float = ROSTER_HURRY_S
+    audit_gather_s: float = AUDIT_GATHER_S
+    audit_retry_s: float = AUDIT_RETRY_S
+    audit_pending_max: int = AUDIT_PENDING_MAX
+
+
+API_LIMITS: Final = ApiLimits()
+"""The limits of a server that nobody gave others: the constants above."""

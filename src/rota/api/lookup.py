@@ -11,12 +11,7 @@ from typing import Any
 import msgspec
 
 from rota.api.customs.paging import cut, cut_found
-from rota.api.limits import (
-    EXECUTIONS_AT_ONCE,
-    EXECUTIONS_SCANNED_MAX,
-    OUTLINES_AT_ONCE,
-    PAGE_LOOK,
-)
+from rota.api.limits import OUTLINES_AT_ONCE
 from rota.api.pace import Pace
 from rota.api.parts import Parts
 from rota.api.problems import ProblemError, invalid, not_found
@@ -139,13 +134,13 @@ async def find_executions(
     call: Call[Any, Any], query: ExecutionQuery
 ) -> tuple[Sequence[Execution], str | None]:
     """A page; the query asks for one more than is shown. It may end early."""
-    catalog, limit = call.parts.catalog, query.limit - 1
-    query = msgspec.structs.replace(query, look=PAGE_LOOK)
+    catalog, limit, limits = call.parts.catalog, query.limit - 1, call.parts.limits
+    query = msgspec.structs.replace(query, look=limits.page_look)
     if call.caller.tenant is None:
         return cut_found(await catalog.find_executions(query), limit, _id)
     own: list[Execution] = []
-    pace, scanned = Pace(EXECUTIONS_AT_ONCE), 0
-    while scanned < EXECUTIONS_SCANNED_MAX:
+    pace, scanned = Pace(limits.executions_at_once, limits.read_at_once), 0
+    while scanned < limits.executions_scanned_max:
         size = pace.size
         part = await catalog.find_executions(msgspec.structs.replace(query, limit=size))
         own += await own_executions(call, part)

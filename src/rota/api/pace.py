@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rota.api.limits import PAGE_BYTES_MAX, READ_AT_ONCE
+from rota.api.limits import PAGE_BYTES_MAX
 from rota.core.model import Execution, JobRecord
 
 
 class Pace:
     """Each may carry megabytes, and nearly all of them carry little."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, first: int) -> None:
+        """`first` are read before their size is known."""
         self._most = most
+        self._first = first
         self._read = 0
         self._bytes = 0
 
@@ -20,7 +22,7 @@ class Pace:
     def size(self) -> int:
         """Of the next question, if the next ones are like those before."""
         if not self._read:
-            return min(READ_AT_ONCE, self._most)
+            return min(self._first, self._most)
         fitting = PAGE_BYTES_MAX * self._read // max(self._bytes, 1)
         return max(1, min(fitting, self._most))
 

@@ -18,6 +18,7 @@ from rota.api.files import Files
 from rota.api.history import Recorder
 from rota.api.ids import IdMint
 from rota.api.limits import (
+    API_LIMITS,
     BULK_REMEMBERED_MAX,
     LONG_PAGES_AT_ONCE,
     SIMULATIONS_MAX,
@@ -26,6 +27,7 @@ from rota.api.limits import (
     TENANTS_REMEMBERED_MAX,
     USAGE_KINDS_MAX,
     USAGE_WORKERS_MAX,
+    ApiLimits,
 )
 from rota.api.log_bell import LogBell
 from rota.api.metrics import Figures
@@ -86,6 +88,7 @@ class Parts:
     """What an answer rests on."""
     version: str
     started_at: Instant
+    limits: ApiLimits = API_LIMITS
     naming: Naming = PASSED_ON
     """How runs are named in traces."""
     disk_free: Callable[[], int | None] = lambda: None

@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from rota.api.door.auth import remote_of
 from rota.api.door.roles import Caller, Rule, caller_of, permit
 from rota.api.ids import mint_request_id
-from rota.api.limits import ANSWER_PIECE_BYTES, AUDIT_TEXT_MAX
+from rota.api.limits import AUDIT_TEXT_MAX
 from rota.api.parts import Desk, Parts
 from rota.api.problems import (
     NO_HEADERS,
@@ -173,6 +173,7 @@ class Server:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, or leaves quietly if nobody is there any more."""
+        piece_bytes = self._parts.limits.answer_piece_bytes
         with self._desk.hold.cargo() as cargo:
             if not is_whole(scope):
                 receive = while_open(receive, self._parts.closing)
@@ -183,7 +184,7 @@ class Server:
                 if response is None:
                     return
                 # What has been done must be told: only who reads can be asked to come again.
-                if len(response.body) > ANSWER_PIECE_BYTES and not self.operation.writes:
+                if len(response.body) > piece_bytes and not self.operation.writes:
                     cargo.add(len(response.body))
             except GoneAwayError:
                 return
@@ -193,8 +194,8 @@ class Server:
             if self.operation.audited and response.status_code != TOO_MANY:
                 entry = audit_entry(self._parts, scope, self.operation.path, response)
                 self._parts.audit.note(entry)
-            if len(response.body) > ANSWER_PIECE_BYTES:
-                await cargo.deliver(response, send)
+            if len(response.body) > piece_bytes:
+                await cargo.deliver(response, send, piece_bytes)
             else:
                 await response(scope, receive, send)
 

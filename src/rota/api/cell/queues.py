@@ -9,7 +9,6 @@ from typing import Any
 from rota.api.customs.paging import PageQuery, page_of
 from rota.api.customs.queue_terms import settings_of
 from rota.api.customs.views import queue_view
-from rota.api.limits import PURGE_PAGE, PURGE_PIECE
 from rota.api.lookup import name_in
 from rota.api.problems import not_found
 from rota.api.recall import expect, post, post_recalling
@@ -85,14 +84,14 @@ async def purge_queue(call: Call[None, NoQuery]) -> CountAnswer:
 
 async def _purge_shelf(call: Call[None, NoQuery], name: str) -> int:
     """The newest first, so that jobs submitted meanwhile are not among them."""
-    count, last = 0, None
+    count, last, size = 0, None, call.parts.limits.purge_page
     while True:
-        query = JobQuery(queue=name, states=(JobState.QUEUED,), before=last, limit=PURGE_PAGE)
+        query = JobQuery(queue=name, states=(JobState.QUEUED,), before=last, limit=size)
         page: list[JobRecord] = []
         piece = partial(_purge_page, call, query, page)
         receipt = await post_recalling(call, piece, partial(_purging, name))
         count += expect(receipt, Counted).count
-        if len(page) < PURGE_PAGE:
+        if len(page) < size:
             return count
         _refuse_if_stopping(call)
         last = page[-1].id
@@ -101,9 +100,10 @@ async def _purge_shelf(call: Call[None, NoQuery], name: str) -> int:
 async def _purge_memory(call: Call[None, NoQuery], glance: QueueGlance) -> int:
     """What is more than one piece; the caller ends the rest under its key."""
     waiting = sum(glance.depth.get(state, 0) for state in JOB_WAITING) - glance.shelved
-    count, done = 0, PURGE_PIECE
-    while waiting > PURGE_PIECE and done == PURGE_PIECE:
-        piece = Purge(name=glance.queue.name, most=PURGE_PIECE)
+    most = call.parts.limits.purge_piece
+    count, done = 0, most
+    while waiting > most and done == most:
+        piece = Purge(name=glance.queue.name, most=most)
         done = expect(await call.parts.brain.post(piece), Counted).count
         count += done
         _refuse_if_stopping(call)

@@ -13,7 +13,6 @@ from rota.api.door.roles import ANYBODY, Caller, remember
 from rota.api.door.roster import Roster, caller_from
 from rota.api.door.sessions import SignInCodes, cookie_in, read_session, split_host
 from rota.api.door.throttle import Throttle, group_of
-from rota.api.limits import TRIES_FREE
 from rota.api.problems import ProblemError, respond, retry_after
 from rota.engine.ports import Clock
 from rota.store.protocols.access import Token
@@ -167,7 +166,7 @@ class Gate:
         count, wait_ms = self._access.throttle.tries.note(group_of(remote), self._clock.steady())
         if not wait_ms:
             return
-        if count == TRIES_FREE + 1:
+        if count == self._access.throttle.tries.free + 1:
             log.warning("many wrong tokens", remote=remote, count=count)
         detail = f"{count} wrong tokens came from this address: wait before the next"
         raise ProblemError(429, "too_many_tries", detail, headers=retry_after(wait_ms))

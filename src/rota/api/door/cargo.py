@@ -8,7 +8,7 @@ from typing import Self
 from starlette.responses import Response
 from starlette.types import Message, Receive, Send
 
-from rota.api.limits import ANSWER_PIECE_BYTES, HELD_BYTES_MAX
+from rota.api.limits import HELD_BYTES_MAX
 from rota.api.problems import RETRY_AFTER_S, ProblemError
 
 
@@ -46,13 +46,13 @@ class Cargo:
 
         return counting
 
-    async def deliver(self, response: Response, send: Send) -> None:
+    async def deliver(self, response: Response, send: Send, piece_bytes: int) -> None:
         """Sends a long answer piece by piece, so that it counts for as long as nobody takes it."""
         body = bytes(response.body)
         head = {"type": "http.response.start", "status": response.status_code}
         await send({**head, "headers": response.raw_headers})
-        for at in range(0, len(body), ANSWER_PIECE_BYTES):
-            piece = body[at : at + ANSWER_PIECE_BYTES]
+        for at in range(0, len(body), piece_bytes):
+            piece = body[at : at + piece_bytes]
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 import structlog
 
 from rota.api.door.roles import Caller
-from rota.api.limits import ROSTER_HURRY_S, ROSTER_LOOK_S, ROSTER_PATIENCE_S
+from rota.api.limits import API_LIMITS, ROSTER_PATIENCE_S, ApiLimits
 from rota.core.model import Instant
 from rota.engine.beat import beat
 from rota.engine.ports import Clock
@@ -30,8 +30,9 @@ def digest(token: str) -> bytes:
 class Roster:
     """Who is known. While the store is away it goes on with what it has; expiry still counts."""
 
-    def __init__(self, book: AccessBook, clock: Clock) -> None:
+    def __init__(self, book: AccessBook, clock: Clock, limits: ApiLimits = API_LIMITS) -> None:
         self._book = book
+        self._limits = limits
         self._clock = clock
         self._revision = -1
         self._by_digest: Mapping[bytes, Token] = {}
@@ -79,7 +80,7 @@ class Roster:
         await asyncio.wait((self._hurry,), timeout=ROSTER_PATIENCE_S)
 
     async def _look_soon(self) -> None:
-        await asyncio.sleep(ROSTER_HURRY_S)
+        await asyncio.sleep(self._limits.roster_hurry_s)
         # Whoever asks from here on needs another look: this one may not see their token.
         self._hurry = None
         with suppress(StoreError):
@@ -130,7 +131,7 @@ class Roster:
 
     async def _look(self) -> None:
         while True:
-            await beat(ROSTER_LOOK_S)
+            await beat(self._limits.roster_look_s)
             try:
                 await self.refresh()
             except StoreError as error:

@@ -61,7 +61,8 @@ class _Tries(NamedTuple):
 class WrongTries:
     """Addresses that sent unknown tokens: a few are free, then each makes the next wait longer."""
 
-    def __init__(self) -> None:
+    def __init__(self, free: int = TRIES_FREE) -> None:
+        self.free = free
         self._by_address: OrderedDict[str, _Tries] = OrderedDict()
 
     def note(self, address: str, now: Millis) -> tuple[int, Millis]:
@@ -73,7 +74,7 @@ class WrongTries:
         if now < known.closed_until:
             return known.number, known.closed_until - now
         number = 1 if now - known.last > TRIES_QUIET_MS else known.number + 1
-        beyond = number - TRIES_FREE
+        beyond = number - self.free
         wait = 0 if beyond < 1 else min(TRIES_WAIT_MS << min(beyond - 1, 20), TRIES_WAIT_MS_MAX)
         self._by_address[address] = _Tries(number, now, now + wait)
         self._by_address.move_to_end(address)

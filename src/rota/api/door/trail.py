@@ -9,13 +9,12 @@ from contextlib import suppress
 import structlog
 
 from rota.api.limits import (
+    API_LIMITS,
     AUDIT_AGE_MS,
     AUDIT_BATCH,
-    AUDIT_GATHER_S,
-    AUDIT_PENDING_MAX,
-    AUDIT_RETRY_S,
     AUDIT_STOP_S,
     AUDIT_TIDY_S,
+    ApiLimits,
 )
 from rota.engine.ports import Clock
 from rota.store.protocol import StoreError
@@ -30,7 +29,14 @@ class AuditTrail:
     A write of unknown fate is made again, so an entry may be there twice, but not be missing.
     """
 
-    def __init__(self, book: AccessBook, clock: Clock, age_ms: int = AUDIT_AGE_MS) -> None:
+    def __init__(
+        self,
+        book: AccessBook,
+        clock: Clock,
+        age_ms: int = AUDIT_AGE_MS,
+        limits: ApiLimits = API_LIMITS,
+    ) -> None:
+        self._limits = limits
         self._book = book
         self._clock = clock
         self._age_ms = age_ms
@@ -62,7 +68,7 @@ class AuditTrail:
         if not self._age_ms:
             return
         self._pending.append(entry)
-        if len(self._pending) > AUDIT_PENDING_MAX:
+        if len(self._pending) > self._limits.audit_pending_max:
             self._pending.popleft()
             self._lost += 1
         self._wake.set()
@@ -97,7 +103,7 @@ class AuditTrail:
                     await self._wake.wait()
             tidy = not self._wake.is_set()
             self._wake.clear()
-            await self._pause(AUDIT_GATHER_S)
+            await self._pause(self._limits.audit_gather_s)
             try:
                 await self.flush()
                 if tidy:
@@ -105,10 +111,10 @@ class AuditTrail:
             except StoreError as error:
                 log.warning("audit entries wait", count=len(self._pending), cause=str(error))
                 self._wake.set()
-                await self._pause(AUDIT_RETRY_S)
+                await self._pause(self._limits.audit_retry_s)
             except Exception as error:  # the top of the loop: it must go on
                 log.error("writing the audit trail failed", exc_info=error)
-                await self._pause(AUDIT_RETRY_S)
+                await self._pause(self._limits.audit_retry_s)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

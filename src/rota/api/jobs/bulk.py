@@ -15,15 +15,7 @@ from rota.api.jobs.bulk_refusals import GONE, Bound, Refusals
 from rota.api.jobs.error_groups import fingerprint_of, read_dead
 from rota.api.jobs.jobs import label_in, post_retry, states_in
 from rota.api.jobs.members import take_along
-from rota.api.limits import (
-    BULK_AT_ONCE,
-    BULK_COUNTED_AT_ONCE,
-    BULK_EXAMINED_MAX,
-    BULK_PAGE,
-    BULK_REFUSED_MAX,
-    PAGE_LOOK,
-    PREVIEW_LOOK,
-)
+from rota.api.limits import BULK_AT_ONCE
 from rota.api.problems import ProblemError, invalid
 from rota.api.recall import post_about
 from rota.api.routes import Call, NoQuery
@@ -79,7 +71,7 @@ async def _carry_out(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
             done = len(part) - len(others) + await _act_on(act, others, refusals)
             count += done
             left = None if left is None else left - done
-        if page or (left is not None and len(refusals) >= BULK_REFUSED_MAX):
+        if page or (left is not None and len(refusals) >= call.parts.limits.bulk_refused_max):
             more = True
             break
 
@@ -96,10 +88,11 @@ class _Late:
 
     def __init__(self, call: Call[BulkSpec, NoQuery], refusals: Refusals) -> None:
         catalog, since = call.parts.catalog, call.parts.brain.clock.now()
+        self._page = call.parts.limits.bulk_page
         self._action = call.body.action
         self._catalog = catalog
         self._refusals = refusals
-        self._linked = Latecomers(catalog, since, refusals)
+        self._linked = Latecomers(catalog, since, refusals, self._page)
         self._bands: list[JobId] = []
         """Arrays and gangs take their members along, which may be meant themselves."""
 
@@ -119,8 +112,8 @@ class _Late:
     async def act(self, act: Callable[[Sequence[JobRecord]], Awaitable[int]]) -> int:
         """How many of them it could be done to."""
         count = await self._linked.start(act)
-        for start in range(0, len(self._bands), BULK_PAGE):
-            part = self._bands[start : start + BULK_PAGE]
+        for start in range(0, len(self._bands), self._page):
+            part = self._bands[start : start + self._page]
             found = await self._catalog.jobs(part)
             self._refusals.add(GONE, len(part) - len(found))
             count += await act(found)
@@ -149,16 +142,16 @@ async def _preview(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
 
 async def _count(call: Call[BulkSpec, NoQuery]) -> tuple[int, bool]:
     """By their ids alone: no job is read. Whoever gives a limit wants an idea, and soon."""
-    limit, count = call.body.limit, 0
+    limit, count, limits = call.body.limit, 0, call.parts.limits
     if limit is not None:
-        query = msgspec.structs.replace(_query(call.body), limit=limit + 1, look=PREVIEW_LOOK)
+        query = msgspec.structs.replace(_query(call), limit=limit + 1, look=limits.preview_look)
         ids = await call.parts.catalog.find_job_ids(query)
         return len(ids), ids.rest is not None
-    query = msgspec.structs.replace(_query(call.body), limit=BULK_COUNTED_AT_ONCE)
+    query = msgspec.structs.replace(_query(call), limit=limits.bulk_counted_at_once)
     while True:
         ids = await call.parts.catalog.find_job_ids(query)
         count += len(ids)
-        if len(ids) < BULK_COUNTED_AT_ONCE:
+        if len(ids) < limits.bulk_counted_at_once:
             return count, False
         query = msgspec.structs.replace(query, before=ids[-1])
 
@@ -170,7 +163,7 @@ async def _examine(call: Call[BulkSpec, NoQuery], refusals: Refusals) -> tuple[i
     """
     spec, meant, count = call.body, _sieve(call, refusals), 0
     if spec.limit is not None and spec.filter.job_ids is None:
-        dead, more = await read_dead(call, _query(spec), BULK_EXAMINED_MAX)
+        dead, more = await read_dead(call, _query(call), call.parts.limits.bulk_examined_max)
         return len(await meant(dead)), more
     async for found in _pages(call):
         count += len(await meant(found))
@@ -191,7 +184,7 @@ def _sieve(
 ) -> Callable[[Sequence[JobRecord]], Awaitable[list[JobRecord]]]:
     """Leaves of each page what is to be acted on."""
     spec = call.body
-    heads = Heads(call.parts.catalog, _query(spec).states)
+    heads = Heads(call.parts.catalog, _query(call).states)
     bound = Bound(call.parts.catalog, refusals)
 
     async def meant(page: Sequence[JobRecord]) -> list[JobRecord]:
@@ -257,19 +250,19 @@ def _moved(call: Call[BulkSpec, NoQuery], job: JobRecord) -> Spec:
 async def _pages(call: Call[BulkSpec, NoQuery]) -> AsyncIterator[list[JobRecord]]:
     """All that match, newest first; jobs submitted after the start are not among them."""
     catalog, asked = call.parts.catalog, call.body.filter
-    query = _query(call.body)
+    query, size = _query(call), call.parts.limits.bulk_page
     if asked.job_ids is not None:
         ids = sorted({JobId(one.lower()) for one in asked.job_ids}, reverse=True)
-        for start in range(0, len(ids), BULK_PAGE):
-            found = await catalog.jobs(ids[start : start + BULK_PAGE])
+        for start in range(0, len(ids), size):
+            found = await catalog.jobs(ids[start : start + size])
             yield [job for job in found if _matches(job, query)]
         return
-    query = msgspec.structs.replace(query, look=PAGE_LOOK)
+    query = msgspec.structs.replace(query, look=call.parts.limits.page_look)
     while True:
         page = await catalog.find_jobs(query)
         yield page
         _check_open(call)
-        if page.rest is None and len(page) < BULK_PAGE:
+        if page.rest is None and len(page) < size:
             return
         last = page[-1].id if page.rest is None else page.rest
         query = msgspec.structs.replace(query, before=last)
@@ -281,7 +274,8 @@ def _check_open(call: Call[BulkSpec, NoQuery]) -> None:
         raise UnavailableError("the server is stopping; part of the jobs were done")
 
 
-def _query(spec: BulkSpec) -> JobQuery:
+def _query(call: Call[BulkSpec, NoQuery]) -> JobQuery:
+    spec = call.body
     asked: JobFilter = spec.filter
     states = _states(asked) or _MEANT[spec.action]
     if asked.fingerprint is not None and JobState.FAILED in states:
@@ -296,7 +290,7 @@ def _query(spec: BulkSpec) -> JobQuery:
         labels=_labels(asked),
         created_after=to_instant(asked.created_after) if asked.created_after else None,
         created_before=to_instant(asked.created_before) if asked.created_before else None,
-        limit=BULK_PAGE,
+        limit=call.parts.limits.bulk_page,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from rota.api.jobs.bulk_refusals import GONE, Refusals
-from rota.api.limits import BULK_PAGE, READ_AT_ONCE
+from rota.api.limits import READ_AT_ONCE
 from rota.api.recall import read_jobs
 from rota.core.band import Member
 from rota.core.graph import accepts
@@ -60,8 +60,10 @@ class Latecomers:
     found any more. They may be on any later page, so it waits here until the pages are through.
     """
 
-    def __init__(self, catalog: Catalog, since: Instant, refusals: Refusals) -> None:
+    def __init__(self, catalog: Catalog, since: Instant, refusals: Refusals, page: int) -> None:
         self._catalog = catalog
+        self._page = page
+        """Jobs that are started over together."""
         self._since = since
         """When this retry began: a job that ended later was started over by it."""
         self._refusals = refusals
@@ -85,7 +87,7 @@ class Latecomers:
         count = 0
         newest_first = sorted(self._lives, reverse=True)
         while newest_first:
-            oldest = [newest_first.pop() for _ in range(min(BULK_PAGE, len(newest_first)))]
+            oldest = [newest_first.pop() for _ in range(min(self._page, len(newest_first)))]
             part = await self._with_upstream(oldest)
             count += await self._start_part(part, act)
             for job_id in part:

@@ -10,12 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api.limits import (
-    ERROR_GROUP_JOBS,
-    ERROR_GROUP_SAMPLES,
-    ERROR_TEXT_CHARS,
-    PREVIEW_LOOK,
-)
+from rota.api.limits import ERROR_GROUP_JOBS, ERROR_GROUP_SAMPLES, ERROR_TEXT_CHARS
 from rota.api.pace import Pace
 from rota.api.routes import Call
 from rota.core.model import JobRecord, JobState
@@ -121,9 +116,9 @@ async def read_dead(
             return [], False
         query = msgspec.structs.replace(query, tenant=own)
     catalog, found = call.parts.catalog, []
-    asked = msgspec.structs.replace(query, limit=most + 1, look=PREVIEW_LOOK)
+    asked = msgspec.structs.replace(query, limit=most + 1, look=call.parts.limits.preview_look)
     ids = await catalog.find_job_ids(asked)
-    pace, start = Pace(most), 0
+    pace, start = Pace(most, call.parts.limits.read_at_once), 0
     while start < min(len(ids), most):
         end = min(start + pace.size, most)
         part, start = await catalog.jobs(ids[start:end]), end

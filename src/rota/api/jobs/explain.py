@@ -23,7 +23,7 @@ from rota.core.records.glance import Cause, Explanation
 from rota.core.why.explain import AHEAD
 from rota.engine.estimates import Seen
 from rota.engine.ports import Brain
-from rota.store.protocol import Catalog, Direction, Edge, Outline
+from rota.store.protocol import Direction, Edge, Outline
 from rota.store.protocols.queries import ExecutionQuery
 from rota.store.rows import edges_upstream, outline_of
 from rota.wire.jobs import (
@@ -136,7 +136,7 @@ def _sentence(job: JobRecord) -> str:
 async def graph_of_job(call: Call[None, NoQuery]) -> GraphView:
     """Everything connected with a job, in both directions, up to a limit."""
     start = await find_job(call, job_id_in(call))
-    graph = await _connected(call.parts.catalog, start.id)
+    graph = await _connected(call.parts, start.id)
     own = call.caller.tenant
     unread = [one for one in graph.nodes if one not in graph.jobs]
     told = {one.id: one for one in await outlines_of(call.parts.catalog, unread)} | graph.jobs
@@ -163,9 +163,10 @@ class _Graph:
     is_cut: bool = False
 
 
-async def _connected(catalog: Catalog, start: JobId) -> _Graph:
+async def _connected(parts: Parts, start: JobId) -> _Graph:
     """Breadth first, so that a cut graph shows what is near."""
-    graph, level, pace = _Graph({start: None}), [start], Pace(GRAPH_AT_ONCE)
+    catalog, pace = parts.catalog, Pace(GRAPH_AT_ONCE, parts.limits.read_at_once)
+    graph, level = _Graph({start: None}), [start]
     while level:
         size = pace.size
         part, level = level[:size], level[size:]

@@ -20,7 +20,7 @@ from rota.api.ids import IdMint, KeyedMint, settles_ids, told_at
 from rota.api.jobs.bundles import check_bundles
 from rota.api.jobs.members import failed_members, with_members, within
 from rota.api.jobs.rehearsing import rehearse
-from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS, PAGE_LOOK, READ_AT_ONCE
+from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS, READ_AT_ONCE
 from rota.api.lookup import adopt, check_upstream, find_job
 from rota.api.pace import weight
 from rota.api.problems import ProblemError, invalid, not_found
@@ -222,7 +222,7 @@ async def job_page(call: Call[Any, Any], query: JobQuery) -> JobPage:
         query = replace(query, tenant=own)
     turn = call.desk.long_pages if query.limit > PAGE_FIRST_ITEMS else nullcontext()
     async with turn:
-        found = await _read_page(parts.catalog, replace(query, look=PAGE_LOOK))
+        found = await _read_page(parts.catalog, replace(query, look=parts.limits.page_look))
         items, next_cursor = cut_found(found, query.limit - 1, lambda job: job.id)
         return JobPage(await _views(parts.brain, items), next_cursor)
 

@@ -15,15 +15,7 @@ from starlette.responses import Response
 from rota.api.customs.translate import UUID
 from rota.api.jobs.executions import execution_id_in
 from rota.api.jobs.jobs import job_id_in
-from rota.api.limits import (
-    LOG_GRACE_MS,
-    LOG_PIECE_BYTES_MAX,
-    LOG_READ_BYTES,
-    LOG_TAIL_BYTES_MAX,
-    LOG_TAIL_LINES_MAX,
-    LOG_WAIT_S,
-    LOG_WAIT_S_MAX,
-)
+from rota.api.limits import LOG_GRACE_MS, LOG_PIECE_BYTES_MAX, LOG_TAIL_LINES_MAX
 from rota.api.log_bell import LogBell
 from rota.api.lookup import find_execution, find_job
 from rota.api.parts import Parts
@@ -170,12 +162,13 @@ async def _piece(call: Call[Any, Any], execution_id: ExecutionId, start: int) ->
     if call.query.follow:
         raise invalid("limit", "does not go with follow: what is followed has no end yet")
     read, wanted, data = call.parts.logs.read, call.query.limit, b""
-    page = await read(execution_id, start, min(wanted, LOG_READ_BYTES))
+    most = call.parts.limits.log_read_bytes
+    page = await read(execution_id, start, min(wanted, most))
     while page.data:
         data += page.data
         if len(data) >= wanted:
             break
-        page = await read(execution_id, page.next_offset, min(wanted - len(data), LOG_READ_BYTES))
+        page = await read(execution_id, page.next_offset, min(wanted - len(data), most))
     headers = {OFFSET_HEADER: str(start), SIZE_HEADER: str(page.size)}
     return Response(data, headers=headers, media_type=TEXT)
 
@@ -193,10 +186,10 @@ async def _start(call: Call[Any, Any], execution_id: ExecutionId | None) -> int:
 async def _tail_start(parts: Parts, execution_id: ExecutionId, lines: int) -> int:
     """Where the last lines begin, found by reading backwards; not further than the bound."""
     end = (await parts.logs.read(execution_id, 0, 0)).size
-    farthest = max(0, end - LOG_TAIL_BYTES_MAX)
+    farthest = max(0, end - parts.limits.log_tail_bytes_max)
     start, wanted = end, lines
     while start > farthest:
-        size = min(LOG_READ_BYTES, start - farthest)
+        size = min(parts.limits.log_read_bytes, start - farthest)
         data = (await parts.logs.read(execution_id, start - size, size)).data
         # The end of the last line does not begin another.
         at = len(data) - 1 if start == end and data.endswith(b"\n") and lines else len(data)
@@ -225,14 +218,15 @@ async def _so_far(
     parts: Parts, execution_id: ExecutionId, offset: int
 ) -> AsyncGenerator[bytes, None]:
     """All that was there when the first piece was read, so that a busy log ends too."""
-    page = await parts.logs.read(execution_id, offset, LOG_READ_BYTES)
+    most = parts.limits.log_read_bytes
+    page = await parts.logs.read(execution_id, offset, most)
     end = page.size
     while page.data:
         yield page.data
         offset = page.next_offset
         if offset >= end:
             break
-        page = await parts.logs.read(execution_id, offset, LOG_READ_BYTES)
+        page = await parts.logs.read(execution_id, offset, most)
     if page.dropped and offset == page.size:
         yield _missing(page)
 
@@ -256,24 +250,25 @@ class Follower:
         self, execution_id: ExecutionId, offset: int
     ) -> AsyncGenerator[bytes, None]:
         """Text as it comes, until the execution has ended and all of its text is out."""
-        wait_s = LOG_WAIT_S
+        limits, read = self.parts.limits, self.parts.logs.read
+        wait_s = limits.log_wait_s
         with self.bell.listening(execution_id) as heard:
             while True:
                 # Asked before reading: what an ended execution printed is then there to be read.
                 # Not while it prints: whoever asks makes the tables catch up with the journal.
                 ended = not heard.is_set() and await self._has_ended(execution_id)
                 heard.clear()
-                page = await self.parts.logs.read(execution_id, offset, LOG_READ_BYTES)
+                page = await read(execution_id, offset, limits.log_read_bytes)
                 while page.data:
                     yield page.data
-                    wait_s, offset = LOG_WAIT_S, page.next_offset
-                    page = await self.parts.logs.read(execution_id, offset, LOG_READ_BYTES)
+                    wait_s, offset = limits.log_wait_s, page.next_offset
+                    page = await read(execution_id, offset, limits.log_read_bytes)
                 if ended:
                     break
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
                         await heard.wait()
-                wait_s = min(wait_s * 1.5, LOG_WAIT_S_MAX)
+                wait_s = min(wait_s * 1.5, limits.log_wait_s_max)
         if page.dropped and offset == page.size:
             yield _missing(page)
 
@@ -296,5 +291,5 @@ class Follower:
                 return
             else:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(LOG_WAIT_S_MAX):
+                    async with asyncio.timeout(self.parts.limits.log_wait_s_max):
                         seq = await self.parts.feed.wait_beyond(seq)

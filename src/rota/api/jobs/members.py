@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rota.api.limits import BULK_AT_ONCE, BULK_PAGE
+from rota.api.limits import BULK_AT_ONCE
 from rota.api.lookup import is_own
 from rota.api.problems import ProblemError
 from rota.api.recall import post_about
@@ -101,11 +101,11 @@ async def _delete_one(call: Call[Any, Any], job_id: JobId) -> None:
 async def _pages(
     call: Call[Any, Any], band_id: JobId, states: tuple[JobState, ...]
 ) -> AsyncIterator[list[JobRecord]]:
-    catalog = call.parts.catalog
-    query = within(JobQuery(states=states, limit=BULK_PAGE), band_id)
+    catalog, size = call.parts.catalog, call.parts.limits.bulk_page
+    query = within(JobQuery(states=states, limit=size), band_id)
     while True:
         page = await catalog.find_jobs(query)
         yield page
-        if len(page) < BULK_PAGE:
+        if len(page) < size:
             return
         query = replace(query, before=page[-1].id)

@@ -150,7 +150,7 @@ class Forwarder:
         """When the leader last answered a submission."""
         self._silent_until = 0
         """Until then no submission is passed on: the leader did not answer one just now."""
-        self._succession = Succession(brain, self._trust_again)
+        self._succession = Succession(brain, self._trust_again, FORWARD_LOOK_S)
 
     async def stop(self) -> None:
         """Lets go of the connections."""

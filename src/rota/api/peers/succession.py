@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rota.api.limits import FORWARD_LOOK_S
 from rota.engine.chore import Chore
 from rota.engine.ports import Brain
 
@@ -14,11 +13,12 @@ from rota.engine.ports import Brain
 class Succession:
     """One look for all who wait, however many; none while nobody does."""
 
-    def __init__(self, brain: Brain, when_changed: Callable[[], None]) -> None:
+    def __init__(self, brain: Brain, when_changed: Callable[[], None], look_s: float) -> None:
         self.changed = asyncio.Event()
         """Set when somebody else leads than at the last look; another one from then on."""
         self._brain = brain
         self._when_changed = when_changed
+        self._look_s = look_s
         self._seen = self._who()
         self._waiting = 0
         self._is_awaited = asyncio.Event()
@@ -45,7 +45,7 @@ class Succession:
     async def _look_on(self) -> None:
         while True:
             await self._is_awaited.wait()
-            await asyncio.sleep(FORWARD_LOOK_S)
+            await asyncio.sleep(self._look_s)
             self.look()
 
     def look(self) -> None:

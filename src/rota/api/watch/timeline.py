@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rota.api.limits import READ_AT_ONCE, TIMELINE_BARS_MAX, TIMELINE_WINDOW_MS_MAX
+from rota.api.limits import TIMELINE_WINDOW_MS_MAX
 from rota.api.lookup import outlines_of
 from rota.api.pace import Pace
 from rota.api.problems import invalid
@@ -51,7 +51,7 @@ async def show_timeline(call: Call[None, TimelineQuery]) -> TimelineView:
     known = {one.id for one in live}
     # What runs is shown before anything else: on a busy cell the newest are all short ones.
     found = [*live, *(one for one in found if one.id not in known)]
-    shown = [one for one in found if one.claimed_at <= end][:TIMELINE_BARS_MAX]
+    shown = [one for one in found if one.claimed_at <= end][: call.parts.limits.timeline_bars_max]
     told = await outlines_of(call.parts.catalog, dict.fromkeys(one.job_id for one in shown))
     jobs = {job.id: job for job in told if call.caller.tenant in (None, job.tenant)}
     bars = [_bar(one, jobs[one.job_id]) for one in shown if one.job_id in jobs]
@@ -77,7 +77,7 @@ async def _reserved(call: Call[None, TimelineQuery], end: Instant) -> list[Reser
         for one in brain.places()
         if wanted in (None, one.worker_id) and own in (None, one.tenant)
     )
-    return list(islice(kept, TIMELINE_BARS_MAX))
+    return list(islice(kept, call.parts.limits.timeline_bars_max))
 
 
 def _window(call: Call[None, TimelineQuery]) -> tuple[Instant, Instant]:
@@ -97,8 +97,9 @@ async def _claimed_within(
     call: Call[None, TimelineQuery], start: Instant, end: Instant
 ) -> tuple[list[Execution], bool]:
     found: list[Execution] = []
-    before, pace = first_id(end + 1), Pace(TIMELINE_BARS_MAX)
-    while len(found) < TIMELINE_BARS_MAX:
+    most = call.parts.limits.timeline_bars_max
+    before, pace = first_id(end + 1), Pace(most, call.parts.limits.read_at_once)
+    while len(found) < most:
         size = pace.size
         query = ExecutionQuery(worker_id=_worker(call), before=before, limit=size)
         part = await call.parts.catalog.find_executions(query)
@@ -121,9 +122,10 @@ async def _live(call: Call[None, TimelineQuery]) -> tuple[Sequence[Execution], i
         for execution_id in glance.executions
     ]
     found: list[Execution] = []
-    for at in range(0, min(len(ids), TIMELINE_BARS_MAX), READ_AT_ONCE):
-        found += await call.parts.catalog.executions(ids[at : at + READ_AT_ONCE])
-    return found[:TIMELINE_BARS_MAX], len(ids)
+    most, step = call.parts.limits.timeline_bars_max, call.parts.limits.read_at_once
+    for at in range(0, min(len(ids), most), step):
+        found += await call.parts.catalog.executions(ids[at : at + step])
+    return found[:most], len(ids)
 
 
 def _bar(one: Execution, job: Outline) -> BarView:
