@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from benchmarks.aside import aside
 from benchmarks.fleet import Fleet
 from benchmarks.table import Row, Scale, count
-from rota.cli.start.large_pages import gather
+from rota.cli.start.large_pages import use_large_pages
 from rota.cli.start.loops import YOUNG_MAX
 
 WORKERS = (10, 1_000, 5_000)
@@ -81,7 +81,7 @@ def _rates(fleet: Fleet, in_a_turn: int, scale: Scale) -> list[float]:
     gc.set_threshold(YOUNG_MAX)
     gc.collect()
     gc.freeze()
-    gather()
+    use_large_pages()
     decisions = scale.of(20_000, 3_000)
     fleet.decide(decisions // 10, in_a_turn)
     rates = []

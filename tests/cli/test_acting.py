@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rota.cli.connect import Limits
 from rota.cli.jobs.bulk import _draw
 from rota.wire.jobs import BulkAnswer
 from rota.wire.problems import FieldError
@@ -217,9 +218,8 @@ def test_an_array_and_a_gang_are_one_job_each(server: SmallServer, rota: Rota) -
 
 
 def test_a_file_of_jobs_may_refer_across_batches(
-    server: SmallServer, rota: Rota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: SmallServer, rota: Rota, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("rota.cli.jobs.many.BATCH_JOBS", 2)
     job = {"task": {"kind": "noop"}}
     lines = [
         {**job, "name": "a", "ref": "a"},
@@ -228,7 +228,8 @@ def test_a_file_of_jobs_may_refer_across_batches(
     ]
     path = tmp_path / "jobs.jsonl"
     path.write_text("\n\n".join(json.dumps(line) for line in lines))
-    ran = rota("submit", "--from", str(path), "-q", "mail", "--json")
+    two = Limits(batch_jobs=2)
+    ran = rota("submit", "--from", str(path), "-q", "mail", "--json", limits=two)
     a, b, c = ran.json["job_ids"]
     assert [need.job_id for need in server.jobs[c].dependencies] == [a, b]
     assert [need.job_id for need in server.jobs[b].dependencies] == ["ref:a"]

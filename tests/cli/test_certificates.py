@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.start import hosting
-from rota.cli.start.hosting import EmbeddedServer
+from rota.cli.start.hosting import EmbeddedServer, Ticks
 from rota.cli.start.listening import listen
 from rota.cli.start.up import DoorOptions
 
@@ -39,15 +38,13 @@ async def nothing(scope: object, receive: object, send: object) -> None:
 
 
 @pytest.fixture
-async def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
+async def port(tmp_path: Path) -> AsyncIterator[int]:
     """A server with a certificate, which looks at it often."""
-    monkeypatch.setattr(hosting, "CERTIFICATE_TICKS", 1)
-    monkeypatch.setattr(hosting, "TICK_S", 0.1)
     make(tmp_path, "first")
     door = DoorOptions(
         host="127.0.0.1", port=0, tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem"
     )
-    server = EmbeddedServer(nothing, door)
+    server = EmbeddedServer(nothing, door, ticks=Ticks(tick_s=0.1, certificate=1))
     listening = listen("127.0.0.1", 0)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     yield listening.getsockname()[1]

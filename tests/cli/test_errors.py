@@ -8,10 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from rota.cli.connect import Limits
 from tests.cli.conftest import Rota
 from tests.sdk.small_server import TOKEN, SmallServer
 
@@ -59,6 +61,12 @@ def quiet_port(nobody: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     return nobody
 
 
+@pytest.fixture
+def at_default(quiet_port: str, rota: Rota) -> Rota:
+    """Commands whose default address is that one."""
+    return partial(rota, limits=Limits(url_default=quiet_port))
+
+
 @pytest.mark.parametrize("words", [("jobs",), ("submit", "--noop"), ("logs", "-f", "abcdef01")])
 def test_of_a_server_without_tls_that_is_asked_with_it_that_is_said(
     server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
@@ -78,30 +86,30 @@ def leave(folder: Path, **told: str) -> None:
 
 
 def test_of_a_server_that_has_stopped_its_folder_and_how_to_start_it_are_said(
-    quiet_port: str, rota: Rota, tmp_path: Path
+    quiet_port: str, at_default: Rota, tmp_path: Path
 ) -> None:
     line = f"rota: no server at {quiet_port} (connection refused). "
     other = ", or name another: ROTA_URL="
     first = f"It is the default address. Start one with: rota up{other}http://HOST:PORT\n"
-    assert rota("jobs", default_url=quiet_port).err == line + first
+    assert at_default("jobs").err == line + first
     here = tmp_path / ".rota"
     leave(here)
     stopped = f"The one of {here} has stopped, and this is the default address."
     again = f"{line}{stopped} Start it again with: rota up{other}"
-    assert rota("jobs", default_url=quiet_port).err == f"{again}http://HOST:PORT\n"
+    assert at_default("jobs").err == f"{again}http://HOST:PORT\n"
     leave(tmp_path / "state/rota", url="http://127.0.0.1:1")
-    assert rota("jobs", default_url=quiet_port).err == f"{again}http://127.0.0.1:1\n"
+    assert at_default("jobs").err == f"{again}http://127.0.0.1:1\n"
 
 
 def test_of_a_server_that_was_killed_the_file_that_names_it_is_said(
-    quiet_port: str, rota: Rota, tmp_path: Path
+    quiet_port: str, at_default: Rota, tmp_path: Path
 ) -> None:
     away = tmp_path / "away data"
     leave(away, url=quiet_port)
     state = tmp_path / "state/rota"
     state.mkdir(parents=True)
     (away / "local.json").rename(state / "local.json")
-    said = rota("jobs").err
+    said = at_default("jobs").err
     assert f"The address comes from {state / 'local.json'}. Start it again with: " in said
     assert f"rota up --data '{away}', or name another: ROTA_URL=http://HOST:PORT" in said
 
@@ -113,24 +121,23 @@ def test_another_server_where_a_stopped_one_may_have_been_gets_no_token_and_is_t
     for name in ("ROTA_URL", "ROTA_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    at_default = partial(rota, limits=Limits(url_default=server.url))
     leave(tmp_path / ".rota")
     expected = (
         f"rota: {server.url} wants a token, and that of {tmp_path}/.rota was not sent: its server"
         " has stopped, and another one answers there. Start it again with: rota up, or name the"
         f" other: ROTA_URL={server.url}, with its ROTA_TOKEN unless it is yours\n"
     )
-    assert rota("jobs", default_url=server.url).err == expected
+    assert at_default("jobs").err == expected
     assert not any("authorization" in one.headers for one in server.seen)
     monkeypatch.setenv("ROTA_TOKEN", "wrong")
-    said = rota("jobs", default_url=server.url).err
+    said = at_default("jobs").err
     assert "does not accept the token from ROTA_TOKEN: " in said
     assert "stopped" not in said
     monkeypatch.delenv("ROTA_TOKEN")
     leave(tmp_path / "state/rota", url=server.url, token=TOKEN)
     monkeypatch.setenv("ROTA_URL", server.url)
-    assert rota("jobs", default_url=server.url).status == 0, (
-        "who names the server gets the token that goes with it"
-    )
+    assert at_default("jobs").status == 0, "who names the server gets the token that goes with it"
 
 
 def test_of_several_servers_the_next_is_asked_and_all_are_named_if_none_answers(

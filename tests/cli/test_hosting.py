@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from rota.cli.start import hosting
-from rota.cli.start.hosting import EmbeddedServer
+from rota.cli.start.hosting import EmbeddedServer, Ticks
 from rota.cli.start.listening import listen
 from rota.cli.start.up import DoorOptions
 from tests.engine.rig import until
@@ -20,8 +17,9 @@ async def nothing(scope: object, receive: object, send: object) -> None:
 class Ticking(EmbeddedServer):
     """Counts what its clock does."""
 
-    def __init__(self) -> None:
-        super().__init__(nothing, DoorOptions(host="127.0.0.1", port=0))
+    def __init__(self, tick_s: float) -> None:
+        options = DoorOptions(host="127.0.0.1", port=0)
+        super().__init__(nothing, options, ticks=Ticks(tick_s=tick_s))
         self.ticks: list[int] = []
 
     async def on_tick(self, counter: int) -> bool:
@@ -29,11 +27,8 @@ class Ticking(EmbeddedServer):
         return await super().on_tick(counter)
 
 
-async def test_a_server_that_is_told_to_end_does_so_without_waiting_for_its_clock(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(hosting, "TICK_S", 3600.0)
-    server = Ticking()
+async def test_a_server_that_is_told_to_end_does_so_without_waiting_for_its_clock() -> None:
+    server = Ticking(3600.0)
     serving = asyncio.create_task(server.serve(sockets=[listen("127.0.0.1", 0)]))
     await until(lambda: bool(server.ticks))
     assert not server.should_exit
@@ -42,11 +37,8 @@ async def test_a_server_that_is_told_to_end_does_so_without_waiting_for_its_cloc
     assert server.ticks == [0]
 
 
-async def test_its_clock_counts_tenths_of_a_second_with_one_tick_for_ten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(hosting, "TICK_S", 0.01)
-    server = Ticking()
+async def test_its_clock_counts_tenths_of_a_second_with_one_tick_for_ten() -> None:
+    server = Ticking(0.01)
     serving = asyncio.create_task(server.serve(sockets=[listen("127.0.0.1", 0)]))
     await until(lambda: len(server.ticks) > 3)
     assert server.ticks[:4] == [0, 10, 20, 30]

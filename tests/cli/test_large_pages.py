@@ -1,4 +1,4 @@
-"""What a process keeps lies on large pages, where the system has them and they are full."""
+"""A process moves its memory onto large pages, where the system has them and they are full."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.start import large_pages, loops
-from rota.cli.start.large_pages import SIZE, gather
-from rota.cli.start.loops import run_on_quick_loop
+from rota.cli.start.large_pages import SIZE, adjoining, filled_pages, use_large_pages
+from rota.cli.start.loops import MemoryUpkeep, run_event_loop
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nobody else has such a call")
 
@@ -44,13 +43,12 @@ def private(pages: int) -> mmap.mmap:
     return mmap.mmap(-1, pages * SIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
-def test_what_is_gathered_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_keeps_its_contents_when_it_is_moved() -> None:
     place = private(4)
     touch(place, 1)
     before = bytes(place)
     span = (address_of(place), address_of(place) + 3 * SIZE)
-    monkeypatch.setattr(large_pages, "_private_ranges", lambda: iter([span]))
-    made = gather()
+    made = use_large_pages(ranges=lambda: [span])
     if not made:
         pytest.skip("this system has no large pages to give")
     assert made == 3
@@ -58,70 +56,60 @@ def test_what_is_gathered_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> Non
     assert bytes(place) == before
 
 
-def test_pages_on_end_are_asked_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    pages = [0, 1, 2, 5, 7, 8]
-    monkeypatch.setattr(large_pages, "_worthwhile", lambda: iter([at * SIZE for at in pages]))
-    asked = [(first // SIZE, length // SIZE) for first, length in large_pages._stretches()]
+def test_pages_that_follow_each_other_are_moved_in_one_call() -> None:
+    pages = [at * SIZE for at in (0, 1, 2, 5, 7, 8)]
+    asked = [(first // SIZE, length // SIZE) for first, length in adjoining(pages)]
     assert asked == [(0, 3), (5, 1), (7, 2)]
 
 
-def test_a_page_that_is_mostly_empty_is_not_made_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_is_mostly_empty_is_not_made_large() -> None:
     full, empty = private(3), private(3)
     touch(full, 1)
     touch(empty, 0.5)
     ranges = [(address_of(one), address_of(one) + SIZE) for one in (full, empty)]
-    monkeypatch.setattr(large_pages, "_private_ranges", lambda: iter(ranges))
-    assert list(large_pages._worthwhile()) == [address_of(full)]
+    assert list(filled_pages(ranges)) == [address_of(full)]
 
 
 @pytest.mark.parametrize(
     ("enabled", "size"), [("always madvise [never]", SIZE), ("[always] madvise never", 32 * SIZE)]
 )
-def test_nothing_is_asked_for_where_it_is_not_wanted_or_too_large(
-    enabled: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_large_pages_that_are_switched_off_or_too_large_are_not_used(
+    enabled: str, size: int, tmp_path: Path
 ) -> None:
     (tmp_path / "enabled").write_text(f"{enabled}\n")
     (tmp_path / "hpage_pmd_size").write_text(f"{size}\n")
-    monkeypatch.setattr(large_pages, "_SETTINGS", tmp_path)
     touch(place := private(4), 1)
-    assert gather() == 0
+    assert use_large_pages(tmp_path) == 0
     assert place[0] == 1
 
 
-def test_a_system_that_says_nothing_of_them_has_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(large_pages, "_SETTINGS", tmp_path)
-    assert gather() == 0
+def test_a_system_without_settings_for_large_pages_has_none(tmp_path: Path) -> None:
+    assert use_large_pages(tmp_path) == 0
 
 
-def test_a_system_that_hides_where_memory_is_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_that_hides_the_memory_map_gets_no_large_pages(tmp_path: Path) -> None:
     def hidden() -> Iterator[tuple[int, int]]:
         raise PermissionError("/proc/self/maps")
         yield
 
-    monkeypatch.setattr(large_pages, "_are_to_be_had", lambda: True)
-    monkeypatch.setattr(large_pages, "_private_ranges", hidden)
-    assert gather() == 0
+    (tmp_path / "enabled").write_text("[always] madvise never\n")
+    (tmp_path / "hpage_pmd_size").write_text(f"{SIZE}\n")
+    assert use_large_pages(tmp_path, hidden) == 0
 
 
-def test_a_process_that_stays_looks_again_and_again_and_nobody_waits_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looks: list[str] = []
-    monkeypatch.setattr(loops, "SETTLED_S", 0.0)
-    monkeypatch.setattr(loops, "GATHER_S", 0.001)
-    monkeypatch.setattr(loops, "gather", lambda: looks.append(threading.current_thread().name))
+def test_a_long_running_process_moves_its_memory_again_and_again_in_a_thread() -> None:
+    moves: list[str] = []
+    upkeep = MemoryUpkeep(0.0, 0.001, lambda: moves.append(threading.current_thread().name))
 
     async def stay() -> None:
         async with asyncio.timeout(30):
-            while len(looks) < 3:  # noqa: ASYNC110  (a thread says so, not the loop)
+            while len(moves) < 3:  # noqa: ASYNC110  (a thread says so, not the loop)
                 await asyncio.sleep(0.001)
 
     usual = gc.get_threshold()
     try:
-        run_on_quick_loop(stay())
+        run_event_loop(stay(), upkeep)
     finally:
         gc.set_threshold(*usual)
         gc.unfreeze()
-    assert set(looks) == {"rota-large-pages"}
+    assert set(moves) == {"rota-large-pages"}

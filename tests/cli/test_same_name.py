@@ -43,10 +43,7 @@ async def test_a_server_that_was_killed_starts_again_at_once() -> None:
         await refuse_double(store, me("http://one:7070"))
 
 
-async def test_a_name_that_nobody_speaks_under_any_more_is_free(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(company, "GONE_MS", 100)
+async def test_a_name_that_nobody_speaks_under_any_more_is_free() -> None:
     store = MemoryStore()
     await store.nodes.announce(Node(node="a", address="http://one:7070"))
-    await refuse_double(store, me("http://two:7070"))
+    await refuse_double(store, me("http://two:7070"), gone_ms=100)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
@@ -25,21 +25,32 @@ AT_A_TERMINAL = Patience(retry_for_s=30.0, first_contact_s=0.0)
 """A server that was never there is said at once; one that restarts is waited for."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one invocation of the command line; `main.run` may be given others."""
+
+    batch_jobs: int = 1_000
+    """Jobs of one request: large enough to be quick, small enough for a progress bar to move."""
+    url_default: str = URL_DEFAULT
+    """The server that is asked when nothing names one."""
+
+
+def limits() -> Limits:
+    """Returns the limits of the command that runs."""
+    context = click.get_current_context(silent=True)
+    found = None if context is None else context.find_object(Limits)
+    return found or Limits()
+
+
 def endpoint_of(url: str | Sequence[str] | None = None) -> Endpoint:
     """The server that was named, or that the environment names."""
     try:
-        return discover(url, default=_default_url())
+        return discover(url, default=limits().url_default)
     except (AddressError, TokenError) as error:
         said = plain(str(error))
         if isinstance(error, AddressError) and url:
             raise click.UsageError(said) from error
         raise Failure(said) from error
-
-
-def _default_url() -> str:
-    """The address of a server that nothing names; `main.run` may be given another one."""
-    context = click.get_current_context(silent=True)
-    return (context and context.find_root().obj) or URL_DEFAULT
 
 
 @contextmanager

@@ -7,11 +7,14 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
 from rota import __version__
+
+if TYPE_CHECKING:
+    from rota.cli.connect import Limits
 
 EXIT_INTERRUPTED = 130
 EXIT_NOBODY_READS = 1
@@ -166,17 +169,14 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     sys.exit(run(args))
 
 
-def run(args: Sequence[str] | None = None, *, default_url: str | None = None) -> int:
-    """Runs one command and answers its exit status; every error is one line on stderr.
-
-    `default_url`: asked where no server is named; None: as clients do.
-    """
+def run(args: Sequence[str] | None = None, limits: Limits | None = None) -> int:
+    """Runs one command and answers its exit status; every error is one line on stderr."""
     try:
         status = tree.main(
             args=None if args is None else list(args),
             prog_name="rota",
             standalone_mode=False,
-            obj=default_url,
+            obj=limits,
         )
         sys.stdout.flush()
     except click.Abort:

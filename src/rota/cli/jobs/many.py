@@ -12,11 +12,9 @@ from typing import IO, Any, Protocol
 import click
 import msgspec
 
+from rota.cli.connect import limits
 from rota.cli.problems import Failure, explain
 from rota.sdk import Client, InvalidError, batches
-
-BATCH_JOBS = 1_000
-"""Large enough to be quick, small enough for a progress bar to move."""
 
 _PLACE = re.compile(r"jobs[\[.](\d+)\]?[.]?(.*)")
 
@@ -73,7 +71,7 @@ def submit_many(client: Client, entries: Iterable[Entry], *, total: int | None =
             reading.forget(count)
 
         flow = batches.submit_many(
-            client.terms, reading.jobs(), on_progress=submitted, jobs_max=BATCH_JOBS
+            client.terms, reading.jobs(), on_progress=submitted, jobs_max=limits().batch_jobs
         )
         try:
             return client.run(flow)

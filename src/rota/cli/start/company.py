@@ -84,7 +84,7 @@ async def join(
     return joined, Company(parts.assurance, forwarder, presence, reach)
 
 
-async def refuse_double(store: Store, me: Member) -> None:
+async def refuse_double(store: Store, me: Member, *, gone_ms: int = GONE_MS) -> None:
     """Two servers of one name would tell of themselves in each other's place.
 
     What stands there may be this server's own past, from before it was killed. That had the same
@@ -93,7 +93,7 @@ async def refuse_double(store: Store, me: Member) -> None:
     silent_ms: int | None = None
     while me.ttl_ms is not None:
         seen = {one.told.node: one for one in await store.nodes.everyone()}.get(me.node)
-        if seen is None or seen.told.address == me.address or seen.silent_ms > GONE_MS:
+        if seen is None or seen.told.address == me.address or seen.silent_ms > gone_ms:
             return
         if silent_ms is not None and seen.silent_ms < silent_ms:
             await store.close()  # this server has no use for it, and nothing else is open yet

@@ -7,6 +7,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from rota.api.limits import UNTAKEN_S
 from rota.api.waiting import first_of
 from rota.cli.start.certificates import Certificate
 from rota.cli.start.diary import keep_diary
-from rota.cli.start.loops import run_on_quick_loop
+from rota.cli.start.loops import run_event_loop
 from rota.cli.start.up import DoorOptions
 from rota.engine.beat import beat
 from rota.store.protocol import StoreError
@@ -29,14 +30,8 @@ HEADERS_S_MAX = 65
 """An idle connection is closed after this; a little longer than a poll is held."""
 SWITCH_S = 0.0005
 """How long one thread may keep the interpreter when another wants it."""
-TICK_S = 1.0
-"""How often uvicorn's clock ticks here; it would look ten times a second whether it should end."""
 TICK_NUMBERS = 10
-"""By so many it counts on with each: to itself a tick is a tenth of a second."""
-CERTIFICATE_TICKS = 100
-"""Between looks whether the certificate was renewed, in its own numbers."""
-LOBBY_TICKS = UNTAKEN_S * 10
-"""The same between looks after clients that take nothing."""
+"""uvicorn counts ten for each tick here: to itself a tick is a tenth of a second."""
 CLOSE_S_MAX = 5
 """How long open answers may take to end when the server stops."""
 
@@ -44,10 +39,30 @@ CLOSE_S_MAX = 5
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """Times of a server's clock; the last two in tenths of a second, as uvicorn counts."""
+
+    tick_s: float = 1.0
+    """uvicorn's own loop would wake an idle process ten times a second."""
+    certificate: int = 100
+    """Between two looks whether the certificate was renewed."""
+    clients: int = UNTAKEN_S * 10
+    """Between two looks for clients that read nothing."""
+
+
 class EmbeddedServer(uvicorn.Server):
     """Lives in our loop and leaves the signals to us."""
 
-    def __init__(self, app: object, options: DoorOptions, lobby: Lobby | None = None) -> None:
+    def __init__(
+        self,
+        app: object,
+        options: DoorOptions,
+        lobby: Lobby | None = None,
+        *,
+        ticks: Ticks | None = None,
+    ) -> None:
+        self._ticks = Ticks() if ticks is None else ticks
         self._lobby = Lobby() if lobby is None else lobby
         self._turned_away = 0
         self._leaving = asyncio.Event()
@@ -88,16 +103,16 @@ class EmbeddedServer(uvicorn.Server):
     async def _tick_on(self) -> None:
         number = 0
         while not await self.on_tick(number):
-            await beat(TICK_S)
+            await beat(self._ticks.tick_s)
             number += TICK_NUMBERS
 
     async def on_tick(self, counter: int) -> bool:
         """What uvicorn does for its clock; now and then also a look at what changes slowly."""
         certificate, context = self._certificate, self.config.ssl
-        due = counter % CERTIFICATE_TICKS == 0
+        due = counter % self._ticks.certificate == 0
         if due and certificate is not None and context is not None:
             certificate.refresh(context)
-        if counter % LOBBY_TICKS == 0:
+        if counter % self._ticks.clients == 0:
             self._look_after_clients()
         return await super().on_tick(counter)
 
@@ -128,7 +143,7 @@ def run_loop(work: Coroutine[Any, Any, int]) -> int:
     sys.setswitchinterval(SWITCH_S)
     keep_diary()
     try:
-        return run_on_quick_loop(work)
+        return run_event_loop(work)
     except (StoreError, OSError) as error:
         raise click.ClickException(str(error)) from error
 

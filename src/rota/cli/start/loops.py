@@ -1,4 +1,4 @@
-"""The event loop of processes that stay, and their collector: what goes on beside all they do."""
+"""Runs the event loop of servers and workers, with a garbage collector that seldom interrupts."""
 
 from __future__ import annotations
 
@@ -7,26 +7,34 @@ import contextlib
 import gc
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from rota.cli.start.large_pages import gather
+from rota.cli.start.large_pages import use_large_pages
 
 T = TypeVar("T")
 
 YOUNG_MAX = 50_000
-"""Objects that come and do not go before the collector looks for cycles among them. A batch of a
-thousand jobs makes some ten thousand that are gone when it is answered; to look after every 700, as
-is usual, finds none."""
-SETTLED_S = 5.0
-"""By then all that a process keeps for life is there. The collector need not look at it again: that
-takes tens of milliseconds, in which nobody is answered."""
-GATHER_S = 600.0
-"""Between two looks at what has grown since: to move a hundred pages takes a third of a second, and
-who asks the system for memory meanwhile waits some milliseconds."""
+"""New objects until the collector looks for cycles among them. A batch of a thousand jobs makes
+some ten thousand that are gone when it is answered; Python's default of 700 finds none."""
 
 
-def run_on_quick_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Like `asyncio.run`, with a collector that seldom interrupts."""
+@dataclass(frozen=True, slots=True)
+class MemoryUpkeep:
+    """What a long-running process does with its memory, and when."""
+
+    settled_s: float = 5.0
+    """By then all objects are there that stay for good. The collector need not look at them again:
+    that takes tens of milliseconds, in which no request is answered."""
+    again_s: float = 600.0
+    """Between two moves to large pages: a hundred pages take a third of a second, in which other
+    allocations wait some milliseconds."""
+    move: Callable[[], object] = use_large_pages
+
+
+def run_event_loop(work: Coroutine[Any, Any, T], upkeep: MemoryUpkeep | None = None) -> T:
+    """Like `asyncio.run`, on uvloop where it is installed."""
+    upkeep = upkeep or MemoryUpkeep()
     gc.set_threshold(YOUNG_MAX)
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with contextlib.suppress(ImportError):
@@ -34,12 +42,13 @@ def run_on_quick_loop(work: Coroutine[Any, Any, T]) -> T:
 
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.get_loop().call_later(SETTLED_S, gc.freeze)
-        runner.get_loop().call_later(SETTLED_S, _gather_now_and_then, runner.get_loop())
+        loop = runner.get_loop()
+        loop.call_later(upkeep.settled_s, gc.freeze)
+        loop.call_later(upkeep.settled_s, _move_memory, loop, upkeep)
         return runner.run(work)
 
 
-def _gather_now_and_then(loop: asyncio.AbstractEventLoop) -> None:
-    # In a thread: to move one page takes up to a millisecond, and nobody has to wait for it.
-    threading.Thread(target=gather, name="rota-large-pages", daemon=True).start()
-    loop.call_later(GATHER_S, _gather_now_and_then, loop)
+def _move_memory(loop: asyncio.AbstractEventLoop, upkeep: MemoryUpkeep) -> None:
+    # In a thread: one page takes up to a millisecond, and no request should wait for it.
+    threading.Thread(target=upkeep.move, name="rota-large-pages", daemon=True).start()
+    loop.call_later(upkeep.again_s, _move_memory, loop, upkeep)

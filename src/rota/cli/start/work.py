@@ -16,7 +16,7 @@ from rota.cli.jobs.spec import custom_of
 from rota.cli.options import NumberRange, duration, name_only, pair, size
 from rota.cli.problems import refuse_all_but_linux
 from rota.cli.start.diary import log_option
-from rota.cli.start.loops import run_on_quick_loop
+from rota.cli.start.loops import run_event_loop
 from rota.wire.units import Duration
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
         metrics=given["metrics"],
         **named,
     )
-    ctx.exit(run_on_quick_loop(_run(config, with_parent=given["with_parent"])))
+    ctx.exit(run_event_loop(_run(config, with_parent=given["with_parent"])))
 
 
 def _silence_s(given: Duration) -> float:
