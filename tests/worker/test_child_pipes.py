@@ -67,21 +67,3 @@ def test_an_order_that_breaks_off_is_none(pipe: tuple[int, int]) -> None:
     os.write(mouth, frame(call(1, b"{}"))[:-1])
     os.close(mouth)
     assert Ear(ear).listen() is None
-
-
-def test_an_order_of_usual_size_is_heard_by_one_read(
-    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ear, mouth = pipe
-    reads: list[int] = []
-    read = os.read
-
-    def counted(fd: int, size: int) -> bytes:
-        reads.append(size)
-        return read(fd, size)
-
-    os.write(mouth, frame(call(1, b"{}")))
-    monkeypatch.setattr(os, "read", counted)
-    assert Ear(ear).listen() == call(1, b"{}")
-    assert len(reads) == 1
-    os.close(mouth)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from rota.sdk import batches, calls, flows, watching
@@ -15,22 +18,36 @@ from rota.sdk.errors import ApiError, UnreachableError
 from rota.sdk.events import Event
 from rota.sdk.flows import Course, Emit, Flow, Patience, Terms
 from rota.sdk.servers import Servers
-from rota.sdk.subjects import outlook_calls, paging
-from rota.sdk.subjects.event_methods import AsyncEventMethods
-from rota.sdk.subjects.file_methods import AsyncFileMethods
-from rota.sdk.subjects.schedule_methods import AsyncScheduleMethods
+from rota.sdk.subjects import (
+    event_calls,
+    file_calls,
+    file_flows,
+    outlook_calls,
+    paging,
+    schedule_calls,
+)
+from rota.sdk.subjects.event_calls import EventLike, TriggerLike
+from rota.sdk.subjects.file_flows import Source
+from rota.sdk.subjects.schedule_calls import LedgerSearch, ScheduleLike
 from rota.sdk.transactions import refuse_key, submit_in_async
 from rota.sdk.watching import Waiting
-from rota.wire.executions import ExecutionPage, ExecutionView
-from rota.wire.jobs import (
-    BulkAnswer,
-    BulkSpec,
-    GraphView,
-    JobPage,
-    JobView,
-)
+from rota.wire.bundles import BundlePage, BundleView, Format, LinkView
+from rota.wire.events import ArrivalPage, EventPage, EventView, HookSpec, HookView
+from rota.wire.executions import ArtifactView, ExecutionPage, ExecutionView
+from rota.wire.jobs import BulkAnswer, BulkSpec, GraphView, JobPage, JobView
 from rota.wire.queues import QueueView
+from rota.wire.schedules import (
+    BackfillAnswer,
+    BackfillSpec,
+    CalendarView,
+    DeployAnswer,
+    ForeseenView,
+    OccurrencePage,
+    OccurrenceView,
+    ScheduleView,
+)
 from rota.wire.service import ClusterView, Health, StatsView
+from rota.wire.triggers import TrialView, TriggerView
 from rota.wire.why import DryRunView, WhyView
 from rota.wire.workers import WorkerView
 
@@ -40,19 +57,29 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncCarrier:
-    """Walks flows over connections of one event loop."""
+class AsyncClient:
+    """A Rota server, as asyncio sees it.
+
+        async with AsyncClient() as rota:
+            job = await rota.submit({"name": "hello", "task": {"kind": "noop"}})
+            print((await rota.wait(job.job_id)).status)
+
+    Without a URL the local server is found; several, of one cell, are asked in turn when one is
+    away. It belongs to the event loop it was first used in.
+    """
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        patience: Patience | None = None,
+        url: str | Sequence[str] | Endpoint | None = None,
+        token: str | None = None,
         *,
+        patience: Patience | None = None,
         clock: Clock | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         from rota.sdk.lines.pool import AsyncPool
 
+        endpoint = url if isinstance(url, Endpoint) else discover(url, token)
         self.endpoint = endpoint
         servers = Servers(endpoint.urls)
         self.terms = Terms(clock or SystemClock(), patience or Patience(), servers)
@@ -101,30 +128,6 @@ class AsyncCarrier:
                     course.fail(error)
                 else:
                     course.take(came)
-
-
-class AsyncClient(AsyncCarrier, AsyncScheduleMethods, AsyncEventMethods, AsyncFileMethods):
-    """A Rota server, as asyncio sees it.
-
-        async with AsyncClient() as rota:
-            job = await rota.submit({"name": "hello", "task": {"kind": "noop"}})
-            print((await rota.wait(job.job_id)).status)
-
-    Without a URL the local server is found; several, of one cell, are asked in turn when one is
-    away. It belongs to the event loop it was first used in.
-    """
-
-    def __init__(
-        self,
-        url: str | Sequence[str] | Endpoint | None = None,
-        token: str | None = None,
-        *,
-        patience: Patience | None = None,
-        clock: Clock | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
-    ) -> None:
-        endpoint = url if isinstance(url, Endpoint) else discover(url, token)
-        super().__init__(endpoint, patience, clock=clock, transport=transport)
 
     # Jobs
 
@@ -362,3 +365,254 @@ class AsyncClient(AsyncCarrier, AsyncScheduleMethods, AsyncEventMethods, AsyncFi
     def stream(self, *, after: str | None = None) -> AsyncIterator[Event]:
         """Every state change from now on, or after an event's id."""
         return self.iterate(watching.events(self.terms, after))
+
+    # Schedules
+
+    async def schedules(
+        self, *, name: str | None = None, tenant: str | None = None, owner: str | None = None
+    ) -> list[ScheduleView]:
+        """All schedules that match, newest first."""
+        return await self.run(
+            paging.all_schedules(self.terms, name=name, tenant=tenant, owner=owner)
+        )
+
+    async def schedule(self, schedule_id: str) -> ScheduleView:
+        """One schedule."""
+        return await self.call(schedule_calls.get_schedule(schedule_id))
+
+    async def create_schedule(self, schedule: ScheduleLike) -> ScheduleView:
+        """Makes a schedule; it is durable when this returns."""
+        return await self.call(schedule_calls.create_schedule(schedule))
+
+    async def update_schedule(self, schedule_id: str, patch: Mapping[str, Any]) -> ScheduleView:
+        """Changes a schedule, by JSON Merge Patch."""
+        return await self.call(schedule_calls.update_schedule(schedule_id, patch))
+
+    async def delete_schedule(self, schedule_id: str) -> None:
+        """Removes a schedule; its jobs go on."""
+        await self.call(schedule_calls.delete_schedule(schedule_id))
+
+    async def pause_schedule(self, schedule_id: str) -> ScheduleView:
+        """Lets a schedule make no jobs."""
+        return await self.call(schedule_calls.pause_schedule(schedule_id))
+
+    async def resume_schedule(self, schedule_id: str) -> ScheduleView:
+        """Lets a schedule go on."""
+        return await self.call(schedule_calls.resume_schedule(schedule_id))
+
+    async def trigger_schedule(self, schedule_id: str) -> OccurrenceView:
+        """Runs a schedule's job now."""
+        return await self.call(schedule_calls.trigger_schedule(schedule_id))
+
+    async def preview_schedule(
+        self, schedule_id: str, *, count: int | None = None, after: str | None = None
+    ) -> list[ForeseenView]:
+        """The next instants of a schedule."""
+        return (
+            await self.call(schedule_calls.preview_schedule(schedule_id, count=count, after=after))
+        ).items
+
+    async def preview(
+        self, schedule: ScheduleLike, *, count: int | None = None, after: str | None = None
+    ) -> list[ForeseenView]:
+        """The same of a schedule that is not made."""
+        return (await self.call(schedule_calls.preview(schedule, count=count, after=after))).items
+
+    async def occurrences(
+        self, schedule_id: str, search: LedgerSearch | None = None
+    ) -> OccurrencePage:
+        """What became of a schedule's instants, newest first."""
+        return await self.call(schedule_calls.occurrences(schedule_id, search or LedgerSearch()))
+
+    async def backfill(
+        self, schedule_id: str, spec: BackfillSpec | Mapping[str, Any]
+    ) -> BackfillAnswer:
+        """Runs a schedule for a past range."""
+        return await self.call(schedule_calls.backfill(schedule_id, spec))
+
+    async def cancel_backfill(self, schedule_id: str, backfill_id: str) -> int:
+        """Calls off what is left of a backfill; answers how many jobs."""
+        return (await self.call(schedule_calls.cancel_backfill(schedule_id, backfill_id))).count
+
+    async def deploy_schedules(self, owner: str, schedules: Sequence[ScheduleLike]) -> DeployAnswer:
+        """Sets all schedules of a program; what it names no more is retired."""
+        return await self.call(schedule_calls.deploy(owner, schedules))
+
+    async def calendars(self) -> list[CalendarView]:
+        """All calendars, by name."""
+        return await self.run(paging.all_calendars(self.terms))
+
+    async def calendar(self, name: str) -> CalendarView:
+        """One calendar."""
+        return await self.call(schedule_calls.get_calendar(name))
+
+    async def set_calendar(self, name: str, dates: Sequence[str]) -> CalendarView:
+        """Sets a calendar's dates, each written like 2026-12-25."""
+        return await self.call(schedule_calls.set_calendar(name, dates))
+
+    async def delete_calendar(self, name: str) -> None:
+        """Removes a calendar that no schedule names."""
+        await self.call(schedule_calls.delete_calendar(name))
+
+    # Triggers and events
+
+    async def triggers(
+        self, *, name: str | None = None, owner: str | None = None
+    ) -> list[TriggerView]:
+        """All triggers that match, newest first."""
+        return await self.run(paging.all_triggers(self.terms, name=name, owner=owner))
+
+    async def trigger(self, trigger_id: str) -> TriggerView:
+        """One trigger."""
+        return await self.call(event_calls.get_trigger(trigger_id))
+
+    async def create_trigger(self, trigger: TriggerLike) -> TriggerView:
+        """Makes a trigger; it is durable when this returns."""
+        return await self.call(event_calls.create_trigger(trigger))
+
+    async def update_trigger(self, trigger_id: str, patch: Mapping[str, Any]) -> TriggerView:
+        """Changes a trigger, by JSON Merge Patch."""
+        return await self.call(event_calls.update_trigger(trigger_id, patch))
+
+    async def delete_trigger(self, trigger_id: str) -> None:
+        """Removes a trigger; its jobs go on."""
+        await self.call(event_calls.delete_trigger(trigger_id))
+
+    async def pause_trigger(self, trigger_id: str) -> TriggerView:
+        """Lets a trigger make no jobs."""
+        return await self.call(event_calls.pause_trigger(trigger_id))
+
+    async def resume_trigger(self, trigger_id: str) -> TriggerView:
+        """Lets a trigger go on."""
+        return await self.call(event_calls.resume_trigger(trigger_id))
+
+    async def trigger_events(
+        self,
+        trigger_id: str,
+        *,
+        outcome: Sequence[str] = (),
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> ArrivalPage:
+        """What a trigger made of events, newest first."""
+        return await self.call(
+            event_calls.trigger_events(trigger_id, outcome=outcome, limit=limit, cursor=cursor)
+        )
+
+    async def try_event(
+        self, event: EventLike, *, trigger: TriggerLike | None = None, trigger_id: str | None = None
+    ) -> list[TrialView]:
+        """What triggers would make of an event; nothing is stored."""
+        return (
+            await self.call(
+                event_calls.try_event(
+                    event_calls.with_id(event, self.terms.mint_key),
+                    trigger=trigger,
+                    trigger_id=trigger_id,
+                )
+            )
+        ).items
+
+    async def deploy_triggers(self, owner: str, triggers: Sequence[TriggerLike]) -> DeployAnswer:
+        """Sets all triggers of a program; what it names no more is retired."""
+        return await self.call(event_calls.deploy_triggers(owner, triggers))
+
+    async def send_event(self, event: EventLike) -> EventView:
+        """Tells that something happened; durable, with its effects, when this returns."""
+        return await self.call(
+            event_calls.send_event(event_calls.with_id(event, self.terms.mint_key))
+        )
+
+    async def send_events(self, events: Sequence[EventLike]) -> list[EventView]:
+        """The same of many at once, all or none."""
+        return (
+            await self.call(
+                event_calls.send_events(
+                    [event_calls.with_id(one, self.terms.mint_key) for one in events]
+                )
+            )
+        ).items
+
+    async def events(
+        self, *, type: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> EventPage:
+        """Events that came, newest first."""
+        return await self.call(event_calls.list_events(type=type, limit=limit, cursor=cursor))
+
+    async def hooks(self) -> list[HookView]:
+        """All webhook endpoints, by name."""
+        return await self.run(paging.all_hooks(self.terms))
+
+    async def set_hook(self, name: str, hook: HookSpec | Mapping[str, Any]) -> HookView:
+        """Sets up a webhook endpoint."""
+        return await self.call(event_calls.set_hook(name, hook))
+
+    async def delete_hook(self, name: str) -> None:
+        """Removes a webhook endpoint."""
+        await self.call(event_calls.delete_hook(name))
+
+    # Files
+
+    async def push_bundle(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        tenant: str | None = None,
+        format: Format | None = None,
+    ) -> BundleView:
+        """Uploads a program, a script or an archive; what the server has is not sent again."""
+        source = await asyncio.to_thread(Source, Path(path))
+        named = name or source.path.name
+        return await self.run(file_flows.push(self.terms, source, named, tenant, format))
+
+    async def bundles(
+        self,
+        *,
+        tenant: str | None = None,
+        unused_for: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> BundlePage:
+        """A page of bundles, newest first."""
+        return await self.call(
+            file_calls.list_bundles(
+                tenant=tenant, unused_for=unused_for, limit=limit, cursor=cursor
+            )
+        )
+
+    async def bundle(self, bundle_id: str) -> BundleView:
+        """One bundle."""
+        return await self.call(file_calls.get_bundle(bundle_id))
+
+    async def delete_bundle(self, bundle_id: str) -> None:
+        """Removes a bundle; jobs that name it and have not begun will fail."""
+        await self.call(file_calls.delete_bundle(bundle_id))
+
+    async def fetch_bundle(self, bundle_id: str, path: str | os.PathLike[str]) -> None:
+        """Downloads a bundle to a file."""
+        await self._save(file_flows.download_bundle(self.terms, bundle_id), Path(path))
+
+    async def artifacts(self, execution_id: str) -> list[ArtifactView]:
+        """An execution's output files, by name."""
+        return (await self.call(file_calls.list_artifacts(execution_id))).items
+
+    async def artifact_link(self, execution_id: str, name: str) -> LinkView:
+        """Where an output file can be fetched."""
+        return await self.call(file_calls.artifact_link(execution_id, name))
+
+    async def read_artifact(self, execution_id: str, name: str) -> bytes:
+        """What is in an output file, checked."""
+        flow = file_flows.download_artifact(self.terms, execution_id, name)
+        return b"".join([chunk async for chunk in self.iterate(flow)])
+
+    async def fetch_artifact(
+        self, execution_id: str, name: str | ArtifactView, path: str | os.PathLike[str]
+    ) -> None:
+        """Downloads an output file to a file, checked; of many, give those that were listed."""
+        await self._save(file_flows.download_artifact(self.terms, execution_id, name), Path(path))
+
+    async def _save(self, flow: Flow[None], path: Path) -> None:
+        with file_flows.arriving(path) as file:
+            async for chunk in self.iterate(flow):
+                await asyncio.to_thread(file.write, chunk)

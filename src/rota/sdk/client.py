@@ -1,26 +1,40 @@
 """The synchronous client: one method for every call of the API.
 
-Each method is a line: what a call looks like is in `calls`, how it travels in `carrier`.
+Each method is a line: what a call looks like is in `calls`, how it travels in `flows`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
-from rota.sdk import batches, calls, watching
-from rota.sdk.calls import JobLike, JobSearch
-from rota.sdk.clock import Clock
+from rota.sdk import batches, calls, flows, watching
+from rota.sdk.answers import Answer
+from rota.sdk.calls import Call, JobLike, JobSearch
+from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.discovery import Endpoint, discover
+from rota.sdk.errors import ApiError, UnreachableError
 from rota.sdk.events import Event
-from rota.sdk.flows import Patience
-from rota.sdk.lines.carrier import Carrier
-from rota.sdk.subjects import outlook_calls, paging
-from rota.sdk.subjects.event_methods import EventMethods
-from rota.sdk.subjects.file_methods import FileMethods
-from rota.sdk.subjects.schedule_methods import ScheduleMethods
+from rota.sdk.flows import Course, Emit, Flow, Patience, Terms
+from rota.sdk.servers import Servers
+from rota.sdk.subjects import (
+    event_calls,
+    file_calls,
+    file_flows,
+    outlook_calls,
+    paging,
+    schedule_calls,
+)
+from rota.sdk.subjects.event_calls import EventLike, TriggerLike
+from rota.sdk.subjects.file_flows import Source
+from rota.sdk.subjects.schedule_calls import LedgerSearch, ScheduleLike
 from rota.sdk.transactions import refuse_key, submit_in
 from rota.sdk.watching import Waiting
+from rota.wire.bundles import BundlePage, BundleView, Format, LinkView
+from rota.wire.events import ArrivalPage, EventPage, EventView, HookSpec, HookView
 from rota.wire.executions import (
     ArtifactView,
     CompletionSpec,
@@ -28,15 +42,20 @@ from rota.wire.executions import (
     ExecutionView,
     ProgressSpec,
 )
-from rota.wire.jobs import (
-    BulkAnswer,
-    BulkSpec,
-    GraphView,
-    JobPage,
-    JobView,
-)
+from rota.wire.jobs import BulkAnswer, BulkSpec, GraphView, JobPage, JobView
 from rota.wire.queues import QueueView
+from rota.wire.schedules import (
+    BackfillAnswer,
+    BackfillSpec,
+    CalendarView,
+    DeployAnswer,
+    ForeseenView,
+    OccurrencePage,
+    OccurrenceView,
+    ScheduleView,
+)
 from rota.wire.service import ClusterView, Health, StatsView
+from rota.wire.triggers import TrialView, TriggerView
 from rota.wire.why import DryRunView, WhyView
 from rota.wire.workers import (
     HeartbeatAnswer,
@@ -51,8 +70,10 @@ from rota.wire.workers import (
 if TYPE_CHECKING:
     import httpx2
 
+T = TypeVar("T")
 
-class Client(Carrier, ScheduleMethods, EventMethods, FileMethods):
+
+class Client:
     """A Rota server, as Python sees it.
 
         with Client() as rota:
@@ -72,8 +93,56 @@ class Client(Carrier, ScheduleMethods, EventMethods, FileMethods):
         clock: Clock | None = None,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
+        from rota.sdk.lines.pool import Pool
+
         endpoint = url if isinstance(url, Endpoint) else discover(url, token)
-        super().__init__(endpoint, patience, clock=clock, transport=transport)
+        self.endpoint = endpoint
+        servers = Servers(endpoint.urls)
+        self.terms = Terms(clock or SystemClock(), patience or Patience(), servers)
+        self._pool = Pool(endpoint, self.terms, transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives the connections back."""
+        self._pool.close()
+
+    def call(self, call: Call[T], *, key: str | None = None) -> T:
+        """The answer of a call."""
+        return self.run(flows.fetch(self.terms, call, key))
+
+    def ask(self, call: Call[Any], *, key: str | None = None) -> Answer:
+        """The same, unread: for those who pass the bytes on as they are."""
+        return self.run(flows.ask(self.terms, call, key))
+
+    def run(self, flow: Flow[T]) -> T:
+        """Walks a flow to its end."""
+        course = Course(flow)
+        for _ in self._walk(course):
+            pass
+        return course.result
+
+    def iterate(self, flow: Flow[Any]) -> Iterator[Any]:
+        """Walks a flow for what it emits."""
+        return self._walk(Course(flow))
+
+    def _walk(self, course: Course[Any]) -> Iterator[Any]:
+        with closing(self._pool.talk()) as talk:
+            while (step := course.step) is not None:
+                if isinstance(step, Emit):
+                    yield step.item
+                    course.take(None)
+                    continue
+                try:
+                    came = talk.take(step)
+                except (UnreachableError, ApiError) as error:
+                    course.fail(error)
+                else:
+                    course.take(came)
 
     # Jobs
 
@@ -339,3 +408,244 @@ class Client(Carrier, ScheduleMethods, EventMethods, FileMethods):
     def stream(self, *, after: str | None = None) -> Iterator[Event]:
         """Every state change from now on, or after an event's id."""
         return self.iterate(watching.events(self.terms, after))
+
+    # Schedules
+
+    def schedules(
+        self, *, name: str | None = None, tenant: str | None = None, owner: str | None = None
+    ) -> list[ScheduleView]:
+        """All schedules that match, newest first."""
+        return self.run(paging.all_schedules(self.terms, name=name, tenant=tenant, owner=owner))
+
+    def schedule(self, schedule_id: str) -> ScheduleView:
+        """One schedule."""
+        return self.call(schedule_calls.get_schedule(schedule_id))
+
+    def create_schedule(self, schedule: ScheduleLike) -> ScheduleView:
+        """Makes a schedule; it is durable when this returns."""
+        return self.call(schedule_calls.create_schedule(schedule))
+
+    def update_schedule(self, schedule_id: str, patch: Mapping[str, Any]) -> ScheduleView:
+        """Changes a schedule, by JSON Merge Patch."""
+        return self.call(schedule_calls.update_schedule(schedule_id, patch))
+
+    def delete_schedule(self, schedule_id: str) -> None:
+        """Removes a schedule; its jobs go on."""
+        self.call(schedule_calls.delete_schedule(schedule_id))
+
+    def pause_schedule(self, schedule_id: str) -> ScheduleView:
+        """Lets a schedule make no jobs."""
+        return self.call(schedule_calls.pause_schedule(schedule_id))
+
+    def resume_schedule(self, schedule_id: str) -> ScheduleView:
+        """Lets a schedule go on."""
+        return self.call(schedule_calls.resume_schedule(schedule_id))
+
+    def trigger_schedule(self, schedule_id: str) -> OccurrenceView:
+        """Runs a schedule's job now."""
+        return self.call(schedule_calls.trigger_schedule(schedule_id))
+
+    def preview_schedule(
+        self, schedule_id: str, *, count: int | None = None, after: str | None = None
+    ) -> list[ForeseenView]:
+        """The next instants of a schedule."""
+        return (
+            self.call(schedule_calls.preview_schedule(schedule_id, count=count, after=after))
+        ).items
+
+    def preview(
+        self, schedule: ScheduleLike, *, count: int | None = None, after: str | None = None
+    ) -> list[ForeseenView]:
+        """The same of a schedule that is not made."""
+        return (self.call(schedule_calls.preview(schedule, count=count, after=after))).items
+
+    def occurrences(self, schedule_id: str, search: LedgerSearch | None = None) -> OccurrencePage:
+        """What became of a schedule's instants, newest first."""
+        return self.call(schedule_calls.occurrences(schedule_id, search or LedgerSearch()))
+
+    def backfill(self, schedule_id: str, spec: BackfillSpec | Mapping[str, Any]) -> BackfillAnswer:
+        """Runs a schedule for a past range."""
+        return self.call(schedule_calls.backfill(schedule_id, spec))
+
+    def cancel_backfill(self, schedule_id: str, backfill_id: str) -> int:
+        """Calls off what is left of a backfill; answers how many jobs."""
+        return (self.call(schedule_calls.cancel_backfill(schedule_id, backfill_id))).count
+
+    def deploy_schedules(self, owner: str, schedules: Sequence[ScheduleLike]) -> DeployAnswer:
+        """Sets all schedules of a program; what it names no more is retired."""
+        return self.call(schedule_calls.deploy(owner, schedules))
+
+    def calendars(self) -> list[CalendarView]:
+        """All calendars, by name."""
+        return self.run(paging.all_calendars(self.terms))
+
+    def calendar(self, name: str) -> CalendarView:
+        """One calendar."""
+        return self.call(schedule_calls.get_calendar(name))
+
+    def set_calendar(self, name: str, dates: Sequence[str]) -> CalendarView:
+        """Sets a calendar's dates, each written like 2026-12-25."""
+        return self.call(schedule_calls.set_calendar(name, dates))
+
+    def delete_calendar(self, name: str) -> None:
+        """Removes a calendar that no schedule names."""
+        self.call(schedule_calls.delete_calendar(name))
+
+    # Triggers and events
+
+    def triggers(self, *, name: str | None = None, owner: str | None = None) -> list[TriggerView]:
+        """All triggers that match, newest first."""
+        return self.run(paging.all_triggers(self.terms, name=name, owner=owner))
+
+    def trigger(self, trigger_id: str) -> TriggerView:
+        """One trigger."""
+        return self.call(event_calls.get_trigger(trigger_id))
+
+    def create_trigger(self, trigger: TriggerLike) -> TriggerView:
+        """Makes a trigger; it is durable when this returns."""
+        return self.call(event_calls.create_trigger(trigger))
+
+    def update_trigger(self, trigger_id: str, patch: Mapping[str, Any]) -> TriggerView:
+        """Changes a trigger, by JSON Merge Patch."""
+        return self.call(event_calls.update_trigger(trigger_id, patch))
+
+    def delete_trigger(self, trigger_id: str) -> None:
+        """Removes a trigger; its jobs go on."""
+        self.call(event_calls.delete_trigger(trigger_id))
+
+    def pause_trigger(self, trigger_id: str) -> TriggerView:
+        """Lets a trigger make no jobs."""
+        return self.call(event_calls.pause_trigger(trigger_id))
+
+    def resume_trigger(self, trigger_id: str) -> TriggerView:
+        """Lets a trigger go on."""
+        return self.call(event_calls.resume_trigger(trigger_id))
+
+    def trigger_events(
+        self,
+        trigger_id: str,
+        *,
+        outcome: Sequence[str] = (),
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> ArrivalPage:
+        """What a trigger made of events, newest first."""
+        return self.call(
+            event_calls.trigger_events(trigger_id, outcome=outcome, limit=limit, cursor=cursor)
+        )
+
+    def try_event(
+        self, event: EventLike, *, trigger: TriggerLike | None = None, trigger_id: str | None = None
+    ) -> list[TrialView]:
+        """What triggers would make of an event; nothing is stored."""
+        return (
+            self.call(
+                event_calls.try_event(
+                    event_calls.with_id(event, self.terms.mint_key),
+                    trigger=trigger,
+                    trigger_id=trigger_id,
+                )
+            )
+        ).items
+
+    def deploy_triggers(self, owner: str, triggers: Sequence[TriggerLike]) -> DeployAnswer:
+        """Sets all triggers of a program; what it names no more is retired."""
+        return self.call(event_calls.deploy_triggers(owner, triggers))
+
+    def send_event(self, event: EventLike) -> EventView:
+        """Tells that something happened; durable, with its effects, when this returns."""
+        return self.call(event_calls.send_event(event_calls.with_id(event, self.terms.mint_key)))
+
+    def send_events(self, events: Sequence[EventLike]) -> list[EventView]:
+        """The same of many at once, all or none."""
+        return (
+            self.call(
+                event_calls.send_events(
+                    [event_calls.with_id(one, self.terms.mint_key) for one in events]
+                )
+            )
+        ).items
+
+    def events(
+        self, *, type: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> EventPage:
+        """Events that came, newest first."""
+        return self.call(event_calls.list_events(type=type, limit=limit, cursor=cursor))
+
+    def hooks(self) -> list[HookView]:
+        """All webhook endpoints, by name."""
+        return self.run(paging.all_hooks(self.terms))
+
+    def set_hook(self, name: str, hook: HookSpec | Mapping[str, Any]) -> HookView:
+        """Sets up a webhook endpoint."""
+        return self.call(event_calls.set_hook(name, hook))
+
+    def delete_hook(self, name: str) -> None:
+        """Removes a webhook endpoint."""
+        self.call(event_calls.delete_hook(name))
+
+    # Files
+
+    def push_bundle(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        tenant: str | None = None,
+        format: Format | None = None,
+    ) -> BundleView:
+        """Uploads a program, a script or an archive; what the server has is not sent again."""
+        source = Source(Path(path))
+        return self.run(
+            file_flows.push(self.terms, source, name or source.path.name, tenant, format)
+        )
+
+    def bundles(
+        self,
+        *,
+        tenant: str | None = None,
+        unused_for: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> BundlePage:
+        """A page of bundles, newest first."""
+        return self.call(
+            file_calls.list_bundles(
+                tenant=tenant, unused_for=unused_for, limit=limit, cursor=cursor
+            )
+        )
+
+    def bundle(self, bundle_id: str) -> BundleView:
+        """One bundle."""
+        return self.call(file_calls.get_bundle(bundle_id))
+
+    def delete_bundle(self, bundle_id: str) -> None:
+        """Removes a bundle; jobs that name it and have not begun will fail."""
+        self.call(file_calls.delete_bundle(bundle_id))
+
+    def fetch_bundle(self, bundle_id: str, path: str | os.PathLike[str]) -> None:
+        """Downloads a bundle to a file."""
+        self._save(file_flows.download_bundle(self.terms, bundle_id), Path(path))
+
+    def artifacts(self, execution_id: str) -> list[ArtifactView]:
+        """An execution's output files, by name."""
+        return self.call(file_calls.list_artifacts(execution_id)).items
+
+    def artifact_link(self, execution_id: str, name: str) -> LinkView:
+        """Where an output file can be fetched."""
+        return self.call(file_calls.artifact_link(execution_id, name))
+
+    def read_artifact(self, execution_id: str, name: str) -> bytes:
+        """What is in an output file, checked."""
+        return b"".join(self.iterate(file_flows.download_artifact(self.terms, execution_id, name)))
+
+    def fetch_artifact(
+        self, execution_id: str, name: str | ArtifactView, path: str | os.PathLike[str]
+    ) -> None:
+        """Downloads an output file to a file, checked; of many, give those that were listed."""
+        self._save(file_flows.download_artifact(self.terms, execution_id, name), Path(path))
+
+    def _save(self, flow: Flow[None], path: Path) -> None:
+        with file_flows.arriving(path) as file:
+            for chunk in self.iterate(flow):
+                file.write(chunk)

@@ -2,7 +2,7 @@
 
 A flow yields steps and is sent what came of each; an error that a step ended in is thrown into it.
 So retries, streams and waiting are written once, and a shell that blocks and one that awaits both
-walk them: `carrier.Carrier` and `aio.AsyncCarrier`.
+walk them: `client.Client` and `aio.AsyncClient`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from rota.sdk.calls import Call
@@ -27,6 +27,13 @@ TriggerLike: TypeAlias = TriggerSpec | Mapping[str, Any]
 """A trigger to make: the typed record, or just a mapping with the API's fields."""
 EventLike: TypeAlias = EventSpec | Mapping[str, Any]
 """An event: the typed record, or a mapping with CloudEvents' names."""
+
+
+def with_id(event: EventLike, mint: Callable[[], str]) -> EventLike:
+    """The event with an id: whoever gives none says that no two of them are the same."""
+    if isinstance(event, EventSpec) or "id" in event:
+        return event
+    return {**event, "id": mint()}
 
 
 def create_trigger(trigger: TriggerLike) -> Call[TriggerView]:

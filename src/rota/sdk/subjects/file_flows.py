@@ -4,7 +4,10 @@ compared with what was sent."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -132,3 +135,16 @@ def _download(terms: Terms, call: Call[bytes], size: int, sha256: str) -> Flow[N
             break  # it ends there, whatever the server believes
     if offset != size or hasher.hexdigest() != sha256:
         raise AnswerError("the file was damaged on its way or where it was kept: fetch it again")
+
+
+@contextmanager
+def arriving(path: Path) -> Iterator[IO[bytes]]:
+    """A file that has its name when all of it is there; in folders that are made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
