@@ -17,7 +17,8 @@ from rota.sdk import (
     UnavailableError,
     calls,
 )
-from rota.sdk.answers import BACKOFF_MAX_S, error_of, is_passing, pause_s, read
+from rota.sdk.answers import error_of, is_passing, read
+from rota.sdk.backoff import CLIENT_CAP_S, pause_s
 
 
 @pytest.mark.parametrize(
@@ -82,8 +83,8 @@ def test_a_newer_server_may_say_more_than_we_know() -> None:
 def test_waits_grow_to_a_cap_and_differ_between_callers() -> None:
     waits = [pause_s(tried, "a") for tried in range(1, 30)]
     assert 0.05 <= waits[0] <= 0.1
-    assert max(waits) <= BACKOFF_MAX_S
-    assert min(waits[10:]) >= BACKOFF_MAX_S / 2
+    assert max(waits) <= CLIENT_CAP_S
+    assert min(waits[10:]) >= CLIENT_CAP_S / 2
     assert pause_s(9, "a") != pause_s(9, "b")
 
 

@@ -21,10 +21,9 @@ from rota.wire.tasks import Command
 from rota.wire.units import ByteSize
 from rota.wire.workers import OrderView, RegisterSpec, ResourcesSpec
 from rota.worker.crew import Crew, RunTask
-from rota.worker.instructions import StopReason
 from rota.worker.link import Link
 from rota.worker.polling import Conversation, FatalError
-from rota.worker.reports import report_ended, report_exit
+from rota.worker.reports import StopReason, report_ended, report_exit
 from rota.worker.session import Session
 from rota.worker.shift import Shift
 from tests.simtest.clock import SIMULATION, Machine, MachineClock, SecondsClock

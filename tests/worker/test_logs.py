@@ -10,8 +10,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.sdk.backoff import delay_s
 from rota.wire.limits import JOB_LOG_BYTES
-from rota.worker.backoff import delay_s
 from rota.worker.diary import open_diary
 from rota.worker.link import AwayError
 from rota.worker.logs import NEWEST_BYTES, WAITING_BYTES, LogBuffer, LogPump

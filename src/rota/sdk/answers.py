@@ -1,8 +1,7 @@
-"""Reads answers: into typed records, into the error they stand for, and into when to ask again."""
+"""Reads answers: into typed records, into the error they stand for."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -25,9 +24,6 @@ from rota.sdk.errors import (
 from rota.wire.problems import Problem
 
 T = TypeVar("T")
-
-BACKOFF_FIRST_S = 0.1
-BACKOFF_MAX_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +82,3 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
 def is_passing(error: ApiError) -> bool:
     """Whether the same call may well succeed a little later."""
     return error.status in (429, 502, 503, 504)
-
-
-def pause_s(tried: int, seed: str, retry_after_s: float | None = None) -> float:
-    """How long to wait after `tried` failures: doubling, capped, spread by `seed`, and never
-    sooner than the server asked for."""
-    grown = min(BACKOFF_FIRST_S * 2.0 ** min(tried - 1, 20), BACKOFF_MAX_S)
-    digest = hashlib.blake2b(f"{seed}:{tried}".encode(), digest_size=4).digest()
-    spread = 0.5 + int.from_bytes(digest, "big") / 2**33
-    return max(grown * spread, retry_after_s or 0.0)

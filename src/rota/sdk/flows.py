@@ -12,7 +12,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from rota.sdk.answers import Answer, is_passing, pause_s, read
+from rota.sdk.answers import Answer, is_passing, read
+from rota.sdk.backoff import pause_s
 from rota.sdk.calls import Call, uuid7
 from rota.sdk.clock import Clock
 from rota.sdk.errors import ApiError, KeyFormatError, LimitError, UnreachableError

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rota.sdk import calls
-from rota.sdk.answers import BACKOFF_FIRST_S
+from rota.sdk.backoff import FIRST_S
 from rota.sdk.calls import FINAL, JobSearch
 from rota.sdk.errors import (
     ApiError,
@@ -55,7 +55,7 @@ def events(terms: Terms, after: str | None = None) -> Flow[None]:
                 for event in reader.feed(chunk):
                     last = event.id or last
                     yield Emit(event)
-            yield Pause(BACKOFF_FIRST_S)
+            yield Pause(FIRST_S)
         except SilenceError:
             continue
         except (UnreachableError, ApiError) as error:
@@ -119,7 +119,7 @@ def _follow_execution(terms: Terms, job_id: str, execution_id: str, offset: int)
         execution = yield from fetch(terms, calls.get_execution(execution_id))
         if execution.end_time is not None:
             return
-        yield Pause(BACKOFF_FIRST_S)
+        yield Pause(FIRST_S)
 
 
 def _arrival(terms: Terms, job_id: str, within_s: float = ARRIVAL_S) -> Flow[None]:
@@ -132,7 +132,7 @@ def _arrival(terms: Terms, job_id: str, within_s: float = ARRIVAL_S) -> Flow[Non
         except NotFoundError:
             if terms.clock.elapsed_s() >= until_s:
                 raise
-            yield Pause(BACKOFF_FIRST_S)
+            yield Pause(FIRST_S)
 
 
 def ended(terms: Terms, job_id: str, timeout_s: float | None) -> Flow[JobView]:
@@ -220,7 +220,7 @@ class Waiting:
             self._check_time()
             chunk = yield More()
             if chunk is None:
-                yield Pause(BACKOFF_FIRST_S)
+                yield Pause(FIRST_S)
                 return
             for event in reader.feed(chunk):
                 yield from self._hear(event)

@@ -15,8 +15,8 @@ from rota.wire.executions import CompletedReport
 from rota.wire.tasks import BundleRun, Command, Container, HttpCall, Noop, PythonCall, Task
 from rota.wire.workers import OrderView
 from rota.worker.clock import Clock
-from rota.worker.instructions import Abandon, Instruction, Start, Stop, StopReason
-from rota.worker.reports import report_failed, report_noop
+from rota.worker.instructions import Abandon, Instruction, Start, Stop
+from rota.worker.reports import StopReason, report_failed, report_noop
 from rota.worker.runners.http_call import HttpRun
 from rota.worker.runners.http_gate import Sessions
 from rota.worker.runners.process import ProcessRun, Site

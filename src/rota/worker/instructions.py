@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from rota.wire.workers import HeartbeatSpec, LeaseSpec, OrderView
-
-StopReason: TypeAlias = Literal["cancelled", "shutdown"]
+from rota.worker.reports import StopReason
 
 
 class Start(msgspec.Struct, frozen=True):

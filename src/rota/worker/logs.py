@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from rota.sdk.backoff import delay_s
 from rota.wire.limits import JOB_LOG_BYTES
-from rota.worker.backoff import delay_s
 from rota.worker.link import AwayError, RefusedError
 from rota.worker.masking import NO_SECRETS, Masking, Secrets
 

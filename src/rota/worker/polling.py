@@ -8,9 +8,9 @@ import secrets
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
+from rota.sdk.backoff import delay_s
 from rota.wire.units import encode
 from rota.wire.workers import HeartbeatAnswer, LeaseAnswer, RegisterAnswer, RegisterSpec
-from rota.worker.backoff import delay_s
 from rota.worker.clock import Clock
 from rota.worker.crew import Crew
 from rota.worker.instructions import Call

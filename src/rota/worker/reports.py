@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from rota.wire.executions import CompletedReport
-from rota.worker.instructions import StopReason
 
 Status: TypeAlias = Literal["succeeded", "failed", "timed_out", "cancelled"]
+StopReason: TypeAlias = Literal["cancelled", "shutdown"]
 
 EX_CONFIG = 78
 """The exit code of a program that says: another try would end the same way."""

@@ -37,10 +37,10 @@ from rota.wire.workers import (
 )
 from rota.worker.ahead import Ahead
 from rota.worker.held import UNBEGUN, Held, Phase
-from rota.worker.instructions import Abandon, Beat, Call, Instruction, Start, Stop, StopReason
+from rota.worker.instructions import Abandon, Beat, Call, Instruction, Start, Stop
 from rota.worker.owed import Owed
 from rota.worker.pace import Pace
-from rota.worker.reports import report_returned, report_stopped
+from rota.worker.reports import StopReason, report_returned, report_stopped
 
 LAPSED = "its lease ran out before it could be renewed"
 LEASE_MARGIN = 0.05

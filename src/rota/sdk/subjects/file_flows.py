@@ -11,7 +11,7 @@ from typing import IO
 
 import msgspec
 
-from rota.sdk.answers import pause_s
+from rota.sdk.backoff import pause_s
 from rota.sdk.calls import Call
 from rota.sdk.errors import (
     AnswerError,

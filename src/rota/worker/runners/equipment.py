@@ -9,10 +9,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from rota.sdk.backoff import delay_s
 from rota.wire.bundles import BundleView
 from rota.wire.workers import OrderView
 from rota.worker import unpacking
-from rota.worker.backoff import delay_s
 from rota.worker.bundles import BundleCache, BundleError
 from rota.worker.guard.client import Ended, Guard, Launch, Ward
 from rota.worker.link import AwayError, RefusedError

@@ -12,8 +12,7 @@ from rota import __version__
 from rota.wire.executions import CompletedReport
 from rota.wire.tasks import HttpCall
 from rota.wire.workers import OrderView
-from rota.worker.instructions import StopReason
-from rota.worker.reports import SHUTDOWN, report_ended, report_failed
+from rota.worker.reports import SHUTDOWN, StopReason, report_ended, report_failed
 from rota.worker.runners.http_answer import BODY_BYTES_MAX, Answer, failed, report_answer
 from rota.worker.runners.http_gate import Sessions, refusal_in
 

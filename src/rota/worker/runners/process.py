@@ -14,18 +14,17 @@ from typing import Protocol
 import msgspec
 from msgspec import UnsetType
 
+from rota.sdk.backoff import delay_s
 from rota.wire.executions import CompletedReport
 from rota.wire.queues import LimitsView
 from rota.wire.tasks import BundleRun, Container, bundles_of
 from rota.wire.workers import OrderView
-from rota.worker.backoff import delay_s
 from rota.worker.containers import Engine, out_of_memory
 from rota.worker.devices import Devices
 from rota.worker.guard.client import Ended, Guard, Launch, Ward
-from rota.worker.instructions import StopReason
 from rota.worker.link import AwayError, RefusedError
 from rota.worker.masking import Secrets, secrets_of
-from rota.worker.reports import report_failed, report_stopped
+from rota.worker.reports import StopReason, report_failed, report_stopped
 from rota.worker.runners.aside import Aside, AsideSink
 from rota.worker.runners.child import StartError, deeds_text, must_have_started
 from rota.worker.runners.equipment import Equipment, Outfit

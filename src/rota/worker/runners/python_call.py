@@ -15,8 +15,7 @@ from rota.wire.tasks import FUNCTION_CAPABILITY, PythonCall
 from rota.wire.workers import OrderView
 from rota.worker.child.frames import Begin, Done
 from rota.worker.guard.client import Ended
-from rota.worker.instructions import StopReason
-from rota.worker.reports import report_failed, report_stopped
+from rota.worker.reports import StopReason, report_failed, report_stopped
 from rota.worker.runners.aside import Aside
 from rota.worker.runners.process import Site
 from rota.worker.runners.python_child import WarmChild

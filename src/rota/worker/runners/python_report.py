@@ -12,9 +12,9 @@ from rota.wire.units import Duration
 from rota.wire.workers import OrderView
 from rota.worker.child.frames import Done
 from rota.worker.guard.client import Ended
-from rota.worker.instructions import StopReason
 from rota.worker.reports import (
     SHUTDOWN,
+    StopReason,
     exit_code_of,
     report_error,
     report_failed,

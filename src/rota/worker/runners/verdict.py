@@ -11,8 +11,14 @@ from rota.wire.executions import CompletedReport
 from rota.wire.queues import LimitsView
 from rota.wire.workers import OrderView
 from rota.worker.guard.client import Ended
-from rota.worker.instructions import StopReason
-from rota.worker.reports import SHUTDOWN, Status, exit_code_of, report_error, report_exit
+from rota.worker.reports import (
+    SHUTDOWN,
+    Status,
+    StopReason,
+    exit_code_of,
+    report_error,
+    report_exit,
+)
 from rota.worker.runners.child import deeds_text, excess_text, size_text
 
 KILLED_INSIDE = 128 + signal.SIGKILL
