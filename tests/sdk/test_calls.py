@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rota.sdk import calls
 from rota.sdk.calls import JobSearch
-from rota.sdk.subjects import access_calls, outlook_calls
+from rota.sdk.subjects import access_calls
 from rota.wire.jobs import BatchSpec, JobSpec, RetrySpec
 from rota.wire.tasks import Noop
 from rota.wire.tokens import TokenSpec
@@ -39,8 +39,8 @@ def test_a_typed_record_says_nothing_of_a_longest_delay_that_nobody_gave() -> No
 def test_a_dry_run_is_the_same_request_with_a_flag_and_no_key() -> None:
     job = {"name": "a", "task": {"kind": "noop"}}
     for dry, real in (
-        (outlook_calls.dry_run(job), calls.submit(job)),
-        (outlook_calls.dry_run_batch([job]), calls.submit_batch([job])),
+        (calls.dry_run(job), calls.submit(job)),
+        (calls.dry_run_batch([job]), calls.submit_batch([job])),
     ):
         assert (dry.method, dry.path, dry.body) == (real.method, real.path, real.body)
         assert (dry.params, dry.keyed) == ((("dry_run", "true"),), False)

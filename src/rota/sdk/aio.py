@@ -21,13 +21,11 @@ from rota.sdk.servers import Servers
 from rota.sdk.subjects import (
     event_calls,
     file_calls,
-    file_flows,
-    outlook_calls,
     paging,
     schedule_calls,
 )
 from rota.sdk.subjects.event_calls import EventLike, TriggerLike
-from rota.sdk.subjects.file_flows import Source
+from rota.sdk.subjects.file_calls import Source
 from rota.sdk.subjects.schedule_calls import LedgerSearch, ScheduleLike
 from rota.sdk.transactions import refuse_key, submit_in_async
 from rota.sdk.watching import Waiting
@@ -153,7 +151,7 @@ class AsyncClient:
         connection's transaction and exists once that has been committed; answers its id.
         """
         if dry_run:
-            return await self.call(outlook_calls.dry_run(job))
+            return await self.call(calls.dry_run(job))
         if conn is None:
             return await self.call(calls.submit(job), key=idempotency_key)
         refuse_key(idempotency_key)
@@ -173,7 +171,7 @@ class AsyncClient:
 
     async def dry_run_batch(self, jobs: Sequence[JobLike]) -> list[DryRunView]:
         """What would become of jobs that are submitted together; none is."""
-        return (await self.call(outlook_calls.dry_run_batch(jobs))).jobs
+        return (await self.call(calls.dry_run_batch(jobs))).jobs
 
     async def submit_many(
         self,
@@ -564,7 +562,7 @@ class AsyncClient:
         """Uploads a program, a script or an archive; what the server has is not sent again."""
         source = await asyncio.to_thread(Source, Path(path))
         named = name or source.path.name
-        return await self.run(file_flows.push(self.terms, source, named, tenant, format))
+        return await self.run(file_calls.push(self.terms, source, named, tenant, format))
 
     async def bundles(
         self,
@@ -591,7 +589,7 @@ class AsyncClient:
 
     async def fetch_bundle(self, bundle_id: str, path: str | os.PathLike[str]) -> None:
         """Downloads a bundle to a file."""
-        await self._save(file_flows.download_bundle(self.terms, bundle_id), Path(path))
+        await self._save(file_calls.download_bundle(self.terms, bundle_id), Path(path))
 
     async def artifacts(self, execution_id: str) -> list[ArtifactView]:
         """An execution's output files, by name."""
@@ -603,16 +601,16 @@ class AsyncClient:
 
     async def read_artifact(self, execution_id: str, name: str) -> bytes:
         """What is in an output file, checked."""
-        flow = file_flows.download_artifact(self.terms, execution_id, name)
+        flow = file_calls.download_artifact(self.terms, execution_id, name)
         return b"".join([chunk async for chunk in self.iterate(flow)])
 
     async def fetch_artifact(
         self, execution_id: str, name: str | ArtifactView, path: str | os.PathLike[str]
     ) -> None:
         """Downloads an output file to a file, checked; of many, give those that were listed."""
-        await self._save(file_flows.download_artifact(self.terms, execution_id, name), Path(path))
+        await self._save(file_calls.download_artifact(self.terms, execution_id, name), Path(path))
 
     async def _save(self, flow: Flow[None], path: Path) -> None:
-        with file_flows.arriving(path) as file:
+        with file_calls.arriving(path) as file:
             async for chunk in self.iterate(flow):
                 await asyncio.to_thread(file.write, chunk)

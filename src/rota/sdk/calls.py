@@ -31,7 +31,7 @@ from rota.wire.jobs import (
 from rota.wire.queues import CountAnswer, QueuePage, QueueView
 from rota.wire.service import ClusterView, Health, StatsView
 from rota.wire.units import encode
-from rota.wire.why import WhyView
+from rota.wire.why import DryRunBatchView, DryRunView, WhyView
 from rota.wire.workers import (
     HeartbeatAnswer,
     HeartbeatSpec,
@@ -50,6 +50,7 @@ JobLike: TypeAlias = JobSpec | Mapping[str, Any]
 
 FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 """The statuses a job does not leave by itself."""
+_DRY = (("dry_run", "true"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,17 @@ def submit_batch(jobs: Sequence[JobLike]) -> Call[BatchAnswer]:
     """Submits jobs together, all or none; they may name each other by `ref:`."""
     body = encode({"jobs": jobs})
     return Call("POST", "/jobs/batch", BatchAnswer, body=body, keyed=True, anywhere=True)
+
+
+def dry_run(job: JobLike) -> Call[DryRunView]:
+    """What would become of a job; nothing is submitted."""
+    return Call("POST", "/jobs", DryRunView, params=_DRY, body=encode(job))
+
+
+def dry_run_batch(jobs: Sequence[JobLike]) -> Call[DryRunBatchView]:
+    """What would become of jobs that are submitted together."""
+    body = encode({"jobs": jobs})
+    return Call("POST", "/jobs/batch", DryRunBatchView, params=_DRY, body=body)
 
 
 def get_job(job_id: str) -> Call[JobView]:

@@ -23,13 +23,11 @@ from rota.sdk.servers import Servers
 from rota.sdk.subjects import (
     event_calls,
     file_calls,
-    file_flows,
-    outlook_calls,
     paging,
     schedule_calls,
 )
 from rota.sdk.subjects.event_calls import EventLike, TriggerLike
-from rota.sdk.subjects.file_flows import Source
+from rota.sdk.subjects.file_calls import Source
 from rota.sdk.subjects.schedule_calls import LedgerSearch, ScheduleLike
 from rota.sdk.transactions import refuse_key, submit_in
 from rota.sdk.watching import Waiting
@@ -168,7 +166,7 @@ class Client:
         connection's transaction and exists once that has been committed; answers its id.
         """
         if dry_run:
-            return self.call(outlook_calls.dry_run(job))
+            return self.call(calls.dry_run(job))
         if conn is None:
             return self.call(calls.submit(job), key=idempotency_key)
         refuse_key(idempotency_key)
@@ -188,7 +186,7 @@ class Client:
 
     def dry_run_batch(self, jobs: Sequence[JobLike]) -> list[DryRunView]:
         """What would become of jobs that are submitted together; none is."""
-        return self.call(outlook_calls.dry_run_batch(jobs)).jobs
+        return self.call(calls.dry_run_batch(jobs)).jobs
 
     def submit_many(
         self,
@@ -597,7 +595,7 @@ class Client:
         """Uploads a program, a script or an archive; what the server has is not sent again."""
         source = Source(Path(path))
         return self.run(
-            file_flows.push(self.terms, source, name or source.path.name, tenant, format)
+            file_calls.push(self.terms, source, name or source.path.name, tenant, format)
         )
 
     def bundles(
@@ -625,7 +623,7 @@ class Client:
 
     def fetch_bundle(self, bundle_id: str, path: str | os.PathLike[str]) -> None:
         """Downloads a bundle to a file."""
-        self._save(file_flows.download_bundle(self.terms, bundle_id), Path(path))
+        self._save(file_calls.download_bundle(self.terms, bundle_id), Path(path))
 
     def artifacts(self, execution_id: str) -> list[ArtifactView]:
         """An execution's output files, by name."""
@@ -637,15 +635,15 @@ class Client:
 
     def read_artifact(self, execution_id: str, name: str) -> bytes:
         """What is in an output file, checked."""
-        return b"".join(self.iterate(file_flows.download_artifact(self.terms, execution_id, name)))
+        return b"".join(self.iterate(file_calls.download_artifact(self.terms, execution_id, name)))
 
     def fetch_artifact(
         self, execution_id: str, name: str | ArtifactView, path: str | os.PathLike[str]
     ) -> None:
         """Downloads an output file to a file, checked; of many, give those that were listed."""
-        self._save(file_flows.download_artifact(self.terms, execution_id, name), Path(path))
+        self._save(file_calls.download_artifact(self.terms, execution_id, name), Path(path))
 
     def _save(self, flow: Flow[None], path: Path) -> None:
-        with file_flows.arriving(path) as file:
+        with file_calls.arriving(path) as file:
             for chunk in self.iterate(flow):
                 file.write(chunk)

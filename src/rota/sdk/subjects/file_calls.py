@@ -1,12 +1,31 @@
-"""The calls about files as values: output files and bundles; does no I/O, like `calls`."""
+"""Uploads and downloads of files, in pieces: a lost connection costs the piece that was under way.
+
+What arrives is compared with what was sent.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
 import msgspec
 
+from rota.sdk.backoff import pause_s
 from rota.sdk.calls import Call
+from rota.sdk.errors import (
+    AnswerError,
+    ApiError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    UnreachableError,
+)
+from rota.sdk.flows import Emit, Flow, More, Open, Pause, Retrying, Terms, ask, fetch
 from rota.sdk.paths import params_of, path_of
-from rota.wire.bundles import BundlePage, BundleUploadView, BundleView, LinkView
+from rota.wire.bundles import BundlePage, BundleUploadView, BundleView, LinkView, UploadView
 from rota.wire.executions import ArtifactView
 
 OCTETS = "application/octet-stream"
@@ -90,3 +109,126 @@ def get_artifact(execution_id: str, name: str) -> Call[bytes]:
 def artifact_link(execution_id: str, name: str) -> Call[LinkView]:
     """Where one of them can be fetched."""
     return Call("GET", path_of("executions", execution_id, "artifacts", name, "link"), LinkView)
+
+
+PIECE_BYTES = 4 * 1024 * 1024
+"""Sent at once: what a broken line costs, and what is in memory."""
+CONFLICTS_MAX = 10
+"""How often to ask anew where an upload stands: others may be sending the same."""
+QUIET_S = 30.0
+
+
+class Source:
+    """A file to upload."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as file:
+            self.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            self.size = file.tell()
+
+    def read(self, offset: int) -> bytes:
+        """The next piece."""
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            return file.read(PIECE_BYTES)
+
+
+def push(
+    terms: Terms, source: Source, name: str, tenant: str | None, format: str | None
+) -> Flow[BundleView]:
+    """Uploads what the server does not have yet; answers the bundle."""
+    there = yield from fetch(terms, bundle_upload(source.sha256, tenant))
+    if there.bundle is not None:
+        return there.bundle
+    offset, conflicts = min(there.offset, source.size), 0
+    while True:
+        piece = Piece(
+            name=name,
+            tenant=tenant,
+            format=format,
+            sha256=source.sha256,
+            size=source.size,
+            offset=offset,
+            data=source.read(offset),
+        )
+        try:
+            answer = yield from ask(terms, push_piece(piece))
+        except (ConflictError, InvalidError) as error:
+            # Another one is sending the same, or what lay there from before was damaged.
+            conflicts += 1
+            if conflicts > CONFLICTS_MAX or not _may_go_on(error):
+                raise
+            yield Pause(pause_s(conflicts, terms.mint_key()))
+            offset = (yield from fetch(terms, bundle_upload(source.sha256, tenant))).offset
+            continue
+        if answer.status != 202:
+            return msgspec.json.decode(answer.body, type=BundleView)
+        offset, conflicts = msgspec.json.decode(answer.body, type=UploadView).offset, 0
+
+
+def _may_go_on(error: ApiError) -> bool:
+    kind = error.problem.type.rpartition(":")[2].rpartition("/")[2]
+    return kind in ("wrong_offset", "taken_over", "checksum")
+
+
+def download_artifact(terms: Terms, execution_id: str, file: str | ArtifactView) -> Flow[None]:
+    """Emits the content of an output file; one that is named is looked up first."""
+    if isinstance(file, str):
+        name = file
+        page = yield from fetch(terms, list_artifacts(execution_id))
+        found = next((one for one in page.items if one.name == name), None)
+    else:
+        name, found = file.name, file
+    call = get_artifact(execution_id, name)
+    if found is None or found.sha256 is None:
+        # A small file, or none at all: then the server says so.
+        answer = yield from ask(terms, call)
+        known = answer.headers.get("etag", "").strip('"')
+        if known and hashlib.sha256(answer.body).hexdigest() != known:
+            raise AnswerError(f"{name} was damaged on its way: fetch it again")
+        yield Emit(answer.body)
+        return
+    yield from _download(terms, call, found.size, found.sha256)
+
+
+def download_bundle(terms: Terms, bundle_id: str) -> Flow[None]:
+    """Emits the content of a bundle."""
+    bundle = yield from fetch(terms, get_bundle(bundle_id))
+    yield from _download(terms, bundle_content(bundle_id), bundle.size, bundle.sha256)
+
+
+def _download(terms: Terms, call: Call[bytes], size: int, sha256: str) -> Flow[None]:
+    offset, hasher, retrying = 0, hashlib.sha256(), Retrying(terms, sha256)
+    while offset < size:
+        before = offset
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
+        try:
+            yield Open(call, headers, QUIET_S)
+            while (chunk := (yield More())) is not None:
+                retrying.progressed()
+                offset += len(chunk)
+                hasher.update(chunk)
+                yield Emit(chunk)
+        except NotFoundError:
+            raise
+        except (UnreachableError, ApiError) as error:
+            yield from retrying.after(error)
+            continue
+        if offset == before:
+            break  # it ends there, whatever the server believes
+    if offset != size or hasher.hexdigest() != sha256:
+        raise AnswerError("the file was damaged on its way or where it was kept: fetch it again")
+
+
+@contextmanager
+def arriving(path: Path) -> Iterator[IO[bytes]]:
+    """A file that has its name when all of it is there; in folders that are made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
