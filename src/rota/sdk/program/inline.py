@@ -82,8 +82,8 @@ class Runs:
         """Submits jobs, which may name earlier ones by `ref:`, and runs them in their order."""
         ids: list[str] = []
         known: dict[str, str] = {}
-        for number, job in enumerate(jobs):
-            key = None if idempotency_key is None else f"{idempotency_key}-{number}"
+        for place, job in enumerate(jobs):
+            key = None if idempotency_key is None else f"{idempotency_key}-{place}"
             ids.append(self.put(resolved(job, known), key))
             if isinstance(job, Mapping) and "ref" in job:
                 known[job["ref"]] = ids[-1]
