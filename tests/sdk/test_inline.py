@@ -93,7 +93,7 @@ def test_a_job_is_tried_again_without_waiting_until_its_tries_are_used_up(app: A
     with app.inline() as runs:
         assert flaky.submit(3).result() == "done"
         assert attempts == [(1, 1), (2, 2), (3, 3)]
-        with pytest.raises(JobFailed, match=r"rota\.sdk\.endings\.Retry: not yet") as caught:
+        with pytest.raises(JobFailed, match=r"rota\.Retry: not yet") as caught:
             flaky.submit(99).result()
     assert [run.attempts for run in runs] == [3, 4]
     assert [str(error) for error in runs[1].errors] == ["not yet"] * 4

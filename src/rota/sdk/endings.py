@@ -6,12 +6,17 @@ from __future__ import annotations
 class Fail(Exception):  # noqa: N818 - an order, and it reads as one: `raise Fail("no such customer")`
     """The job has failed and another try would not help: none is made."""
 
+    # A job's record names an exception by its module: by the one that programs import it from.
+    __module__ = "rota"
+
 
 class Retry(Exception):  # noqa: N818 - as above
     """This try has failed and another may help: after `delay`, else after the job's own backoff.
 
     It uses up an attempt like any other failure.
     """
+
+    __module__ = "rota"
 
     def __init__(self, message: str = "", *, delay: float | str | None = None) -> None:
         super().__init__(message)
@@ -25,3 +30,5 @@ class Cancelled(BaseException):
     Not an `Exception`, for the reason asyncio's is not one: code that catches all errors of a step
     and goes on with the next must not swallow it.
     """
+
+    __module__ = "rota"
