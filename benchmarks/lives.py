@@ -29,9 +29,9 @@ WORKER = WorkerId("worker")
 TERMS = Terms("noop", "default", "default", 0, Needs(Resources(cpu_milli=1000)), RetryPolicy())
 
 
-def whole_lives(total: int) -> list[list[AnyWrite]]:
+def whole_lives(total: int, made: type[Scheduler] = Scheduler) -> list[list[AnyWrite]]:
     """The writes of each turn: submitted, claimed, and completed with the next ones claimed."""
-    scheduler = Scheduler(Timing(), START)
+    scheduler = made(Timing(), START)
     capacity = Resources(cpu_milli=1000 * BATCH)
     turns = [
         scheduler.step(

@@ -30,6 +30,7 @@ from benchmarks.raw import (
 )
 from benchmarks.table import Row, Scale
 from benchmarks.traffic import run
+from rota.core.scheduler import Scheduler
 
 KEPT = Path(__file__).with_name("ratios.json")
 NAME = "smoke"
@@ -93,10 +94,10 @@ def _enough(take: Callable[[], float], before: float | None) -> Sequence[float]:
     return taken
 
 
-def scheduler_ratio(lives: int = LIVES) -> float:
+def scheduler_ratio(lives: int = LIVES, made: type[Scheduler] = Scheduler) -> float:
     """Decided by the scheduler alone."""
     began = time.process_time()
-    turns = whole_lives(lives)
+    turns = whole_lives(lives, made)
     spent = time.process_time() - began
     with workplace() as place:
         return sqlite_folded(place, sqlite_material(place / "made", turns)).cpu_s / spent

@@ -17,8 +17,7 @@ from hypothesis.stateful import (
 )
 
 from rota.core.inputs import Window
-from rota.core.order import ordering
-from rota.core.place import placement
+from rota.core.limits import CoreLimits
 from tests.core.naive_nouns import Job, Worker
 from tests.core.together import ENDS, Together
 
@@ -64,13 +63,8 @@ class Stories(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(ordering, "CLASSES_KEPT", self.few_classes)
-        self.patch.setattr(placement, "FRESH_MAX", self.few_open)
-        self.both = Together(self.window)
-
-    def teardown(self) -> None:
-        self.patch.undo()
+        limits = CoreLimits(classes_kept=self.few_classes, fresh_max=self.few_open)
+        self.both = Together(self.window, limits)
 
     # Who is there
 

@@ -62,11 +62,8 @@ def test_two_long_runs_in_a_row_count_at_once_whatever_the_mean() -> None:
         assert world.take(completed=[world.report(one)], spare=AHEAD_CHAIN) == []
 
 
-def test_names_beyond_those_that_are_kept_go_whoever_is_heard_of(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(runtimes, "RUNTIMES_KEPT", 3)
-    known = runtimes.Runtimes()
+def test_names_beyond_those_that_are_kept_go_whoever_is_heard_of() -> None:
+    known = runtimes.Runtimes(3)
     for number in range(6):  # as many as were written before a restart
         known.restore(Runtime("default", f"name-{number}", (5, 5)))
     for _ in range(4):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from rota.core import tables
 from rota.core.inputs import NewJob, Submit, Timing
+from rota.core.limits import CoreLimits
 from rota.core.model import JobId
 from tests.core.asking import HOUR, spec
 from tests.core.world import World
@@ -20,11 +18,9 @@ def batch(*groups: tuple[str, str]) -> Submit:
     return Submit(jobs=tuple(jobs))
 
 
-def test_a_batch_in_which_the_pool_of_terms_begins_anew_stands_in_one_lane(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(tables, "TERMS_POOL_MAX", 4)
-    world = World(timing=Timing(lease_ttl_ms=100 * HOUR))
+def test_a_batch_in_which_the_pool_of_terms_begins_anew_stands_in_one_lane() -> None:
+    limits = CoreLimits(terms_pool_max=4)
+    world = World(timing=Timing(lease_ttl_ms=100 * HOUR), limits=limits)
     world.register(cpu=64)
     world.step(batch(("a", "12")))
     world.poll(

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rota.core.invariants import check_capacity
-from rota.core.limits import RESERVE_AFTER_MS, RESERVE_LOOK
+from rota.core.limits import RESERVE_AFTER_MS, RESERVE_LOOK, CoreLimits
 from rota.core.model import JobState
-from rota.core.order import ordering
 from rota.core.records.policy import (
     CONSERVATIVE,
     DEFAULT,
@@ -57,11 +56,9 @@ def test_who_ends_in_time_passes_and_who_does_not_waits(policy: Policy) -> None:
     assert world.state("long") is JobState.QUEUED
 
 
-def test_a_place_is_none_for_the_same_job_when_it_asks_for_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ordering, "CLASSES_KEPT", 2)  # so the number of its class is used again
-    world = World(policy=EASY)
+def test_a_place_is_none_for_the_same_job_when_it_asks_for_more() -> None:
+    # So few classes that the number of its class is used again.
+    world = World(policy=EASY, limits=CoreLimits(classes_kept=2))
     world.register(cpu=4)
     world.submit_all([job("running", cpu=3, runs_ms=10 * MINUTE), job("same", cpu=3)])
     assert world.take(max_orders=1) == ["running"]

@@ -2,21 +2,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from rota.core.inputs import Tick
+from rota.core.limits import CoreLimits
 from rota.core.model import JobState
-from rota.core.order import ordering
 from tests.core.asking import job
 from tests.core.world import World
 
 KEPT = 4
 
 
-@pytest.fixture(autouse=True)
-def _few_classes(monkeypatch: Any) -> None:
+def few_classes() -> World:
     """Numbers of classes are used again after four, so that it happens all the time."""
-    monkeypatch.setattr(ordering, "CLASSES_KEPT", KEPT)
+    return World(limits=CoreLimits(classes_kept=KEPT))
 
 
 def pass_through(world: World, *names: str, **asked: Any) -> None:
@@ -28,14 +25,14 @@ def pass_through(world: World, *names: str, **asked: Any) -> None:
 
 
 def test_numbers_of_empty_classes_are_used_again() -> None:
-    world = World()
+    world = few_classes()
     world.register()
     pass_through(world, *(f"q{n}" for n in range(40)))
     assert len(world.scheduler._t.lines.classes) == KEPT
 
 
 def test_a_class_that_has_jobs_keeps_its_number() -> None:
-    world = World()
+    world = few_classes()
     world.register(cpu=1)
     for n in range(8):
         world.submit(f"waiting-{n}", queue=f"q{n}", cpu=2)
@@ -46,7 +43,7 @@ def test_a_class_that_has_jobs_keeps_its_number() -> None:
 
 
 def test_a_number_taken_over_from_a_paused_queue_is_not_paused() -> None:
-    world = World()
+    world = few_classes()
     world.register()
     world.submit("p", queue="paused")
     world.queue("paused", paused=True)
@@ -56,7 +53,7 @@ def test_a_number_taken_over_from_a_paused_queue_is_not_paused() -> None:
 
 
 def test_a_number_taken_over_by_a_paused_queue_is_paused() -> None:
-    world = World()
+    world = few_classes()
     world.register()
     world.queue("paused", paused=True)
     pass_through(world, *(f"q{n}" for n in range(KEPT)))
@@ -69,7 +66,7 @@ def test_a_number_taken_over_by_a_paused_queue_is_paused() -> None:
 
 
 def test_resuming_a_queue_does_not_resume_the_one_that_took_its_number() -> None:
-    world = World()
+    world = few_classes()
     world.register()
     world.submit("a", queue="first")
     world.queue("first", paused=True)
@@ -85,7 +82,7 @@ def test_resuming_a_queue_does_not_resume_the_one_that_took_its_number() -> None
 
 def test_a_number_with_new_meaning_is_placed_by_the_new_needs() -> None:
     """What fits a worker is remembered by number: it must be forgotten with the number."""
-    world = World()
+    world = few_classes()
     world.register("small", cpu=1)
     world.register("large", cpu=8, gpu=1, capabilities=["cuda"])
     shapes: list[dict[str, Any]] = [

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from typing import Any
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from rota.core.inputs import NewJob, Submit, Timing
+from rota.core.limits import CoreLimits
 from rota.core.memory.pool import Pool
 from rota.core.model import JobId
-from rota.core.order import kinds
 from rota.core.scheduler import Scheduler
 from tests.core.asking import NOON, job, spec
 from tests.core.world import World
@@ -58,9 +57,8 @@ def test_jobs_that_come_at_once_share_their_place_in_line() -> None:
     assert first.place is second.place
 
 
-def test_more_kinds_of_jobs_than_are_remembered_leave_nothing_behind(monkeypatch: Any) -> None:
-    monkeypatch.setattr(kinds, "TERMS_POOL_MAX", 3)
-    world = World()
+def test_more_kinds_of_jobs_than_are_remembered_leave_nothing_behind() -> None:
+    world = World(limits=CoreLimits(terms_pool_max=3))
     world.register(cpu=100)
     names = [f"j{number}" for number in range(20)]
     world.submit_all([job(name, priority=number) for number, name in enumerate(names)])

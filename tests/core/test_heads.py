@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.model import JobId
-from rota.core.order import heads as heads_module
 from rota.core.order.heads import Heads, Seat
 
 
@@ -20,19 +17,11 @@ class Standing:
 act = st.tuples(st.booleans(), st.integers(0, 29), st.integers(0, 9))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _small_blocks() -> Iterator[None]:
-    """Blocks are split and dropped all the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(heads_module, "BLOCK_MAX", 2)
-        yield
-
-
 @given(acts=st.lists(act, max_size=100), mask=st.integers(1, 255))
 def test_heads_in_blocks_find_whom_a_sorted_list_finds(
     acts: list[tuple[bool, int, int]], mask: int
 ) -> None:
-    heads: Heads[Standing] = Heads()
+    heads: Heads[Standing] = Heads(block_max=2)  # blocks are split and dropped all the time
     lines = [Standing(1 << number % 8) for number in range(30)]
     seated: dict[int, Seat[Standing]] = {}
     for comes, number, place in acts:

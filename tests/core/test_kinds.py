@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.inputs import PutTenantSettings
-from rota.core.memory import runtimes
+from rota.core.limits import CoreLimits
 from rota.core.model import JobId, Quota, Runtime
-from rota.core.order import fair as order_fair
-from rota.core.order import tenants
 from rota.core.order.fair import FairOrder
-from rota.core.order.party import Stand
 from rota.core.records.policy import DEFAULT
 from tests.core.asking import job
 from tests.core.world import World
@@ -60,9 +55,8 @@ def test_what_a_tenant_holds_is_counted_from_when_it_is_given_a_quota_of_any_kin
     assert tenant.used.cpu_milli == 1_000
 
 
-def test_a_tenant_that_was_forgotten_is_counted_anew_when_it_comes_again(monkeypatch: Any) -> None:
-    monkeypatch.setattr(tenants, "TENANTS_KEPT", 2)
-    world = World(policy=DEFAULT)
+def test_a_tenant_that_was_forgotten_is_counted_anew_when_it_comes_again() -> None:
+    world = World(policy=DEFAULT, limits=CoreLimits(tenants_kept=2))
     world.register(cpu=4)
     for number, name in enumerate(("a", "b", "c", "a", "b", "a")):
         world.submit(f"j{number}", tenant=name)
@@ -74,12 +68,12 @@ def test_a_tenant_that_was_forgotten_is_counted_anew_when_it_comes_again(monkeyp
 
 @pytest.mark.parametrize("kept", [1, 2, 64])
 def test_who_is_charged_is_the_same_whether_it_was_looked_up_before_or_now(
-    monkeypatch: Any, kept: int
+    kept: int,
 ) -> None:
     """Though a tenant's account of a queue is forgotten when others come, and begun anew."""
-    monkeypatch.setattr(order_fair, "QUEUES_KEPT", kept)
+    limits = CoreLimits(queues_kept=kept)
     # Unchecked: checking asks for the account of every queue.
-    remembers, looks_up = (World(policy=DEFAULT, checked=False) for _ in range(2))
+    remembers, looks_up = (World(policy=DEFAULT, checked=False, limits=limits) for _ in range(2))
     found: list[object] = []
     for world in (remembers, looks_up):
         kinds = world.scheduler._t.kinds
@@ -109,30 +103,24 @@ def test_a_kind_is_expected_to_run_as_long_as_is_known_of_its_name(
     heard: list[tuple[bool, str, list[int]]], timeout_ms: int | None
 ) -> None:
     """Whatever is learned, loaded, or forgotten because too many names came."""
-    kept, runtimes.RUNTIMES_KEPT = runtimes.RUNTIMES_KEPT, 3  # type: ignore[misc]
-    try:
-        world = World(policy=DEFAULT)
-        world.submit("first")
-        kinds, known = world.scheduler._t.kinds, world.scheduler._t.runtimes
-        terms = [job("j", name=name, timeout_ms=timeout_ms).spec.terms for name in "abcd"]
-        for is_loaded, name, runs in heard:
-            if is_loaded:
-                known.restore(Runtime("default", name, tuple(runs[:2])))
-            else:
-                known.learn(job("j", name=name).spec.terms, runs)
-            assert [kinds.of(one).estimate(known) for one in terms] == [
-                known.estimate(one) for one in terms
-            ]
-    finally:
-        runtimes.RUNTIMES_KEPT = kept  # type: ignore[misc]
+    world = World(policy=DEFAULT, limits=CoreLimits(runtimes_kept=3))
+    world.submit("first")
+    kinds, known = world.scheduler._t.kinds, world.scheduler._t.runtimes
+    terms = [job("j", name=name, timeout_ms=timeout_ms).spec.terms for name in "abcd"]
+    for is_loaded, name, runs in heard:
+        if is_loaded:
+            known.restore(Runtime("default", name, tuple(runs[:2])))
+        else:
+            known.learn(job("j", name=name).spec.terms, runs)
+        assert [kinds.of(one).estimate(known) for one in terms] == [
+            known.estimate(one) for one in terms
+        ]
 
 
-def test_the_head_of_a_line_leaves_it_as_anybody_else_would(monkeypatch: Any) -> None:
+def test_the_head_of_a_line_leaves_it_as_anybody_else_would() -> None:
     """The last of its lane too, whether urgent ones come one by one or many wait."""
     found: list[object] = []
     for leaves_at_once in (True, False):
-        if not leaves_at_once:
-            monkeypatch.setattr(Stand, "leave_first", lambda _stand, _cell: False)
         world, started = World(policy=DEFAULT), list[list[JobId]]()
         world.register(cpu=4)
         for number in range(60):
@@ -141,6 +129,8 @@ def test_the_head_of_a_line_leaves_it_as_anybody_else_would(monkeypatch: Any) ->
                 world.submit(f"j{number}{half}", priority=number * 7 % 5, cpu=1 + number % 2)
             running = [one.job_id for one in world.ledger.running()]
             ended = [world.report(one) for one in running[: number % 3]]
+            if not leaves_at_once:
+                world.scheduler._t.kinds.forget()  # so nobody knows where it stands
             started.append(world.take(completed=ended))
         lanes = [sorted(one.lanes) for one in world.scheduler._t.lines.classes]
         found.append((started, lanes))

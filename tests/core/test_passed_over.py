@@ -6,10 +6,10 @@ import pytest
 
 from rota.core.affinity import Affinity
 from rota.core.inputs import AnyInput, Submit
-from rota.core.limits import RESERVE_LOOK
-from rota.core.plan.backfill import Pass
+from rota.core.limits import CORE_LIMITS, RESERVE_LOOK, CoreLimits
 from rota.core.records.policy import DEFAULT, BackfillKind, OrderKind, Policy
 from tests.core.asking import HOUR, job
+from tests.core.work import work_of
 from tests.core.world import World
 
 WORKERS = RESERVE_LOOK + 4
@@ -22,10 +22,10 @@ POLICIES = (
 ODD: tuple[dict[str, object], ...] = ({"gang": 2}, {"capabilities": ("moon",)}, {"cpu": 99})
 
 
-def story(seed: int) -> list[object]:
+def story(seed: int, limits: CoreLimits = CORE_LIMITS) -> list[object]:
     """A busy fleet, in which some wait for longer than they may be passed: all that came of it."""
     dice = random.Random(seed)
-    world = World(policy=POLICIES[seed % len(POLICIES)], checked=False)
+    world = World(policy=POLICIES[seed % len(POLICIES)], checked=False, limits=limits)
     for number in range(WORKERS):
         world.register(f"w{number}", cpu=4)
     tenants, step = dice.choice((("a",), ("a", "b", "c"))), dice.choice((5, 200))
@@ -62,51 +62,28 @@ def poll(dice: random.Random, world: World, worker: str) -> AnyInput:
 
 @pytest.mark.parametrize("seed", range(9))
 def test_who_is_passed_over_with_others_fares_as_if_each_was_tried(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    seed: int,
 ) -> None:
-    at_once = story(seed)
-    monkeypatch.setattr(Pass, "_pass_over", lambda self: None)
-    assert story(seed) == at_once
+    assert story(seed, CoreLimits(walks_per_pass=0)) == story(seed)
 
 
-def test_who_would_rather_wait_does_not_make_all_others_be_passed_again_and_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = World(policy=DEFAULT)
+def work_of_a_turn(classes: int, affinity: Affinity | None) -> int:
+    """Many workers ask at once, and far more jobs wait, each unlike the others."""
+    world = World(policy=DEFAULT, checked=False)
     for number in range(WORKERS):
         world.register(f"w{number}", cpu=4, memory=1 << 30)
-    walks: list[int] = []
-    one_walk = Pass._in_order
-
-    def counted(self: Pass, mask: int) -> object:
-        walks.append(mask)
-        return one_walk(self, mask)
-
-    monkeypatch.setattr(Pass, "_in_order", counted)
-    near = Affinity(prefer=(("zone", ("b",)),))
     jobs = [
-        job(f"{n}", cpu=4, memory=n << 20, affinity=near if n % 2 else None)
-        for n in range(1, 3 * WORKERS)
+        job(f"{n}", cpu=4, memory=n << 20, affinity=affinity if n % 2 else None)
+        for n in range(1, classes)
     ]
-    world.turn([world.asking(f"w{n}") for n in range(WORKERS)] + [Submit(jobs=tuple(jobs))])
-    assert len(walks) == 1
+    world.turn([Submit(jobs=tuple(jobs))])
+    polls = [world.asking(f"w{number}") for number in range(WORKERS)]
+    return work_of(lambda: world.scheduler.turn(polls, world.now))
 
 
-def test_where_nobody_has_room_only_the_first_who_waits_is_tried(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("affinity", [None, Affinity(prefer=(("zone", ("b",)),))])
+def test_twice_as_many_classes_that_wait_for_a_busy_fleet_cost_no_more_than_twice_the_work(
+    affinity: Affinity | None,
 ) -> None:
-    world = World(policy=DEFAULT)
-    for number in range(WORKERS):
-        world.register(f"w{number}", cpu=4, memory=1 << 30)
-    tried: list[str] = []
-    one_by_one = Pass._try_head
-
-    def counted(self: Pass, line: object, hopes: int, rest: int) -> object:
-        found = one_by_one(self, line, hopes, rest)  # type: ignore[arg-type]
-        tried.append("in vain" if found is None else "started")
-        return found
-
-    monkeypatch.setattr(Pass, "_try_head", counted)
-    jobs = [job(f"{n}", cpu=4, memory=n << 20) for n in range(1, 2 * WORKERS)]
-    world.turn([world.asking(f"w{n}") for n in range(WORKERS)] + [Submit(jobs=tuple(jobs))])
-    assert tried == ["started"] * WORKERS + ["in vain"]
+    """Also where every second would rather wait: not all the others are passed for each of them."""
+    assert work_of_a_turn(12 * WORKERS, affinity) <= 2 * work_of_a_turn(6 * WORKERS, affinity)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from rota.core.limits import RECALL_WINDOW_MS
-from rota.core.memory import recent as recent_module
 from rota.core.memory.recent import SLICE_MAX, Recent
 from rota.core.memory.shards import Shards
 from rota.core.model import (
@@ -38,7 +37,7 @@ class Remembering(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000_000
-        self.recent = Recent(self.now)
+        self.recent = Recent(self.now, slice_max=2)  # one follows the other all the time
         self.jobs: dict[JobId, tuple[int, JobState | None]] = {}
         self.runs: dict[ExecutionId, tuple[int, ExecutionState]] = {}
         self.keys: dict[str, int] = {}
@@ -103,15 +102,6 @@ class Remembering(RuleBasedStateMachine):
             assert (self.recent.key(key) is None) == (key not in self.keys)
 
 
-@pytest.fixture
-def small_slices() -> Iterator[None]:
-    """One follows the other all the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recent_module, "SLICE_MAX", 2)
-        yield
-
-
-@pytest.mark.usefixtures("small_slices")
 def test_what_is_remembered_in_slices_is_what_was_remembered_in_one_piece() -> None:
     run_state_machine_as_test(Remembering)  # type: ignore[no-untyped-call]
 

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.order import ring as ring_module
 from rota.core.order.ring import Ring
 
 
@@ -27,19 +24,11 @@ act = st.tuples(
 )
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _small_blocks() -> Iterator[None]:
-    """Blocks are split and dropped all the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ring_module, "BLOCK_MAX", 3)
-        yield
-
-
 @given(acts=st.lists(act, max_size=120), mask=st.integers(1, 15))
 def test_a_ring_finds_whom_a_sorted_list_finds(
     acts: list[tuple[str, int, int, int]], mask: int
 ) -> None:
-    ring: Ring[Sitter] = Ring()
+    ring: Ring[Sitter] = Ring(block_max=3)  # blocks are split and dropped all the time
     sitters = {rank: Sitter(0, 0.0, rank) for rank in range(40)}
     seated: dict[int, Sitter] = {}
     for verb, rank, key, bits in acts:

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.memory import rooms
 from rota.core.memory.rooms import Room, Rooms
 from rota.core.model import Resources
 from rota.core.resources import NOTHING, left_of, minus, plus, total
@@ -42,11 +39,9 @@ def test_rooms_that_are_remembered_have_what_arithmetic_says(
     most: int, first: list[tuple[Resources, bool]], second: list[tuple[Resources, bool]]
 ) -> None:
     """However few are remembered: what was found before is forgotten or used, never wrong."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rooms, "FIT_CACHE_MAX", most)
-        full = Rooms().of(1, FULL)
-        assert walk(full, first) == reckoned(first)
-        assert walk(full, second) == reckoned(second)
+    full = Rooms(most).of(1, FULL)
+    assert walk(full, first) == reckoned(first)
+    assert walk(full, second) == reckoned(second)
 
 
 def test_workers_that_are_alike_share_a_room_as_long_as_it_is_remembered() -> None:
@@ -79,9 +74,8 @@ def test_an_amount_is_written_the_same_whatever_came_and_went(
     assert used == total(taken[:kept])
 
 
-def test_rooms_that_nobody_uses_are_not_kept(monkeypatch: Any) -> None:
-    monkeypatch.setattr(rooms, "FIT_CACHE_MAX", 3)
-    known = Rooms()
+def test_rooms_that_nobody_uses_are_not_kept() -> None:
+    known = Rooms(3)
     room = full = known.of(1, FULL)
     for _ in range(20):
         room = room.with_back(AMOUNTS[0])

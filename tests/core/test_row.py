@@ -3,10 +3,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.core.limits import LONG_LANE
 from rota.core.memory.cells import LineKey
 from rota.core.model import JobId
 from rota.core.order.lanes import Lane
-from rota.core.order.row import LONG_LANE, Row
+from rota.core.order.row import Row
 
 act = st.tuples(
     st.sampled_from(["add", "add", "add", "many", "drop", "mark", "tidy"]), st.integers(0, 99)

@@ -17,7 +17,7 @@ from rota.core.inputs import (
     Timing,
     Window,
 )
-from rota.core.life import shelving
+from rota.core.limits import CORE_LIMITS, CoreLimits
 from rota.core.model import JobId, JobState, Life, Queue, WorkerId
 from rota.core.outcome import Counted, PutJob
 from rota.core.records.policy import DEFAULT, STRICT, OrderKind, Policy
@@ -30,9 +30,11 @@ TINY = Window(jobs=3, line=2, piece=2)
 WIDE = Window(jobs=40, line=40, piece=60)
 
 
-def world_with(waiting: int, window: Window = TINY, **asked: object) -> World:
+def world_with(
+    waiting: int, window: Window = TINY, limits: CoreLimits = CORE_LIMITS, **asked: object
+) -> World:
     """So many jobs of one line: j1, j2, …; the first three are in memory."""
-    world = World(timing=Timing(window=window))
+    world = World(timing=Timing(window=window), limits=limits)
     for number in range(1, waiting + 1):
         world.submit(f"j{number}", **asked)
     return world
@@ -72,10 +74,9 @@ def test_a_long_line_runs_in_order_of_arrival_with_few_of_it_in_memory() -> None
 
 @pytest.mark.parametrize("stretch", [1, 17, 20, 60])
 def test_a_piece_that_stands_in_line_in_several_stretches_runs_in_order(
-    stretch: int, monkeypatch: pytest.MonkeyPatch
+    stretch: int,
 ) -> None:
-    monkeypatch.setattr(shelving, "STRETCH_JOBS", stretch)
-    world = world_with(120, WIDE)
+    world = world_with(120, WIDE, CoreLimits(stretch_jobs=stretch))
     assert drain(world) == [f"j{number}" for number in range(1, 121)]
 
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rota.core.inputs import Timing, Window
+from rota.core.limits import LONG_LANE, CoreLimits
 from rota.core.model import JobState
-from rota.core.order import party
-from rota.core.order.row import LONG_LANE
 from rota.core.records.policy import STRICT, OrderKind, Policy
 from tests.core.asking import NOON, job
 from tests.core.world import World
@@ -95,7 +94,7 @@ def test_the_same_jobs_start_in_the_same_order_with_and_without_a_window(
 
 @pytest.mark.parametrize("policy", ORDERS, ids=[one.order.value for one in ORDERS])
 def test_long_pieces_of_alike_jobs_go_as_if_each_had_come_back_by_itself(
-    policy: Policy, monkeypatch: pytest.MonkeyPatch
+    policy: Policy,
 ) -> None:
     """Some have another name, and some came, by the clock, before those ahead of them."""
     jobs = [
@@ -108,9 +107,8 @@ def test_long_pieces_of_alike_jobs_go_as_if_each_had_come_back_by_itself(
     ]
     started: list[list[str]] = []
     for few in (LONG_LANE, len(jobs)):
-        monkeypatch.setattr(party, "LONG_LANE", few)
         window = Window(jobs=5 * LONG_LANE, line=8, piece=90)
-        world = World(timing=Timing(window=window), policy=policy)
+        world = World(timing=Timing(window=window), policy=policy, limits=CoreLimits(long_lane=few))
         world.submit_all(jobs)
         world.register(cpu=1)
         started.append([])

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
-from rota.core import scheduler
 from rota.core.inputs import ClockJump, Tick
+from rota.core.limits import CoreLimits
 from rota.core.model import JobState, RateLimit, Stop
 from tests.core.asking import HOUR, SECOND, job, retries
 from tests.core.world import World, run
@@ -26,11 +24,8 @@ def test_a_time_in_the_past_is_now() -> None:
     assert world.state("a") is JobState.QUEUED
 
 
-def test_many_jobs_of_one_moment_are_let_go_over_several_turns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(scheduler, "RINGS_PER_TURN", 3)
-    world = World()
+def test_many_jobs_of_one_moment_are_let_go_over_several_turns() -> None:
+    world = World(limits=CoreLimits(rings_per_turn=3))
     midnight = world.now + HOUR
     world.submit_all([job(f"j{number}", run_at=midnight) for number in range(8)])
     world.now = midnight

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.inputs import ClockJump
-from rota.core.limits import GATHERED_MAX
+from rota.core.limits import GATHERED_MAX, CoreLimits
 from rota.core.records.events import Gathering, Keep, Verdict
-from rota.core.steps import reacting
 from tests.core.asking import SECOND
 from tests.core.stirred import Stirred, batch, debounce, event
 
@@ -149,19 +148,15 @@ def test_what_waits_goes_at_once_when_the_rule_no_longer_gathers(world: Stirred)
     assert world.words(trigger) == ["fired"]
 
 
-def test_more_than_memory_may_hold_is_refused(
-    world: Stirred, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reacting, "HELD_BYTES_MAX", 10)
+def test_more_than_memory_may_hold_is_refused() -> None:
+    world = Stirred(limits=CoreLimits(held_bytes_max=10))
     trigger = world.trigger(gathering=batch(10))
     world.send(event("e1", data="x" * 20), event("e2", data="x"))
     assert sorted(world.words(trigger)) == ["failed", "held"]
 
 
-def test_ever_new_values_of_a_key_do_not_fill_memory(
-    world: Stirred, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reacting, "WINDOWS_MAX", 2)
+def test_ever_new_values_of_a_key_do_not_fill_memory() -> None:
+    world = Stirred(limits=CoreLimits(windows_max=2))
     trigger = world.trigger(gathering=batch(10, key="id"))
     world.send(*(event(f"e{n}") for n in range(3)))
     assert sorted(world.words(trigger)) == ["failed", "held", "held"]

@@ -10,6 +10,7 @@ from typing import Any
 from rota.core.errors import StaleRecall
 from rota.core.inputs import Drain, Leave, Register, Resume, Tick, Timing, Window
 from rota.core.lifecycle import EXECUTION_FINAL
+from rota.core.limits import CORE_LIMITS, CoreLimits
 from rota.core.model import JobId, RateLimit, Semantics, WorkerId
 from tests.core.asking import NOON, retries
 from tests.core.naive import FINAL, LEASE, Naive
@@ -30,8 +31,8 @@ SEMANTICS = {True: Semantics.AT_MOST_ONCE, False: Semantics.AT_LEAST_ONCE}
 class Together:
     """Both of them. Every method does one thing to each, then compares all there is."""
 
-    def __init__(self, window: Window | None = None) -> None:
-        self.world = World(timing=Timing(window=window or Window()))
+    def __init__(self, window: Window | None = None, limits: CoreLimits = CORE_LIMITS) -> None:
+        self.world = World(timing=Timing(window=window or Window()), limits=limits)
         self.model = Naive()
         self.model.now = NOON
         self._number = 0

@@ -31,6 +31,7 @@ from rota.core.inputs import (
     Update,
 )
 from rota.core.invariants import check_capacity
+from rota.core.limits import CORE_LIMITS, CoreLimits
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -59,12 +60,18 @@ class World:
     """Drives one scheduler. Times are `now`, and pass only by `advance`."""
 
     def __init__(
-        self, *, checked: bool = True, timing: Timing | None = None, policy: Policy = STRICT
+        self,
+        *,
+        checked: bool = True,
+        timing: Timing | None = None,
+        policy: Policy = STRICT,
+        limits: CoreLimits = CORE_LIMITS,
     ) -> None:
         self.now: Instant = NOON
         self.timing = timing or Timing()
         self.policy = policy
-        self.scheduler = Scheduler(self.timing, self.now, load_zone, policy)
+        self.limits = limits
+        self.scheduler = Scheduler(self.timing, self.now, load_zone, policy, limits)
         self.ledger = NaiveLedger()
         self.answers: dict[PollId, Answer] = {}
         self.last = Outcome([], [], [])
@@ -126,7 +133,7 @@ class World:
 
     def restart(self) -> None:
         """The scheduler is thrown away and built again from what was written."""
-        self.scheduler = Scheduler(self.timing, self.now, load_zone, self.policy)
+        self.scheduler = Scheduler(self.timing, self.now, load_zone, self.policy, self.limits)
         self.scheduler.restore(self.ledger.stored(self.timing.window.line), self.now)
         self.check()
 

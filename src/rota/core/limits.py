@@ -1,4 +1,10 @@
-"""Every bound inside the scheduler, named, with its reason."""
+"""Every bound inside the scheduler, named, with its reason; some are given to it as values."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
 
 LOSSES_MAX = 5
 """Workers a job may lose before it is taken for the cause and becomes a dead letter."""
@@ -106,6 +112,10 @@ SLOTS_REMEMBERED_MAX = 4_096
 """Slots of triggers' jobs kept read: reading one again is cheap."""
 TENANTS_KEPT = 10_000
 """Tenants remembered while they have neither jobs nor settings."""
+QUEUES_KEPT = 64
+"""Queues of one tenant whose accounts are kept while nothing waits in them."""
+LONG_LANE = 8
+"""Jobs of a lane in line before the next ones get a run: an empty run takes as much memory."""
 TENANTS_MAX = 10_000
 """Tenants with settings of their own."""
 RUNTIMES_KEPT = 20_000
@@ -135,6 +145,9 @@ RESERVE_AFTER_MS = 1_000
 now fits somewhere a moment later, and keeping places costs more than all else in a decision."""
 RESERVED_MAX = 16
 """Places reserved at once, over all kinds of workers."""
+WALKS_PER_PASS = 10_000
+"""Walks over all who wait, in one look at who may start: each passes at once all that would be
+tried in vain. After so many, which no fleet needs, they are tried one by one."""
 BACKFILL_LOOK = 1_000
 """Jobs of one line that are looked at for one that may pass, where they are tried in order."""
 PLANNED_MAX = 1_000
@@ -181,3 +194,25 @@ REHEARSED_LINE = 500
 """Of one line: as many as come before the job that is asked about, or no more than this."""
 POSITION_LOOK = 20_000
 """Places of a line that are compared to say where a job stands; of a longer line every so many."""
+
+
+class CoreLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Limits that a scheduler is given as values, so that a small one can be tried."""
+
+    classes_kept: int = CLASSES_KEPT
+    fit_cache_max: int = FIT_CACHE_MAX
+    fresh_max: int = FRESH_MAX
+    held_bytes_max: int = HELD_BYTES_MAX
+    long_lane: int = LONG_LANE
+    queues_kept: int = QUEUES_KEPT
+    rings_per_turn: int = RINGS_PER_TURN
+    runtimes_kept: int = RUNTIMES_KEPT
+    stretch_jobs: int = STRETCH_JOBS
+    tenants_kept: int = TENANTS_KEPT
+    terms_pool_max: int = TERMS_POOL_MAX
+    walks_per_pass: int = WALKS_PER_PASS
+    windows_max: int = WINDOWS_MAX
+
+
+CORE_LIMITS: Final = CoreLimits()
+"""Those of a real cell."""

@@ -45,7 +45,7 @@ from rota.core.invariants import check
 from rota.core.life import deadlines, members, shelving, waiting
 from rota.core.life.ending import expire
 from rota.core.life.executions import complete
-from rota.core.limits import RINGS_PER_TURN
+from rota.core.limits import CORE_LIMITS, CoreLimits
 from rota.core.model import (
     ExecutionId,
     Instant,
@@ -91,9 +91,14 @@ class Scheduler(Looking):
     """One cell's brain. Pure: the same inputs at the same times give the same outcomes."""
 
     def __init__(
-        self, timing: Timing, now: Instant, atlas: Atlas = only_utc, policy: Policy = DEFAULT
+        self,
+        timing: Timing,
+        now: Instant,
+        atlas: Atlas = only_utc,
+        policy: Policy = DEFAULT,
+        limits: CoreLimits = CORE_LIMITS,
     ) -> None:
-        self._t = Tables(timing, now, atlas, policy)
+        self._t = Tables(timing, now, atlas, policy, limits)
 
     def restore(self, stored: Stored, now: Instant) -> None:
         """Takes up what was stored; every lease gets its whole length again."""
@@ -261,7 +266,7 @@ class Scheduler(Looking):
         t, timers = self._t, self._t.timers
         due = timers.next_due()
         if due is not None and due <= now:
-            for when, _, alarm, key in timers.due(now, RINGS_PER_TURN):
+            for when, _, alarm, key in timers.due(now, t.limits.rings_per_turn):
                 self._ring_one(alarm, key, when, now)
         if len(timers) > SWEPT_FROM:
             alive = len(t.jobs) + len(t.fleet.workers) + len(t.agenda.cells) + t.bus.windows

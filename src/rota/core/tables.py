@@ -12,7 +12,7 @@ from rota.core.errors import NotFound, TooMuch
 from rota.core.graph import Graph
 from rota.core.inputs import Timing
 from rota.core.lifecycle import JOB_FINAL, JobVerb, move_job
-from rota.core.limits import QUEUES_MAX, TERMS_POOL_MAX, USAGE_NOTE_MS
+from rota.core.limits import QUEUES_MAX, USAGE_NOTE_MS, CoreLimits
 from rota.core.memory.bands import Bands
 from rota.core.memory.cells import ExecutionCell, JobCell, QueueCell, WorkerCell
 from rota.core.memory.draft import Draft
@@ -48,8 +48,8 @@ from rota.core.outcome import Ended
 from rota.core.place.locality import Locality
 from rota.core.place.placement import Fleet
 from rota.core.place.places import Reservation
-from rota.core.records.policy import DEFAULT, Policy
-from rota.core.records.zones import Atlas, only_utc
+from rota.core.records.policy import Policy
+from rota.core.records.zones import Atlas
 from rota.core.times.agenda import Agenda
 from rota.core.times.slack import outcome_of
 from rota.core.times.timers import Alarm, Timers
@@ -63,13 +63,12 @@ class Tables:
     """All that the scheduler knows."""
 
     def __init__(
-        self, timing: Timing, now: Instant, atlas: Atlas = only_utc, policy: Policy = DEFAULT
+        self, timing: Timing, now: Instant, atlas: Atlas, policy: Policy, limits: CoreLimits
     ) -> None:
-        self.timing = timing
+        self.limits, self.timing, self.policy = limits, timing, policy
         self.lease_ms = timing.lease_ttl_ms + timing.lease_grace_ms
-        self.policy = policy
-        self.tenants = Tenants()
-        self.runtimes = Runtimes()
+        self.tenants = Tenants(limits.tenants_kept)
+        self.runtimes = Runtimes(limits.runtimes_kept)
         self.jobs: dict[JobId, JobCell] = {}
         self.executions: dict[ExecutionId, ExecutionCell] = {}
         self.queues: dict[str, QueueCell] = {}
@@ -79,9 +78,10 @@ class Tables:
         self.bus = Bus(self.timers)
         self.recent = Recent(now)
         self.depths = Depths(self.tenants)
-        self.kinds = Kinds(self.queues, self.tenants, self.depths)
-        self.lines = Lines(self.jobs, self.kinds, make_order(policy, self.tenants, now))
-        self.fleet = Fleet(self.lines)
+        self.kinds = Kinds(self.queues, self.tenants, self.depths, limits.terms_pool_max)
+        order = make_order(policy, self.tenants, now, limits.queues_kept)
+        self.lines = Lines(self.jobs, self.kinds, order, limits)
+        self.fleet = Fleet(self.lines, limits)
         self.arrivals = Arrivals(now)
         self.locality = Locality(self.jobs, self.lines, self.fleet, self.timers)
         self.keys = KeyGroups(self.jobs)
@@ -110,7 +110,7 @@ class Tables:
         """Workers whose open poll is answered at the end of this turn."""
         self.bands = Bands(self.depths.count)
         self._ready = FRESH
-        self._terms: Pool[Terms] = Pool(TERMS_POOL_MAX)
+        self._terms: Pool[Terms] = Pool(limits.terms_pool_max)
         self._newest: tuple[Terms | None, Terms | None] = (None, None)
         """Those that were last asked for, and the same as others use them: alike jobs mostly come
         together."""
@@ -356,7 +356,8 @@ class Tables:
     def use_policy(self, policy: Policy, now: Instant) -> None:
         """All that depends on the policy is made anew. Costs what is in memory; it is rare."""
         self.policy = policy
-        self.lines.reorder(make_order(policy, self.tenants, now), now)
+        order = make_order(policy, self.tenants, now, self.limits.queues_kept)
+        self.lines.reorder(order, now)
         for cell in self.executions.values():
             terms = self.jobs[cell.execution.job_id].spec.terms
             payer = self.lines.order.party(terms.tenant, self.queues[terms.queue])

@@ -13,7 +13,6 @@ from itertools import pairwise
 from rota.core.errors import StaleRecall
 from rota.core.inputs import Refilled
 from rota.core.life.waiting import begin_to_wait, begin_to_wait_together, stand_in_line
-from rota.core.limits import STRETCH_JOBS
 from rota.core.memory.cells import JobCell
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life, Spec
 from rota.core.order.lanes import Lane
@@ -165,7 +164,8 @@ def _stand_again(t: Tables, lane: Lane, back: Sequence[JobRecord], now: Instant)
     """In line; alike jobs that follow each other, as mostly all of a shelf do, stand as one."""
     first: JobCell | None = None
     behind: list[JobCell] = []
-    for stretch in _came_together(back):
+    stretch_jobs = t.limits.stretch_jobs
+    for stretch in _came_together(back, stretch_jobs):
         last = behind[-1] if behind else first
         cell = _return(t, lane, stretch[0])
         if first is not None and last is not None and _follows(cell, last):
@@ -176,19 +176,19 @@ def _stand_again(t: Tables, lane: Lane, back: Sequence[JobRecord], now: Instant)
             stand_in_line(t, cell, now)
             first, behind = cell, []
         behind += _return_behind(t, lane, cell, stretch)
-        if len(behind) >= STRETCH_JOBS:
+        if len(behind) >= stretch_jobs:
             t.lines.join_behind(first, behind, now)
             first, behind = behind[-1], []
     if first is not None and behind:
         t.lines.join_behind(first, behind, now)
 
 
-def _came_together(back: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:
-    """Those that follow each other, and are alike in all that their places are made of."""
+def _came_together(back: Sequence[JobRecord], most: int) -> Iterator[Sequence[JobRecord]]:
+    """So many at most that follow each other, and are alike in all that places are made of."""
     begun = 0
     for number, (before, one) in enumerate(pairwise(back), 1):
         ahead, spec = before.spec, one.spec
-        if number - begun == STRETCH_JOBS or not (
+        if number - begun == most or not (
             spec.terms is ahead.terms
             and spec.created_at == ahead.created_at
             and spec.order > ahead.order

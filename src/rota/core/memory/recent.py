@@ -55,10 +55,10 @@ class _Slice:
         self.shift: Millis = 0
         """By how much the clock was set since: what is noted in it was so much later."""
 
-    def is_full(self, now: Instant) -> bool:
+    def is_full(self, now: Instant, most: int) -> bool:
         """Whether what leaves now had better go into another."""
         size = max(len(self.departed), len(self.ended))
-        return size >= SLICE_MAX or now - self.first_at >= SLICE_MS
+        return size >= most or now - self.first_at >= SLICE_MS
 
 
 class Recent:
@@ -68,7 +68,8 @@ class Recent:
     in between is here, so a stale record is noticed; whatever left before `t` is in the record.
     """
 
-    def __init__(self, since: Instant) -> None:
+    def __init__(self, since: Instant, slice_max: int = SLICE_MAX) -> None:
+        self._slice_max = slice_max
         self.since = since
         """Before this nothing is known: a record read earlier is stale."""
         self._oldest: Instant = 0
@@ -220,7 +221,7 @@ class Recent:
 
     def _slice_at(self, now: Instant) -> _Slice:
         """Where what leaves now is noted."""
-        if self._slice.is_full(now):
+        if self._slice.is_full(now, self._slice_max):
             self._begin(now)
         self._slice.last_at = now
         self._slice.went_well = (now, _SUCCEEDED)

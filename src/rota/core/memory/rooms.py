@@ -70,9 +70,10 @@ class Room:
 class Rooms:
     """All rooms that were seen lately."""
 
-    __slots__ = ("_known", "_ways")
+    __slots__ = ("_known", "_most", "_ways")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = FIT_CACHE_MAX) -> None:
+        self._most = most
         self._known: dict[tuple[int, Resources], Room] = {}
         self._ways = 0
         """How often one room was found from another."""
@@ -82,7 +83,7 @@ class Rooms:
         key = (machine, free)
         room = self._known.get(key)
         if room is None:
-            if len(self._known) >= FIT_CACHE_MAX:
+            if len(self._known) >= self._most:
                 self._forget()
             room = self._known[key] = Room(self, machine, free)
         return room
@@ -90,7 +91,7 @@ class Rooms:
     def next_to(self, room: Room, free: Resources) -> Room:
         """The room that one becomes when something is taken or comes back."""
         self._ways += 1
-        if self._ways >= FIT_CACHE_MAX:
+        if self._ways >= self._most:
             self._forget()
         return self.of(room.machine, free)
 

@@ -70,7 +70,8 @@ _NOTHING = _Known()
 class Runtimes:
     """The last runs of each (tenant, name)."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = RUNTIMES_KEPT) -> None:
+        self._most = most
         self._known: dict[tuple[str, str], _Known] = {}
         self._newest: tuple[Name | None, _Known] = (None, _NOTHING)
         """The last of these, which was heard of last; None: to be looked up."""
@@ -158,13 +159,13 @@ class Runtimes:
         Also for one that was known: after a restart there may be too many.
         """
         known = self._known.pop(key, None) or _Known()
-        if len(self._known) >= RUNTIMES_KEPT:
+        if len(self._known) >= self._most:
             oldest = next(iter(self._known))
             del self._known[oldest]
             self._written.pop(oldest, None)
             self.changes += 1
         self._known[key] = known
-        self._newest = (None if len(self._known) > RUNTIMES_KEPT else key, known)
+        self._newest = (None if len(self._known) > self._most else key, known)
         return known
 
 

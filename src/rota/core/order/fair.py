@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from rota.core.limits import PLACES_POOL_MAX, RUNTIME_GUESS_MS
+from rota.core.limits import PLACES_POOL_MAX, QUEUES_KEPT, RUNTIME_GUESS_MS
 from rota.core.memory.cells import QueueCell
 from rota.core.memory.pool import Pool
 from rota.core.model import Instant, Millis, Spec
@@ -34,8 +34,6 @@ LAST = 1_000
 LENGTH_ALONE = 1e6
 """From this weight on nothing but length counts in a job's place, and a little more of it does too:
 only jobs of one lane that are on the shelf still go by arrival."""
-QUEUES_KEPT = 64
-"""Queues of one tenant whose accounts are kept while nothing waits in them."""
 
 
 Standing: TypeAlias = tuple[str, str, float]
@@ -99,7 +97,9 @@ class FairOrder:
         now: Instant,
         weight_of: Callable[[str], float],
         used: Mapping[str, float],
+        queues_kept: int = QUEUES_KEPT,
     ) -> None:
+        self._queues_kept = queues_kept
         self._policy = policy
         self._since = now
         self._in_turn = policy.order is OrderKind.ROUND_ROBIN
@@ -158,7 +158,7 @@ class FairOrder:
         share = self._shares.get(tenant) or self.share(tenant)
         leaf = share.leaves.get(queue.queue.name)
         if leaf is None:
-            if len(share.leaves) >= QUEUES_KEPT:
+            if len(share.leaves) >= self._queues_kept:
                 share.leaves = {name: one for name, one in share.leaves.items() if one.lines}
             self._ranks += 1
             leaf = share.leaves[queue.queue.name] = Leaf(self._ranks, share, queue)

@@ -48,8 +48,8 @@ class Heads(Generic[L]):
 
     __slots__ = ("_block_max", "_blocks", "firsts")
 
-    def __init__(self, block_max: int | None = None) -> None:
-        self._block_max = block_max or BLOCK_MAX
+    def __init__(self, block_max: int = BLOCK_MAX) -> None:
+        self._block_max = block_max
         self._blocks: list[_Block[L]] = []
         self.firsts: list[Seat[L]] = []
         """The first seat of each block."""

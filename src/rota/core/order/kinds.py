@@ -99,9 +99,16 @@ class Kind:
 class Kinds:
     """All kinds that were seen lately."""
 
-    __slots__ = ("_depths", "_queues", "_tenants", "known")
+    __slots__ = ("_depths", "_most", "_queues", "_tenants", "known")
 
-    def __init__(self, queues: Mapping[str, QueueCell], tenants: Tenants, depths: Depths) -> None:
+    def __init__(
+        self,
+        queues: Mapping[str, QueueCell],
+        tenants: Tenants,
+        depths: Depths,
+        most: int = TERMS_POOL_MAX,
+    ) -> None:
+        self._most = most
         self._queues = queues
         self._tenants = tenants
         self._depths = depths
@@ -119,7 +126,7 @@ class Kinds:
         self.known.clear()
 
     def _make(self, terms: Terms) -> Kind:
-        if len(self.known) >= TERMS_POOL_MAX:
+        if len(self.known) >= self._most:
             self.forget()
         tenant = self._tenants.cells.get(terms.tenant) or self._tenants.cell(terms.tenant)
         kind = Kind(terms, self._queues[terms.queue], tenant, self._depths.of(terms.queue))

@@ -15,13 +15,14 @@ from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop
 
 from rota.core.ids import line_number
-from rota.core.limits import CLASSES_KEPT
+from rota.core.limits import CORE_LIMITS, CoreLimits
 from rota.core.memory.cells import NO_CLASS, JobCell, LineKey, QueueCell
 from rota.core.model import Instant, JobId, Needs, Spec, Terms
 from rota.core.order.kinds import Kind, Kinds
 from rota.core.order.lanes import Lane, LaneKey, lane_key
 from rota.core.order.orders import Order
 from rota.core.order.party import JobClass, Line, Party, Short, Stand
+from rota.core.order.row import Row
 
 ON_SHELF = "\0"
 """What stands in a line for the first job of a lane that is on the shelf has a name that begins so:
@@ -36,7 +37,14 @@ def is_mark(entry: LineKey) -> bool:
 class Lines:
     """All classes, and which of them have jobs in line."""
 
-    def __init__(self, jobs: Mapping[JobId, JobCell], kinds: Kinds, order: Order) -> None:
+    def __init__(
+        self,
+        jobs: Mapping[JobId, JobCell],
+        kinds: Kinds,
+        order: Order,
+        limits: CoreLimits = CORE_LIMITS,
+    ) -> None:
+        self._limits = limits
         self._jobs = jobs
         self._kinds = kinds
         self.order = order
@@ -122,7 +130,9 @@ class Lines:
         if line is None:
             self._lines_made += 1
             rank = self.order.rank(job_class.queue)
-            line = party.lines[job_class.index] = Line(self._lines_made, job_class, tenant, rank)
+            row = Row(self._limits.long_lane)
+            line = Line(self._lines_made, job_class, row, tenant, rank)
+            party.lines[job_class.index] = line
             self._lines[line.number] = job_class.lines[line.number] = line
         return line
 
@@ -381,7 +391,7 @@ class Lines:
         return job_class
 
     def _make(self, queue: QueueCell, needs: Needs) -> JobClass:
-        if len(self.classes) < CLASSES_KEPT or not self._empty:
+        if len(self.classes) < self._limits.classes_kept or not self._empty:
             job_class = JobClass(len(self.classes), queue, needs)
             self.classes.append(job_class)
         else:

@@ -12,7 +12,7 @@ from rota.core.model import Instant, Millis, Needs
 from rota.core.order.heads import Heads
 from rota.core.order.heads import Seat as AnySeat
 from rota.core.order.lanes import Lane, LaneKey
-from rota.core.order.row import LONG_LANE, Row
+from rota.core.order.row import Row
 
 EVERY_CLASS = -1
 """All bits: nothing is ruled out."""
@@ -111,7 +111,7 @@ class Line:
         "work",
     )
 
-    def __init__(self, number: int, job_class: JobClass, tenant: str, rank: int) -> None:
+    def __init__(self, number: int, job_class: JobClass, row: Row, tenant: str, rank: int) -> None:
         self.number = number
         self.job_class = job_class
         self.bit = job_class.bit
@@ -119,7 +119,7 @@ class Line:
         """What comes before the places of its jobs: of its queue, under some orders."""
         self.tenant = tenant
         """One of the tenants whose jobs are in it: that of the first job that came."""
-        self.row = Row()
+        self.row = row
         self.first: LineKey | None = None
         """The head of the line; None: to be looked up again."""
         self.waiting = 0
@@ -336,7 +336,7 @@ class Stand:
         """
         line, lane, job_class = self.line, self.lane, self.job_class
         count, estimate = len(cells), first.estimate
-        if count < LONG_LANE or self.party.by_length is not None or line.short is not None:
+        if count < line.row.long_lane or self.party.by_length is not None or line.short is not None:
             return False
         line.row.add_run([(cell.place, cell.spec.order, cell.id) for cell in cells], lane)
         lane.kept += count

@@ -50,9 +50,10 @@ class _Block(Generic[S]):
 class Ring(Generic[S]):
     """All who wait, in order."""
 
-    __slots__ = ("_blocks", "_heads", "lone")
+    __slots__ = ("_block_max", "_blocks", "_heads", "lone")
 
-    def __init__(self) -> None:
+    def __init__(self, block_max: int = BLOCK_MAX) -> None:
+        self._block_max = block_max
         self.lone: S | None = None
         """Who waits, if it is just one; it need not be told of its other key."""
         self._blocks: list[_Block[S]] = []
@@ -114,9 +115,9 @@ class Ring(Generic[S]):
         insort(block.entries, entry)
         self._heads[at] = block.entries[0]
         block.mask |= seat.ready
-        if len(block.entries) > 2 * BLOCK_MAX:
-            rear = block.entries[BLOCK_MAX:]
-            del block.entries[BLOCK_MAX:]
+        if len(block.entries) > 2 * self._block_max:
+            rear = block.entries[self._block_max :]
+            del block.entries[self._block_max :]
             block.repair()
             self._blocks.insert(at + 1, _Block(rear))
             self._heads.insert(at + 1, rear[0])

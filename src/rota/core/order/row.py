@@ -13,11 +13,9 @@ from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import chain
 from typing import Any, TypeAlias
 
+from rota.core.limits import LONG_LANE
 from rota.core.memory.cells import LineKey
 from rota.core.order.lanes import Lane
-
-LONG_LANE = 8
-"""Jobs of a lane in line before the next ones get a run: an empty run takes as much memory."""
 
 Run: TypeAlias = deque[Any]
 """Place, arrival, job, place, arrival, job and so on: a tuple for each would take three times the
@@ -32,9 +30,11 @@ def _entries(run: Run) -> Iterator[LineKey]:
 class Row:
     """Entries, some of them stale: whoever leaves a line is passed over later."""
 
-    __slots__ = ("_fronts", "_others", "_runs_made", "size")
+    __slots__ = ("_fronts", "_others", "_runs_made", "long_lane", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, long_lane: int = LONG_LANE) -> None:
+        self.long_lane = long_lane
+        """Jobs of a lane before the next ones get a run."""
         self._fronts: list[tuple[LineKey, int, Run]] = []
         """The first of each run, the smallest first; a number tells equals apart."""
         self._others: list[LineKey] = []
@@ -48,7 +48,7 @@ class Row:
         self.size += 1
         run = lane.run
         if run is None:
-            if lane.kept < LONG_LANE:
+            if lane.kept < self.long_lane:
                 heappush(self._others, entry)
                 return
             run = lane.run = deque()

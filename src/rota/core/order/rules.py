@@ -11,7 +11,7 @@ from rota.core.order.tenants import Tenants
 from rota.core.records.policy import OrderKind, Policy
 
 
-def make_order(policy: Policy, tenants: Tenants, now: Instant) -> Order:
+def make_order(policy: Policy, tenants: Tenants, now: Instant, queues_kept: int) -> Order:
     """The order, nobody waiting in it yet."""
     if policy.order in (OrderKind.PRIORITY, OrderKind.FIFO):
         return PlainOrder(policy, {cell.tenant.name: EVERY_CLASS for cell in tenants.limited()})
@@ -20,4 +20,4 @@ def make_order(policy: Policy, tenants: Tenants, now: Instant) -> Order:
         if cell.tenant.used and policy.order is OrderKind.FAIR:
             faded = 0.5 ** ((now - cell.tenant.used_at) / policy.half_life_ms)
             used[cell.tenant.name] = cell.tenant.used * faded
-    return FairOrder(policy, now, tenants.weight_of, used)
+    return FairOrder(policy, now, tenants.weight_of, used, queues_kept)

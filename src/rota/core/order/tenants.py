@@ -63,7 +63,8 @@ class TenantCell:
 class Tenants:
     """All tenants that have jobs or settings."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = TENANTS_KEPT) -> None:
+        self._most = most
         self.cells: dict[str, TenantCell] = {}
         self.limited_count = 0
         """How many of them have a quota that could hold running jobs back."""
@@ -74,7 +75,7 @@ class Tenants:
         """The tenant, made on first use."""
         cell = self.cells.get(name)
         if cell is None:
-            if len(self.cells) >= TENANTS_KEPT:
+            if len(self.cells) >= self._most:
                 kept = {key: one for key, one in self.cells.items() if not one.is_idle()}
                 for key, one in self.cells.items():
                     one.is_forgotten = key not in kept

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from rota.core.limits import FEW_ROOMY, FRESH_MAX
+from rota.core.limits import CORE_LIMITS, FEW_ROOMY, CoreLimits
 from rota.core.memory.cells import MachineClass, WorkerCell
 from rota.core.memory.rooms import Room, Rooms
 from rota.core.model import Labels, Needs, Resources, Worker, WorkerId, WorkerState
@@ -36,8 +36,9 @@ MachineKey: TypeAlias = tuple[
 class Fleet:
     """All workers, and which of them wait for work."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: Lines, limits: CoreLimits = CORE_LIMITS) -> None:
         self._lines = lines
+        self._fresh_max = limits.fresh_max
         self.workers: dict[WorkerId, WorkerCell] = {}
         self.machines: dict[MachineKey, MachineClass] = {}
         self.labels = Labelled()
@@ -50,7 +51,7 @@ class Fleet:
         self._log: list[tuple[WorkerCell, int]] = []
         """Workers that were offered, and their stamps then."""
         self._log_start = 0
-        self._rooms = Rooms()
+        self._rooms = Rooms(limits.fit_cache_max)
         self._reused = lines.reused
         self._ranks = 0
         self._machines_made = 0
@@ -297,7 +298,7 @@ class Fleet:
             for cell in self._fresh.values():
                 mask |= cell.room.mask
             self._fresh_for = mask
-            if len(self._fresh) > FRESH_MAX:
+            if len(self._fresh) > self._fresh_max:
                 self._hopeful |= mask
                 self._fresh.clear()
                 self._fresh_for = 0

@@ -112,8 +112,8 @@ class Pass:
         self._is_greedy = backfill is BackfillKind.GREEDY
         self._may_wait = backfill is BackfillKind.EASY and len(t.fleet.workers) > RESERVE_LOOK
         """Whether those who go first wait for a while before a place is kept for them."""
-        self._may_walk = self._may_wait
-        """Whether a walk over all who wait is worth its while: none has soon broken off."""
+        self._walks = t.limits.walks_per_pass if self._may_wait else 0
+        """Walks over all who wait that may still be worth their while: none has soon broken off."""
 
     def next(self) -> Candidate | None:
         """The next job to start; None: nothing more can start now."""
@@ -204,7 +204,7 @@ class Pass:
         In their order, up to the first of whom there is more to say than that it waits.
         """
         t = self._t
-        if t.fleet.roomy.by_id or not self._may_walk:
+        if t.fleet.roomy.by_id or not self._walks:
             return
         if self.reservations.nearby or self.reservations.by_worker:
             return
@@ -225,7 +225,7 @@ class Pass:
                 passed |= line.bit
         # Where many are not to be passed it breaks off again and again, each time after all those
         # before: then it costs more than to try each.
-        self._may_walk = passed.bit_count() >= PASSED_MIN
+        self._walks = self._walks - 1 if passed.bit_count() >= PASSED_MIN else 0
         self.in_vain |= passed
         self._left_out |= passed
         t.fleet.give_up(passed)

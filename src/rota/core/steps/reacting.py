@@ -16,10 +16,8 @@ from rota.core.ids import arrival_id, triggered_id
 from rota.core.inputs import NewJob
 from rota.core.limits import (
     CHAIN_DEPTH_MAX,
-    HELD_BYTES_MAX,
     JOB_EVENT_BYTES_MAX,
     TRIGGERED_BYTES_MAX,
-    WINDOWS_MAX,
 )
 from rota.core.memory.cells import JobCell
 from rota.core.model import Instant, JobId, Spec, Stimulus
@@ -284,10 +282,11 @@ def _hold(
     assert gathering is not None
     key = _window_key(cell, value)
     there = cell.windows.get(key)
-    if there is None and len(cell.windows) >= WINDOWS_MAX:
-        return Judgement(Verdict.FAILED, f"{WINDOWS_MAX} of its windows are open already")
-    if t.bus.held_bytes > HELD_BYTES_MAX:
-        return Judgement(Verdict.FAILED, f"events of {HELD_BYTES_MAX} bytes wait already")
+    limits = t.limits
+    if there is None and len(cell.windows) >= limits.windows_max:
+        return Judgement(Verdict.FAILED, f"{limits.windows_max} of its windows are open already")
+    if t.bus.held_bytes > limits.held_bytes_max:
+        return Judgement(Verdict.FAILED, f"events of {limits.held_bytes_max} bytes wait already")
     opened_at = now if there is None else there.opened_at
     held = Held(arrival, cell.trigger.id, key, told, now, opened_at)
     window = t.bus.hold(cell, held)
