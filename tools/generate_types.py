@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.api.document.openapi import build_document
-from rota.api.operations import OPERATIONS
+from rota.api.endpoints import OPERATIONS
 from rota.wire.units import encode
 
 TARGET = Path(__file__).parents[1] / "dashboard" / "src" / "api" / "schema.gen.ts"

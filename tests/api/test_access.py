@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rota.api.door.sessions import open_session, read_session
-from rota.api.operations import OPERATIONS
+from rota.api.endpoints import OPERATIONS
 from tests.api.house import ADMIN, HOST, TOKEN, House, open_house
 
 BARE = {"Authorization": ""}

@@ -9,7 +9,7 @@ from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from rota.api.directory import Directory
-from rota.api.operations import OPERATIONS
+from rota.api.endpoints import OPERATIONS
 
 PATHS = list(dict.fromkeys(operation.path for operation in OPERATIONS))
 

@@ -6,7 +6,7 @@ import pytest
 
 from rota.api.door.forwarded import read_forwarded, sign
 from rota.api.door.throttle import Buckets, Rate, Throttle
-from rota.api.operations import OPERATIONS
+from rota.api.endpoints import OPERATIONS
 from tests.api.house import open_house
 
 SECRET = b"shared by all servers of a cell"

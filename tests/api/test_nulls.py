@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.api.operations import OPERATIONS
+from rota.api.endpoints import OPERATIONS
 from rota.api.reading.bodies import decode_json
 from rota.api.reading.nulls import without_nulls
 from rota.wire.jobs import BatchSpec, JobSpec

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from rota.api import app
+from rota.api.document.examples import example
 from rota.api.document.openapi import build_document
-from rota.api.operations import OPERATIONS
+from rota.api.endpoints import OPERATIONS
 from rota.api.routes import Operation
 from rota.wire.units import dec_hook
 from tests.api.house import URL, House
@@ -123,17 +124,19 @@ def test_unknown_fields_are_forbidden_in_the_document_too() -> None:
 
 async def test_the_examples_work_when_they_are_sent(house: House) -> None:
     submit = next(one for one in OPERATIONS if (one.method, one.path) == ("POST", "/jobs"))
-    job = await house.ask("POST", "/jobs", submit.examples["body"], expect=201)
-    assert set(job) == set(submit.examples["answer"])
+    job = await house.ask("POST", "/jobs", example(submit.examples["body"]), expect=201)
+    assert set(job) == set(example(submit.examples["answer"]))
     batch = next(one for one in OPERATIONS if one.path == "/jobs/batch")
-    await house.ask("POST", "/jobs/batch", batch.examples["body"], expect=201)
+    await house.ask("POST", "/jobs/batch", example(batch.examples["body"]), expect=201)
     register = next(one for one in OPERATIONS if one.path == "/workers/register")
-    told = await house.ask("POST", "/workers/register", register.examples["body"], expect=201)
-    assert set(told) == set(register.examples["answer"])
+    told = await house.ask(
+        "POST", "/workers/register", example(register.examples["body"]), expect=201
+    )
+    assert set(told) == set(example(register.examples["answer"]))
     lease = next(one for one in OPERATIONS if one.path.endswith("/lease"))
     answer = await house.lease(told["worker_id"])
-    assert set(answer) == set(lease.examples["answer"])
-    assert set(answer["executions"][0]) == set(lease.examples["answer"]["executions"][0])
+    assert set(answer) == set(example(lease.examples["answer"]))
+    assert set(answer["executions"][0]) == set(example(lease.examples["answer"])["executions"][0])
 
 
 def links_in_document() -> Iterator[tuple[Operation, str, dict[str, Any]]]:
@@ -167,7 +170,7 @@ def test_every_link_gives_all_that_its_call_needs() -> None:
             if value.startswith("$request.path."):
                 assert f"{{{value.rpartition('.')[2]}}}" in source.path
             else:
-                assert at_place(source.examples["answer"], value.partition("#/")[2])
+                assert at_place(example(source.examples["answer"]), value.partition("#/")[2])
 
 
 def at_place(document: Any, pointer: str) -> Any:

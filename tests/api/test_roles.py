@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rota.api.door.throttle import Throttle, WrongTries
+from rota.api.endpoints import OPERATIONS
 from rota.api.limits import ApiLimits
-from rota.api.operations import OPERATIONS
 from rota.api.routes import Operation
 from rota.cli.cell.tokens import ROLES
 from rota.store.protocols.access import Role

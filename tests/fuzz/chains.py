@@ -13,10 +13,15 @@ from typing import Any
 import schemathesis
 from schemathesis import HookContext
 
-from rota.api.operations import OPERATIONS
+from rota.api.document.examples import example
+from rota.api.endpoints import OPERATIONS
 from tests.fuzz import checks as checks  # its checks are held against every answer here, too
 
-EXAMPLES = {f"{one.method} {one.path}": one.examples.get("body") for one in OPERATIONS}
+EXAMPLES = {
+    f"{one.method} {one.path}": example(one.examples["body"])
+    for one in OPERATIONS
+    if "body" in one.examples
+}
 MADE_UP_IN = 4
 """One body of so many is what chance made of it."""
 _numbers = itertools.count(1)
@@ -25,10 +30,10 @@ _numbers = itertools.count(1)
 @schemathesis.hook
 def map_body(context: HookContext, body: Any) -> Any:
     """The example of the call, under a name of its own, where a name is given."""
-    example = EXAMPLES.get(context.operation.label)
+    shown = EXAMPLES.get(context.operation.label)
     made_up = zlib.crc32(repr(body).encode("utf-8", "replace")) % MADE_UP_IN == 0
-    if not isinstance(example, dict) or made_up:
+    if not isinstance(shown, dict) or made_up:
         return body
-    if isinstance(example.get("name"), str) and context.operation.method.upper() == "POST":
-        return {**example, "name": f"{example['name']}-{next(_numbers)}"}
-    return example
+    if isinstance(shown.get("name"), str) and context.operation.method.upper() == "POST":
+        return {**shown, "name": f"{shown['name']}-{next(_numbers)}"}
+    return shown

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from rota.alerts.channels import check_address
 from rota.api.customs.paging import read_cursor, read_id_cursor
 from rota.api.door.throttle import group_of
+from rota.api.endpoints import OPERATIONS
 from rota.api.jobs.jobs import JobsQuery
-from rota.api.operations import OPERATIONS
 from rota.api.problems import ProblemError
 from rota.api.reading.bodies import QueryReader, decode_json, read_json
 from rota.api.reading.cloudevents import read_events

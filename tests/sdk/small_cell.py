@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api.document.plan_examples import AUTOSCALE, WASTE
+from rota.api.document.examples import example
 from rota.sdk.calls import FINAL, uuid7
 from rota.wire.autoscale import AutoscaleView
 from rota.wire.executions import ExecutionPage, ExecutionView
@@ -379,8 +379,8 @@ ROUTES: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("POST", "/queues/([^/]+)/(pause|resume)", SmallCell.pause),
     ("POST", "/queues/([^/]+)/purge", SmallCell.purge),
     ("GET", "/policy", lambda cell, seen: cell.policy),
-    ("GET", "/autoscale", lambda cell, seen: msgspec.convert(AUTOSCALE, AutoscaleView)),
-    ("GET", "/reports/waste", lambda cell, seen: msgspec.convert(WASTE, WasteView)),
+    ("GET", "/autoscale", lambda cell, seen: msgspec.convert(example("autoscale"), AutoscaleView)),
+    ("GET", "/reports/waste", lambda cell, seen: msgspec.convert(example("waste"), WasteView)),
     ("GET", "/healthz", SmallCell.health),
     ("GET", "/readyz", SmallCell.health),
     ("GET", "/stats", SmallCell.stats),

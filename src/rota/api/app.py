@@ -15,8 +15,8 @@ from starlette.types import ASGIApp
 from rota.api.directory import Directory
 from rota.api.document.openapi import build_document
 from rota.api.door.auth import Gate
+from rota.api.endpoints import OPERATIONS
 from rota.api.ids import IdMint
-from rota.api.operations import DEEP, OPERATIONS
 from rota.api.pages import PageServer, document_page, load_pages
 from rota.api.parts import Desk, Parts
 from rota.api.problems import ProblemError, respond
@@ -42,7 +42,8 @@ def create_app(parts: Parts) -> ASGIApp:
     )
     # A slash at the end is another path: a redirect would turn a POST into two.
     others.router.redirect_slashes = False
-    return Gate(Directory(others, calls, DEEP), parts.access, parts.brain.clock)
+    deep = [operation.path for operation in OPERATIONS if operation.slashes]
+    return Gate(Directory(others, calls, deep), parts.access, parts.brain.clock)
 
 
 @cache

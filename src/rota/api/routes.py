@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from rota.api.door.auth import remote_of
-from rota.api.door.roles import Caller, Rule, caller_of, permit
+from rota.api.door.roles import Caller, Permission, caller_of, permit
 from rota.api.ids import mint_request_id
 from rota.api.limits import AUDIT_TEXT_MAX
 from rota.api.parts import Desk, Parts
@@ -92,18 +92,26 @@ class HeaderSpec:
 
 
 Handle = Callable[[Call[Any, Any]], Awaitable[Any]]
+H = TypeVar("H", bound=Callable[..., Awaitable[Any]])
+_DECLARED: dict[Handle, Operation] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
+async def _undeclared(call: Call[Any, Any]) -> Any:
+    raise NotImplementedError
+
+
+@dataclass(frozen=True)
 class Operation:
-    """One call of the API: what it takes, what it answers, what it refuses, what does it."""
+    """One call of the API: what it takes, answers and refuses; a decorator of what does it."""
 
     method: str
     path: str
     summary: str
-    handle: Handle
+    _: KW_ONLY
+    handle: Handle = _undeclared
+    """The decorated function; its name is the operation's id."""
     tag: str
-    rule: Rule
+    permission: Permission
     """Who may; asked before anything of the request is read."""
     body: Any = None
     decode: Callable[[bytes], Any] | None = None
@@ -136,9 +144,16 @@ class Operation:
     """Other good answers than the usual one."""
     patch_of: Any = None
     """What the body, a merge patch, is a patch of."""
-    examples: Mapping[str, Any] = field(default_factory=dict)
-    """`body`, `answer`, and `answer 200` and the like for those of `also` that differ; each is
-    shown in the document and tried by a test."""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """Names of files in `openapi/examples`: `body`, `answer`, and `answer 200` and the like for
+    those of `also` that differ; each is shown in the document and tried by a test."""
+    slashes: bool = False
+    """The last word of its path may have slashes in it."""
+
+    def __call__(self, handle: H) -> H:
+        """Declares the function that serves this call."""
+        _DECLARED[handle] = replace(self, handle=handle)
+        return handle
 
     @property
     def writes(self) -> bool:
@@ -148,12 +163,19 @@ class Operation:
     @property
     def open(self) -> bool:
         """Whether it needs no sign-in."""
-        return self.rule is Rule.OPEN
+        return self.permission is Permission.OPEN
 
     @property
     def audited(self) -> bool:
         """Whether it leaves an entry in the audit trail."""
         return self.writes and not self.open and not self.traffic
+
+
+def declared(*handles: Handle) -> tuple[Operation, ...]:
+    """The operations of these functions, in this order; they must be all that are declared."""
+    found = tuple(_DECLARED[handle] for handle in handles)
+    assert len(found) == len(_DECLARED), "a call is declared and not listed, or listed twice"
+    return found
 
 
 class Server:
@@ -215,7 +237,7 @@ class Server:
         return response
 
     def _admit(self, caller: Caller) -> None:
-        permit(self.operation.rule, caller)
+        permit(self.operation.permission, caller)
         if not (self.operation.traffic or self.operation.open):
             now = self._parts.brain.clock.steady()
             self._parts.access.throttle.check_token(caller.token_id, now)

@@ -9,9 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from rota.api.customs.views import requirements_view
+from rota.api.door.roles import Permission
 from rota.api.metrics import AUTOSCALE_TARGET_MS
 from rota.api.problems import invalid, not_found
-from rota.api.routes import Call
+from rota.api.routes import Call, Operation
 from rota.core.model import Resources
 from rota.core.outlook.autoscale import Crew, Demand, Fitted, Kind, QueueDemand
 from rota.core.outlook.backlog import Shape
@@ -45,6 +46,23 @@ class AutoscaleQuery(msgspec.Struct, forbid_unknown_fields=True):
     gpu: Annotated[Amount, Meta(description=_SIZE, examples=[1])] | None = None
 
 
+@Operation(
+    "GET",
+    "/autoscale",
+    "How many workers would clear what waits",
+    tag="Planning",
+    permission=Permission.READ_ALL,
+    query=AutoscaleQuery,
+    answer=AutoscaleView,
+    errors=(404,),
+    description=(
+        "Enough workers to run all that waits for one within `target`, to go on with "
+        "what runs, and to keep up with what comes. What a pause, a limit or a quota holds back "
+        "asks for nobody. `workers.needed` is a number of replicas: read it by the path "
+        "`workers.needed` or `queues.NAME.workers.needed`."
+    ),
+    examples={"answer": "autoscale"},
+)
 async def show_autoscale(call: Call[None, AutoscaleQuery]) -> AutoscaleView:
     """What it takes, as of now."""
     query = call.query

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rota.api.door.roles import Permission
 from rota.api.limits import NODE_SILENT_MS
 from rota.api.parts import Parts
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.engine.ports import Standing, UnavailableError
 from rota.store.protocols.nodes import Node, SeenNode
 from rota.wire.service import ClusterView, Health, LagView, NodeView
@@ -15,6 +16,20 @@ from rota.wire.units import from_instant
 LEADER, FOLLOWER = "leader", "follower"
 
 
+@Operation(
+    "GET",
+    "/readyz",
+    "Can it accept and schedule, or forward?",
+    tag="Service",
+    permission=Permission.OPEN,
+    anywhere=True,
+    answer=Health,
+    description=(
+        "`role` says whether it leads. A follower is ready when it knows the leader "
+        "and could take over."
+    ),
+    examples={"answer": "show_ready"},
+)
 async def show_ready(call: Call[None, NoQuery]) -> Health:
     """A leader can accept and schedule, a follower can forward and take over."""
     parts = call.parts
@@ -32,6 +47,16 @@ async def show_ready(call: Call[None, NoQuery]) -> Health:
     raise UnavailableError(f"not ready: {parts.brain.trouble}")
 
 
+@Operation(
+    "GET",
+    "/cluster",
+    "Who leads, who is there, and how durable an answer is",
+    tag="Service",
+    permission=Permission.KNOWN,
+    anywhere=True,
+    answer=ClusterView,
+    examples={"answer": "cluster"},
+)
 async def show_cluster(call: Call[None, NoQuery]) -> ClusterView:
     """Who leads, who is there, and how durable an answer is."""
     parts = call.parts

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from rota.api.customs.paging import PageQuery, page_of
 from rota.api.customs.views import depth_view
+from rota.api.door.roles import Permission
 from rota.api.lookup import name_in
 from rota.api.problems import not_found
 from rota.api.recall import expect, post
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.core.inputs import AnyInput, PutTenantSettings, Recall, SetPolicy
 from rota.core.model import Quota
 from rota.core.outcome import PolicyAnswer, TenantAnswer
@@ -36,12 +37,32 @@ _KINDS: dict[str, Any] = {
 }
 
 
+@Operation(
+    "GET",
+    "/policy",
+    "Show the policy",
+    tag="Policy",
+    permission=Permission.READ,
+    answer=PolicyView,
+    examples={"answer": "policy"},
+)
 async def show_policy(call: Call[None, NoQuery]) -> PolicyView:
     """The policy in force."""
     await call.parts.brain.settled()
     return policy_view(call.parts.brain.policy())
 
 
+@Operation(
+    "PUT",
+    "/policy",
+    "Set the policy",
+    tag="Policy",
+    permission=Permission.OPERATE,
+    body=PolicySpec,
+    answer=PolicyView,
+    description="What is left out is as in the preset. It holds from the next decision on.",
+    examples={"body": "put_policy_body", "answer": "policy"},
+)
 async def put_policy(call: Call[PolicySpec, NoQuery]) -> PolicyView:
     """Sets the policy; it holds from the next decision on."""
     policy = policy_of(call.body)
@@ -82,6 +103,16 @@ def policy_view(policy: Policy) -> PolicyView:
     )
 
 
+@Operation(
+    "GET",
+    "/tenants",
+    "List tenants, by name",
+    tag="Policy",
+    permission=Permission.READ,
+    query=PageQuery,
+    answer=TenantPage,
+    examples={"answer": "tenants"},
+)
 async def list_tenants(call: Call[None, PageQuery]) -> TenantPage:
     """All tenants with jobs or settings, by name."""
     await call.parts.brain.settled()
@@ -89,12 +120,33 @@ async def list_tenants(call: Call[None, PageQuery]) -> TenantPage:
     return TenantPage([tenant_view(one) for one in items], next_cursor)
 
 
+@Operation(
+    "GET",
+    "/tenants/{name}",
+    "Show a tenant",
+    tag="Policy",
+    permission=Permission.READ,
+    answer=TenantView,
+    errors=(404,),
+    examples={"answer": "tenant"},
+)
 async def show_tenant(call: Call[None, NoQuery]) -> TenantView:
     """One tenant."""
     await call.parts.brain.settled()
     return tenant_view(_find(call, call.path["name"]))
 
 
+@Operation(
+    "PUT",
+    "/tenants/{name}",
+    "Set a tenant's weight and quota",
+    tag="Policy",
+    permission=Permission.OPERATE,
+    body=TenantSpec,
+    answer=TenantView,
+    description="Makes the tenant if there is none. What is left out goes to its default.",
+    examples={"body": "tenant_spec", "answer": "tenant"},
+)
 async def put_tenant(call: Call[TenantSpec, NoQuery]) -> TenantView:
     """Sets a tenant's weight and quota; what is left out goes to its default."""
     name = name_in(call)

@@ -9,10 +9,11 @@ from typing import Any
 from rota.api.customs.paging import PageQuery, page_of
 from rota.api.customs.queue_terms import settings_of
 from rota.api.customs.views import queue_view
+from rota.api.door.roles import Permission
 from rota.api.lookup import name_in
 from rota.api.problems import not_found
 from rota.api.recall import expect, post, post_recalling
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.core.inputs import AnyInput, Purge, PutQueueSettings, Recall, Tick
 from rota.core.lifecycle import JOB_WAITING
 from rota.core.model import JobRecord, JobState
@@ -23,6 +24,16 @@ from rota.store.protocol import JobQuery
 from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
 
 
+@Operation(
+    "GET",
+    "/queues",
+    "List queues, by name",
+    tag="Queues",
+    permission=Permission.READ,
+    query=PageQuery,
+    answer=QueuePage,
+    examples={"answer": "queues"},
+)
 async def list_queues(call: Call[None, PageQuery]) -> QueuePage:
     """All queues, by name."""
     await call.parts.brain.settled()
@@ -31,6 +42,16 @@ async def list_queues(call: Call[None, PageQuery]) -> QueuePage:
     return QueuePage([queue_view(one, _rate(call, one)) for one in items], next_cursor)
 
 
+@Operation(
+    "GET",
+    "/queues/{name}",
+    "Show a queue",
+    tag="Queues",
+    permission=Permission.READ,
+    answer=QueueView,
+    errors=(404,),
+    examples={"answer": "queue"},
+)
 async def show_queue(call: Call[None, NoQuery]) -> QueueView:
     """One queue."""
     await call.parts.brain.settled()
@@ -43,27 +64,80 @@ def _rate(call: Call[Any, Any], glance: QueueGlance) -> float | None:
     return None if recorder is None else recorder.rate(glance.queue.name)
 
 
+@Operation(
+    "PUT",
+    "/queues/{name}",
+    "Set a queue's limits",
+    tag="Queues",
+    permission=Permission.OPERATE,
+    body=QueueSpec,
+    answer=QueueView,
+    description="Makes the queue if there is none. What is left out goes to its default.",
+    examples={"body": "queue_spec", "answer": "queue"},
+)
 async def put_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:
     """Sets a queue's settings; what is left out goes back to its default."""
     return await _set(call, replace=True)
 
 
+@Operation(
+    "PATCH",
+    "/queues/{name}",
+    "Change a queue's limits",
+    tag="Queues",
+    permission=Permission.OPERATE,
+    body=QueueSpec,
+    answer=QueueView,
+    errors=(404,),
+    description="What is left out stays; null restores a default.",
+    examples={"body": "patch_queue_body", "answer": "queue"},
+)
 async def patch_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:
     """Changes what is given and leaves the rest."""
     _existing(call)
     return await _set(call, replace=False)
 
 
+@Operation(
+    "POST",
+    "/queues/{name}/pause",
+    "Start nothing more of a queue",
+    tag="Queues",
+    permission=Permission.OPERATE,
+    answer=QueueView,
+    errors=(404,),
+    examples={"answer": "pause_queue"},
+)
 async def pause_queue(call: Call[None, NoQuery]) -> QueueView:
     """Nothing more of it starts; what runs goes on."""
     return await _pause(call, paused=True)
 
 
+@Operation(
+    "POST",
+    "/queues/{name}/resume",
+    "Let a queue go on",
+    tag="Queues",
+    permission=Permission.OPERATE,
+    answer=QueueView,
+    errors=(404,),
+    examples={"answer": "queue"},
+)
 async def resume_queue(call: Call[None, NoQuery]) -> QueueView:
     """It goes on."""
     return await _pause(call, paused=False)
 
 
+@Operation(
+    "POST",
+    "/queues/{name}/purge",
+    "Cancel all that waits in a queue",
+    tag="Queues",
+    permission=Permission.OPERATE,
+    answer=CountAnswer,
+    errors=(404,),
+    examples={"answer": "purge_queue"},
+)
 async def purge_queue(call: Call[None, NoQuery]) -> CountAnswer:
     """Cancels all that waits in it, piece by piece; first what memory has not."""
     await call.parts.brain.settled()

@@ -9,8 +9,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from rota.api.door.roles import Permission
 from rota.api.lookup import check_tenant
-from rota.api.routes import Call
+from rota.api.routes import Call, Operation
 from rota.core.learned import UsageDay
 from rota.core.records.usage import DAY_MS, Account, Sketch, suggested
 from rota.wire.jobs import Moment
@@ -44,6 +45,21 @@ class WasteQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=REPORT_ITEMS_MAX)] = _ITEMS
 
 
+@Operation(
+    "GET",
+    "/reports/waste",
+    "What jobs asked for and what they took",
+    tag="Planning",
+    permission=Permission.READ,
+    query=WasteQuery,
+    answer=WasteView,
+    description=(
+        "By name, the most wasteful first: sums over whole days, and quantiles of "
+        "the last few hundred runs whose workers measured them. `suggestion` is what to ask for "
+        "instead."
+    ),
+    examples={"answer": "waste"},
+)
 async def show_waste(call: Call[None, WasteQuery]) -> WasteView:
     """By name, the most wasteful first."""
     query, brain = call.query, call.parts.brain

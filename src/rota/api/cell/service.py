@@ -6,9 +6,11 @@ import msgspec
 from starlette.responses import Response
 
 from rota.api.customs.paging import Cursor, Limit, read_id_cursor
+from rota.api.door.roles import Permission
 from rota.api.door.sessions import ended_cookie, open_session, session_cookie
 from rota.api.jobs.jobs import job_page
 from rota.api.metrics import (
+    CONTENT_TYPE,
     AlertCollector,
     LobbyCollector,
     ServerCollector,
@@ -16,7 +18,7 @@ from rota.api.metrics import (
     expose,
 )
 from rota.api.problems import ProblemError
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.core.model import JobState
 from rota.store.protocol import JobQuery
 from rota.wire.jobs import JobPage
@@ -34,11 +36,32 @@ class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
 
 
+@Operation(
+    "GET",
+    "/healthz",
+    "Is the server alive?",
+    tag="Service",
+    permission=Permission.OPEN,
+    anywhere=True,
+    answer=Health,
+    examples={"answer": "show_alive"},
+)
 async def show_alive(call: Call[None, NoQuery]) -> Health:
     """The process answers."""
     return Health("ok", cell=call.parts.cell)
 
 
+@Operation(
+    "GET",
+    "/dead-letters",
+    "Jobs that used up their attempts, newest first",
+    tag="Jobs",
+    permission=Permission.READ,
+    anywhere=True,
+    query=DeadLettersQuery,
+    answer=JobPage,
+    examples={"answer": "jobs"},
+)
 async def list_dead_letters(call: Call[None, DeadLettersQuery]) -> JobPage:
     """Jobs that used up their attempts, newest first."""
     query = JobQuery(
@@ -52,6 +75,16 @@ async def list_dead_letters(call: Call[None, DeadLettersQuery]) -> JobPage:
     return await job_page(call, query)
 
 
+@Operation(
+    "POST",
+    "/session",
+    "Sign a browser in with a token",
+    tag="Service",
+    permission=Permission.KNOWN,
+    anywhere=True,
+    status=204,
+    description="Sets an HttpOnly cookie that stands for the token sent.",
+)
 async def sign_in(call: Call[None, NoQuery]) -> Response:
     """Turns a token into a browser's session; a session does not prolong itself."""
     access, host = call.parts.access, call.request.headers["host"]
@@ -66,6 +99,15 @@ async def sign_in(call: Call[None, NoQuery]) -> Response:
     return Response(status_code=204, headers={"Set-Cookie": cookie})
 
 
+@Operation(
+    "DELETE",
+    "/session",
+    "Sign this browser out",
+    tag="Service",
+    permission=Permission.OPEN,
+    anywhere=True,
+    status=204,
+)
 async def sign_out(call: Call[None, NoQuery]) -> Response:
     """Ends this browser's session."""
     return Response(
@@ -73,6 +115,16 @@ async def sign_out(call: Call[None, NoQuery]) -> Response:
     )
 
 
+@Operation(
+    "GET",
+    "/metrics",
+    "Figures for Prometheus",
+    tag="Service",
+    permission=Permission.READ_ALL,
+    anywhere=True,
+    gives=CONTENT_TYPE,
+    examples={"answer": "show_metrics"},
+)
 async def show_metrics(call: Call[None, NoQuery]) -> Response:
     """The text that Prometheus reads."""
     parts = call.parts

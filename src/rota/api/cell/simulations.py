@@ -11,17 +11,19 @@ from msgspec.structs import replace
 from rota.api.cell.policy import policy_view, tenant_view
 from rota.api.customs.paging import read_id_cursor
 from rota.api.customs.views import queue_view, worker_view
+from rota.api.door.roles import Permission
+from rota.api.jobs.downloads import OCTETS
 from rota.api.jobs.jobs import job_page
 from rota.api.limits import SIMULATION_JOBS_MAX
 from rota.api.parts import Simulator, SimulatorError
 from rota.api.problems import GoneAwayError, ProblemError, invalid
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.api.waiting import first_of, gone
 from rota.core.model import Instant, JobState, WorkerState
 from rota.engine.ports import Brain
 from rota.store.protocol import JobQuery
 from rota.wire.jobs import JobView
-from rota.wire.limits import PAGE_ITEMS_MAX
+from rota.wire.limits import PAGE_ITEMS_MAX, TRACE_BYTES_MAX
 from rota.wire.queues import QueueView
 from rota.wire.simulations import ReplayName, SimulationSpec, SimulationView, TraceQuery
 from rota.wire.tenants import TenantView
@@ -55,12 +57,51 @@ class Study(msgspec.Struct, omit_defaults=True):
     """In place of queues, tenants and jobs."""
 
 
+@Operation(
+    "POST",
+    "/simulations",
+    "Run the past once more under other policies",
+    tag="Planning",
+    permission=Permission.OPERATE,
+    body=SimulationSpec,
+    answer=SimulationView,
+    repeatable=True,
+    description=(
+        "The jobs that ran and were submitted in this time, up to 20,000, with the "
+        "scheduler of the server under virtual time, in a process of its own that has half a "
+        "minute. Nothing is changed or stored. One at a time; a larger study is for "
+        "`rota history export` and `rota simulate`."
+    ),
+    examples={"body": "simulation_spec", "answer": "simulation"},
+)
 async def simulate(call: Call[SimulationSpec, NoQuery]) -> SimulationView:
     """Each policy on the same past, one after the other."""
     window = _window(call.body, call.parts.brain.clock.now())
     return await _seated(call, lambda: _past_study(call, window))
 
 
+@Operation(
+    "POST",
+    "/simulations/trace",
+    "Run a trace under several policies",
+    tag="Planning",
+    permission=Permission.OPERATE,
+    query=TraceQuery,
+    body=bytes,
+    takes=OCTETS,
+    reads_body=True,
+    body_bytes_max=TRACE_BYTES_MAX,
+    answer=SimulationView,
+    repeatable=True,
+    description=(
+        "The body is a log in Standard Workload Format, a workflow of WfCommons, or "
+        "what `rota history export` wrote, up to 16 MiB, packed with gzip or not. It runs on the "
+        "machines that are asked for; else on those that it names; else on workers like those of "
+        "now. `recorded` needs a trace that says when jobs started. Of more than 20,000 jobs the "
+        "first are run. As above, nothing is changed or stored, and one runs at a time."
+    ),
+    examples={"body": "simulate_trace_body", "answer": "traced"},
+)
 async def simulate_trace(call: Call[None, TraceQuery]) -> SimulationView:
     """Each policy on a trace that was sent along."""
     _check_machines(call.query)

@@ -9,11 +9,11 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from rota.api.customs.paging import Cursor, Limit, PageQuery, cut, read_cursor
-from rota.api.door.roles import TENANT_ROLES
+from rota.api.door.roles import TENANT_ROLES, Permission
 from rota.api.door.roster import Roster, digest
 from rota.api.ids import TokenSeed, mint_token
 from rota.api.problems import ProblemError, invalid, not_found
-from rota.api.routes import Call, NoQuery, Reply
+from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.model import Instant
 from rota.store.access_rows import TokenTakenError
 from rota.store.limits import KEY_AGE_MS
@@ -45,6 +45,18 @@ class AuditPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
 
 
+@Operation(
+    "GET",
+    "/tokens",
+    "List tokens, newest first",
+    tag="Access",
+    permission=Permission.ADMINISTER,
+    anywhere=True,
+    query=PageQuery,
+    answer=TokenPage,
+    description="Those that ended stay listed for 90 days.",
+    examples={"answer": "tokens"},
+)
 async def list_tokens(call: Call[None, PageQuery]) -> TokenPage:
     """All of them, newest first."""
     now = call.parts.brain.clock.now()
@@ -56,6 +68,25 @@ async def list_tokens(call: Call[None, PageQuery]) -> TokenPage:
     return TokenPage([token_view(one, now) for one in items], next_cursor)
 
 
+@Operation(
+    "POST",
+    "/tokens",
+    "Make a token",
+    tag="Access",
+    permission=Permission.ADMINISTER,
+    anywhere=True,
+    body=TokenSpec,
+    answer=NewTokenView,
+    status=201,
+    errors=(409,),
+    description=(
+        "The answer shows the token; only its hash is kept, so it cannot be looked up. "
+        "A repeat with the same Idempotency-Key, sent with the same token or session within 24 "
+        "hours, gets the same answer; later, or once the new token has ended, 409. All servers of "
+        "the cell know it within a second."
+    ),
+    examples={"body": "token_spec", "answer": "new_token"},
+)
 async def create_token(call: Call[TokenSpec, NoQuery]) -> Reply:
     """A new one; it can be read only in this answer, and in those to repeats under its key."""
     now, roster = call.parts.brain.clock.now(), call.parts.access.roster
@@ -114,6 +145,20 @@ def _reused(detail: str) -> ProblemError:
     return ProblemError(409, "idempotency_key_reused", detail)
 
 
+@Operation(
+    "DELETE",
+    "/tokens/{token_id}",
+    "Revoke a token",
+    tag="Access",
+    permission=Permission.ADMINISTER,
+    anywhere=True,
+    status=204,
+    errors=(404,),
+    description=(
+        "All servers of the cell turn it away within a second, and the sessions of "
+        "browsers that signed in with it. A repeat changes nothing."
+    ),
+)
 async def revoke_token(call: Call[None, NoQuery]) -> None:
     """It is worth nothing from now on, and neither are the sessions opened with it."""
     token_id, roster = call.path["token_id"], call.parts.access.roster
@@ -124,6 +169,21 @@ async def revoke_token(call: Call[None, NoQuery]) -> None:
         raise not_found("token", token_id[:100])
 
 
+@Operation(
+    "GET",
+    "/audit",
+    "Who changed what, newest first",
+    tag="Access",
+    permission=Permission.ADMINISTER,
+    anywhere=True,
+    query=AuditPageQuery,
+    answer=AuditPage,
+    description=(
+        "An entry for every call that may change something and came with a token, "
+        "refused ones too; not for what workers send all day."
+    ),
+    examples={"answer": "audit"},
+)
 async def list_audit(call: Call[None, AuditPageQuery]) -> AuditPage:
     """Who changed what, newest first."""
     asked = call.query

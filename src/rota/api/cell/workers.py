@@ -13,12 +13,13 @@ from rota.api.customs.paging import Cursor, Limit, any_of, cut, read_cursor
 from rota.api.customs.reported import completions_of, running_of
 from rota.api.customs.translate import resources_of
 from rota.api.customs.views import worker_view
+from rota.api.door.roles import Permission
 from rota.api.ids import mint_session
 from rota.api.letters import Letter
 from rota.api.metrics import worker_status
 from rota.api.problems import GoneAwayError, invalid, not_found
 from rota.api.recall import expect, post
-from rota.api.routes import JSON, Call, NoQuery
+from rota.api.routes import JSON, Call, NoQuery, Operation
 from rota.api.waiting import first_of, gone
 from rota.core.inputs import AnyInput, Drain, Heartbeat, Leave, Poll, Recall, Register, Resume
 from rota.core.model import WorkerId
@@ -29,6 +30,7 @@ from rota.wire.limits import LEASE_ORDERS_MAX, PAGE_ITEMS_DEFAULT
 from rota.wire.workers import (
     HeartbeatAnswer,
     HeartbeatSpec,
+    LeaseAnswer,
     LeaseSpec,
     RegisterAnswer,
     RegisterSpec,
@@ -48,6 +50,18 @@ class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
 
 
+@Operation(
+    "POST",
+    "/workers/register",
+    "Register a worker",
+    tag="Workers",
+    permission=Permission.WORK,
+    body=RegisterSpec,
+    answer=RegisterAnswer,
+    status=201,
+    description="Under a known `worker_id` it resumes; the older registration's calls get 409.",
+    examples={"body": "register_spec", "answer": "registered"},
+)
 async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
     """A new worker, or one that comes back: the newer registration speaks for it."""
     spec, brain = call.body, call.parts.brain
@@ -81,6 +95,19 @@ async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
     )
 
 
+@Operation(
+    "POST",
+    "/workers/{worker_id}/heartbeat",
+    "Renew leases, and learn what to stop",
+    tag="Workers",
+    permission=Permission.WORK,
+    repeatable=True,
+    traffic=True,
+    body=HeartbeatSpec,
+    answer=HeartbeatAnswer,
+    errors=(404, 409),
+    examples={"body": "heartbeat", "answer": "beat_worker"},
+)
 async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
     """Renews the leases of what it runs, and says what to stop."""
     worker_id, spec = worker_id_in(call), call.body
@@ -92,6 +119,23 @@ async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
     return HeartbeatAnswer(cancel=list(beat.cancel), lost=list(beat.lost))
 
 
+@Operation(
+    "POST",
+    "/workers/{worker_id}/lease",
+    "Report, and wait for work",
+    tag="Workers",
+    permission=Permission.WORK,
+    repeatable=True,
+    traffic=True,
+    body=LeaseSpec,
+    answer=LeaseAnswer,
+    errors=(404, 409),
+    description=(
+        "Long-polls for a batch and answers as soon as there is any; counts as a "
+        "heartbeat. Refused reports come back in `lost`. Safe to repeat."
+    ),
+    examples={"body": "lease_spec", "answer": "lease"},
+)
 async def lease_work(call: Call[LeaseSpec, NoQuery]) -> Response:
     """Takes reports, then waits for work as long as the worker may and is there."""
     brain, spec, letter = call.parts.brain, call.body, Letter(call.parts, call.request.scope)
@@ -128,12 +172,32 @@ async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll, clerk: Clerk) -> Ans
     return Answer(poll_id=poll.poll_id)
 
 
+@Operation(
+    "GET",
+    "/workers/{worker_id}",
+    "Show a worker",
+    tag="Workers",
+    permission=Permission.READ,
+    answer=WorkerView,
+    errors=(404,),
+    examples={"answer": "worker"},
+)
 async def show_worker(call: Call[None, NoQuery]) -> WorkerView:
     """One worker and what it does."""
     await call.parts.brain.settled()
     return _view(call, _glance(call))
 
 
+@Operation(
+    "GET",
+    "/workers",
+    "List workers, newest first",
+    tag="Workers",
+    permission=Permission.READ,
+    query=WorkersQuery,
+    answer=WorkerPage,
+    examples={"answer": "workers"},
+)
 async def list_workers(call: Call[None, WorkersQuery]) -> WorkerPage:
     """Those that match, newest first."""
     wanted = _words(call.query.status)
@@ -153,6 +217,16 @@ async def list_workers(call: Call[None, WorkersQuery]) -> WorkerPage:
     return WorkerPage([_view(call, glance) for glance in items], next_cursor)
 
 
+@Operation(
+    "POST",
+    "/workers/{worker_id}/drain",
+    "Give a worker no new work",
+    tag="Workers",
+    permission=Permission.WORK,
+    answer=WorkerView,
+    errors=(404, 409),
+    examples={"answer": "worker"},
+)
 async def drain_worker(call: Call[None, NoQuery]) -> WorkerView:
     """It gets no new work."""
     worker_id = worker_id_in(call)
@@ -160,6 +234,17 @@ async def drain_worker(call: Call[None, NoQuery]) -> WorkerView:
     return _view(call, _glance(call))
 
 
+@Operation(
+    "POST",
+    "/workers/{worker_id}/resume",
+    "Give a drained worker work again",
+    tag="Workers",
+    permission=Permission.OPERATE,
+    answer=WorkerView,
+    errors=(404, 409),
+    description="A worker that drains because its process was told to end goes all the same.",
+    examples={"answer": "worker"},
+)
 async def resume_worker(call: Call[None, NoQuery]) -> WorkerView:
     """It gets work again."""
     worker_id = worker_id_in(call)
@@ -167,6 +252,15 @@ async def resume_worker(call: Call[None, NoQuery]) -> WorkerView:
     return _view(call, _glance(call))
 
 
+@Operation(
+    "DELETE",
+    "/workers/{worker_id}",
+    "Say that a worker is gone",
+    tag="Workers",
+    permission=Permission.WORK,
+    status=204,
+    errors=(404, 409),
+)
 async def remove_worker(call: Call[None, NoQuery]) -> None:
     """It is gone; what it still had is lost, and run again where that is allowed."""
     worker_id = worker_id_in(call)

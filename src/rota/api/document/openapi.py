@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api.document import examples
+from rota.api.document.examples import example
 from rota.api.document.links import links_from
 from rota.api.door.roles import ALLOWED
 from rota.api.reading.nulls import say_nulls
@@ -128,7 +128,7 @@ def _describe(operation: Operation, components: Document) -> Document:
     if operation.open:
         described["security"] = []
     else:
-        described["x-roles"] = [role.value for role in ALLOWED[operation.rule]]
+        described["x-roles"] = [role.value for role in ALLOWED[operation.permission]]
     return described
 
 
@@ -136,13 +136,13 @@ def _path_parameters(operation: Operation) -> Iterator[Document]:
     for name in _PARAMETER.findall(operation.path):
         file = name == "name" and "artifacts" in operation.path
         queue = name == "name" and not file
-        example = examples.ARTIFACT["name"] if file else examples.PARAMETERS[name]
+        shown = example("artifact")["name"] if file else example("parameters")[name]
         yield {
             "name": name,
             "in": "path",
             "required": True,
             "schema": _QUEUE_NAME if queue else _FILE_NAME if file else _ID,
-            "example": example,
+            "example": shown,
         }
 
 
@@ -155,10 +155,10 @@ def _query_parameters(operation: Operation, components: Document) -> Iterator[Do
         plain = _as_text(_without_null(schema))
         if text := plain.pop("description", None):
             parameter["description"] = text
-        if example := plain.pop("examples", None):
-            parameter["example"] = example[0]
-        elif name in examples.PARAMETERS:
-            parameter["example"] = examples.PARAMETERS[name]
+        if shown := plain.pop("examples", None):
+            parameter["example"] = shown[0]
+        elif name in example("parameters"):
+            parameter["example"] = example("parameters")[name]
         parameter["schema"] = _TEXT if plain == {"type": "string"} else plain
         yield parameter
 
@@ -221,7 +221,7 @@ def _request_body(operation: Operation, components: Document) -> Document:
         content = {"schema": _patch_schema(components[operation.patch_of.__name__])}
     else:
         content = {"schema": _schema(operation.body)}
-    content["example"] = operation.examples["body"]
+    content["example"] = example(operation.examples["body"])
     media = {operation.takes: content}
     if operation.patch_of is not None:
         media[JSON] = content
@@ -250,14 +250,14 @@ def _responses(operation: Operation) -> Document:
     return responses
 
 
-def _good(operation: Operation, answer: Any, example: str = "answer") -> Document:
+def _good(operation: Operation, answer: Any, which: str = "answer") -> Document:
     response: Document = {"description": operation.summary}
     if answer is not None:
-        shown = operation.examples.get(example, operation.examples["answer"])
-        content = {"schema": _schema(answer), "example": shown}
+        shown = operation.examples.get(which, operation.examples["answer"])
+        content = {"schema": _schema(answer), "example": example(shown)}
         response["content"] = {JSON: content}
     elif operation.gives != JSON:
-        content = {"example": operation.examples["answer"]}
+        content = {"example": example(operation.examples["answer"])}
         if not operation.endless:  # what a schema says of a stream, readers take for its events
             content["schema"] = {"type": "string"}
         response["content"] = {operation.gives.split(";")[0]: content}

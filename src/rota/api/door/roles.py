@@ -1,4 +1,4 @@
-"""Who may do what: each call names its rule, each rule the roles it lets in; others it does not."""
+"""RBAC: each call names the permission it asks for, and each permission the roles that have it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ TENANT_ROLES = (Role.SUBMITTER, Role.VIEWER)
 _CALLER = "rota.caller"
 
 
-class Rule(Enum):
-    """What a call asks of its caller."""
+class Permission(Enum):
+    """A permission that a call asks for (RBAC)."""
 
     OPEN = auto()
     """Nothing, not even a token."""
@@ -37,15 +37,15 @@ class Rule(Enum):
 
 
 _READERS = (Role.ADMIN, Role.OPERATOR, Role.SUBMITTER, Role.VIEWER)
-ALLOWED: Mapping[Rule, Sequence[Role]] = {
-    Rule.OPEN: tuple(Role),
-    Rule.KNOWN: tuple(Role),
-    Rule.READ: _READERS,
-    Rule.READ_ALL: _READERS,
-    Rule.SUBMIT: (Role.ADMIN, Role.OPERATOR, Role.SUBMITTER),
-    Rule.WORK: (Role.ADMIN, Role.OPERATOR, Role.WORKER),
-    Rule.OPERATE: (Role.ADMIN, Role.OPERATOR),
-    Rule.ADMINISTER: (Role.ADMIN,),
+ALLOWED: Mapping[Permission, Sequence[Role]] = {
+    Permission.OPEN: tuple(Role),
+    Permission.KNOWN: tuple(Role),
+    Permission.READ: _READERS,
+    Permission.READ_ALL: _READERS,
+    Permission.SUBMIT: (Role.ADMIN, Role.OPERATOR, Role.SUBMITTER),
+    Permission.WORK: (Role.ADMIN, Role.OPERATOR, Role.WORKER),
+    Permission.OPERATE: (Role.ADMIN, Role.OPERATOR),
+    Permission.ADMINISTER: (Role.ADMIN,),
 }
 
 
@@ -80,14 +80,14 @@ def caller_of(scope: Any) -> Caller:
     return caller
 
 
-def permit(rule: Rule, caller: Caller) -> None:
+def permit(permission: Permission, caller: Caller) -> None:
     """Refuses what the caller's role or tenant does not allow."""
-    if rule is Rule.OPEN:
+    if permission is Permission.OPEN:
         return
-    if caller is NOBODY or caller.role not in ALLOWED[rule]:
-        allowed = ", ".join(ALLOWED[rule])
+    if caller is NOBODY or caller.role not in ALLOWED[permission]:
+        allowed = ", ".join(ALLOWED[permission])
         detail = f"the token {caller.name!r} has the role {caller.role}; this call takes {allowed}"
         raise ProblemError(403, "forbidden", detail)
-    if rule is Rule.READ_ALL and caller.tenant is not None:
+    if permission is Permission.READ_ALL and caller.tenant is not None:
         detail = f"this call tells of all tenants, and the token {caller.name!r} is of one"
         raise ProblemError(403, "forbidden", detail)

@@ -9,12 +9,13 @@ import msgspec
 
 from rota.api.customs.translate import job_id_of, named, note, spec_of
 from rota.api.customs.views import submitted_form
+from rota.api.door.roles import Permission
 from rota.api.jobs.jobs import job_id_in, live_view
 from rota.api.lookup import check_tenant, check_upstream, find_job
 from rota.api.reading.bodies import check_depth
 from rota.api.reading.patching import make_way, read_merged
 from rota.api.recall import expect, post_recalling, read_upstream
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.core.inputs import AnyInput, Recall, Update
 from rota.core.model import Dependency, JobId, JobRecord, Spec, When
 from rota.core.outcome import AnyReceipt, JobAnswer
@@ -24,6 +25,20 @@ from rota.wire.units import dec_hook
 _decoder = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
 
 
+@Operation(
+    "PATCH",
+    "/jobs/{job_id}",
+    "Change a job that has not started",
+    tag="Jobs",
+    permission=Permission.SUBMIT,
+    body=dict[str, Any],
+    patch_of=JobSpec,
+    takes="application/merge-patch+json",
+    answer=JobView,
+    errors=(404, 409),
+    description="JSON Merge Patch (RFC 7396) on what was submitted: null restores a default.",
+    examples={"body": "patch_job_body", "answer": "job"},
+)
 async def patch_job(call: Call[dict[str, Any], NoQuery]) -> JobView:
     """Merges, checks as if submitted, and puts it in place if nobody was quicker."""
     job_id = job_id_in(call)

@@ -9,14 +9,23 @@ import msgspec
 from msgspec import Meta
 
 from rota.api.customs.views import artifact_view
-from rota.api.jobs.downloads import Download, no_such_part, range_in, still_the_same, with_digest
+from rota.api.door.roles import Permission
+from rota.api.jobs.downloads import (
+    OCTETS,
+    RANGE,
+    Download,
+    no_such_part,
+    range_in,
+    still_the_same,
+    with_digest,
+)
 from rota.api.jobs.executions import execution_id_in
 from rota.api.jobs.uploads import Sending, received, received_small
 from rota.api.limits import LINK_S
 from rota.api.lookup import find_execution
 from rota.api.problems import not_found
 from rota.api.reading.bodies import header
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.store.files.artifacts import check_artifact_name
 from rota.store.files.outputs import WHOLE, Content, OutOfRangeError
 from rota.store.files.spool import Draft
@@ -50,6 +59,28 @@ class UploadQuery(msgspec.Struct, forbid_unknown_fields=True):
     sha256: Sha256
 
 
+@Operation(
+    "PUT",
+    "/executions/{execution_id}/artifacts/{name}",
+    "Keep an output file",
+    tag="Executions",
+    permission=Permission.WORK,
+    repeatable=True,
+    traffic=True,
+    query=PutArtifactQuery,
+    body=bytes,
+    takes=OCTETS,
+    streams_in=True,
+    answer=ArtifactView,
+    errors=(404,),
+    description=(
+        "Raw bytes, up to 16 GiB (1 GiB where there is no object storage). One of the "
+        "same name is replaced. With `sha256` it is checked; an upload that broke off goes on from "
+        "the `offset` that the call below tells."
+    ),
+    examples={"body": "put_artifact_body", "answer": "artifact"},
+    slashes=True,
+)
 async def put_artifact(call: Call[None, PutArtifactQuery]) -> ArtifactView:
     """Keeps one output file: a small one in the store, a large one in object storage."""
     execution = await find_execution(call, execution_id_in(call))
@@ -82,6 +113,17 @@ def _upload_name(execution_id: str, name: str, sha256: str | None) -> str | None
     return None if sha256 is None else f"output {execution_id} {sha256} {name}"
 
 
+@Operation(
+    "GET",
+    "/executions/{execution_id}/artifacts/{name}/upload",
+    "How much of an output file has come",
+    tag="Executions",
+    permission=Permission.WORK,
+    query=UploadQuery,
+    answer=UploadView,
+    errors=(404,),
+    examples={"answer": "show_artifact_upload"},
+)
 async def show_artifact_upload(call: Call[None, UploadQuery]) -> UploadView:
     """How much of an upload that broke off is here."""
     execution = await find_execution(call, execution_id_in(call))
@@ -90,6 +132,25 @@ async def show_artifact_upload(call: Call[None, UploadQuery]) -> UploadView:
     return UploadView(await call.parts.files.spool.offset(name))
 
 
+@Operation(
+    "GET",
+    "/executions/{execution_id}/artifacts/{name}",
+    "Fetch an output file",
+    tag="Executions",
+    permission=Permission.READ,
+    anywhere=True,
+    gives=OCTETS,
+    endless=True,
+    headers=RANGE,
+    also={206: None},
+    errors=(404, 410, 416, 422),
+    description=(
+        "`Repr-Digest` has the SHA-256 of the whole. With `Range` a part of it (206). "
+        "The slashes in a name such as `plots/a.png` are best encoded: `plots%2Fa.png`."
+    ),
+    examples={"answer": "get_artifact"},
+    slashes=True,
+)
 async def get_artifact(call: Call[None, NoQuery]) -> Download:
     """Sends one output file, or a part of it."""
     execution_id = (await find_execution(call, execution_id_in(call))).id
@@ -109,6 +170,21 @@ def _found(content: Content | None, execution_id: str, name: str) -> Content:
     return content
 
 
+@Operation(
+    "GET",
+    "/executions/{execution_id}/artifacts/{name}/link",
+    "Where to fetch an output file",
+    tag="Executions",
+    permission=Permission.READ,
+    anywhere=True,
+    answer=LinkView,
+    errors=(404,),
+    description=(
+        "A signed link to the object storage where that gives one, good for a quarter "
+        "of an hour; else the path on this server."
+    ),
+    examples={"answer": "link"},
+)
 async def link_artifact(call: Call[None, NoQuery]) -> LinkView:
     """Where to fetch it: at the storage, where that gives links, or here."""
     execution_id = (await find_execution(call, execution_id_in(call))).id
@@ -123,6 +199,17 @@ async def link_artifact(call: Call[None, NoQuery]) -> LinkView:
     return LinkView(here, signed=False, expires_in=None)
 
 
+@Operation(
+    "GET",
+    "/executions/{execution_id}/artifacts",
+    "List an execution's output files",
+    tag="Executions",
+    permission=Permission.READ,
+    anywhere=True,
+    answer=ArtifactPage,
+    errors=(404,),
+    examples={"answer": "list_artifacts"},
+)
 async def list_artifacts(call: Call[None, NoQuery]) -> ArtifactPage:
     """The names and sizes of what was kept."""
     execution = await find_execution(call, execution_id_in(call))

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from rota.api.door.roles import Permission
 from rota.api.jobs.amend import post_update
 from rota.api.jobs.bulk_order import Heads, Latecomers
 from rota.api.jobs.bulk_refusals import GONE, Bound, Refusals
@@ -18,7 +19,7 @@ from rota.api.jobs.members import take_along
 from rota.api.limits import BULK_AT_ONCE
 from rota.api.problems import ProblemError, invalid
 from rota.api.recall import post_about
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.core.band import Array, Gang
 from rota.core.errors import Refusal, StaleRecall, TooMuch
 from rota.core.inputs import AnyInput, Cancel, Delete, Recall
@@ -46,6 +47,23 @@ _MEANT = {
 """Where a filter names no status, an action is for the jobs it can be done to."""
 
 
+@Operation(
+    "POST",
+    "/jobs/bulk",
+    "Act on all jobs that match",
+    tag="Jobs",
+    permission=Permission.OPERATE,
+    body=BulkSpec,
+    answer=BulkAnswer,
+    description=(
+        "Without a status in the filter, the action is for the jobs it can be done "
+        "to. `refused` counts jobs that it could not be done to, `reasons` says why. Members of an "
+        "array or gang are retried with it, once it has ended: it counts as one; they are deleted "
+        "with it, or once it has ended. With `dry_run` it only counts. A repeat "
+        "with the same Idempotency-Key gets the first answer while this server runs."
+    ),
+    examples={"body": "bulk_spec", "answer": "bulk"},
+)
 async def bulk_action(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
     """Acts on all that match; jobs that have moved on meanwhile count as refused."""
     spec = call.body

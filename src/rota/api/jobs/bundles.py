@@ -11,14 +11,15 @@ from msgspec import Meta
 
 from rota.api.customs.paging import Cursor, Limit, cut, read_id_cursor
 from rota.api.customs.translate import UUID
-from rota.api.jobs.downloads import Download, no_such_part, range_in
+from rota.api.door.roles import Permission
+from rota.api.jobs.downloads import OCTETS, RANGE, Download, no_such_part, range_in
 from rota.api.jobs.executions import execution_id_in
 from rota.api.jobs.uploads import Sending, received
 from rota.api.limits import BUNDLE_USE_MS
 from rota.api.lookup import check_tenant, find_execution, tenants_of
 from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.reading.bodies import header
-from rota.api.routes import Call, NoQuery, Reply
+from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.model import Instant
 from rota.store.files.artifacts import check_plain_name
 from rota.store.files.outputs import WHOLE, Content, OutOfRangeError, Range
@@ -74,6 +75,29 @@ class BundleUploadQuery(msgspec.Struct, forbid_unknown_fields=True):
     tenant: QueueName | None = None
 
 
+@Operation(
+    "POST",
+    "/bundles",
+    "Upload a bundle",
+    tag="Bundles",
+    permission=Permission.SUBMIT,
+    repeatable=True,
+    query=PushQuery,
+    body=bytes,
+    takes=OCTETS,
+    streams_in=True,
+    answer=BundleView,
+    status=201,
+    also={200: BundleView, 202: UploadView},
+    errors=(415,),
+    description=(
+        "A program, a script or an archive (zip, tar, tar.gz, tar.bz2, tar.xz), up to "
+        "4 GiB of raw bytes. The same content again is the same bundle (200). With `sha256` it is "
+        "checked. With `size` too it may come in pieces, each at its `offset` (202 until the "
+        "last); what broke off goes on for a day."
+    ),
+    examples={"body": "get_execution_bundle", "answer": "bundle"},
+)
 async def push_bundle(call: Call[None, PushQuery]) -> Reply:
     """Keeps a bundle, or what came of it; the same content again is the same bundle."""
     asked, files, book = call.query, call.parts.files, book_of(call)
@@ -119,6 +143,16 @@ async def _made(call: Call[None, PushQuery], draft: Draft, tenant: str) -> Bundl
     )
 
 
+@Operation(
+    "GET",
+    "/bundles/uploads/{sha256}",
+    "How much of a bundle has come",
+    tag="Bundles",
+    permission=Permission.SUBMIT,
+    query=BundleUploadQuery,
+    answer=BundleUploadView,
+    examples={"answer": "show_bundle_upload"},
+)
 async def show_bundle_upload(call: Call[None, BundleUploadQuery]) -> BundleUploadView:
     """How much of an upload that broke off is here, or the bundle that it has become."""
     tenant, sha256 = _tenant(call, call.query.tenant), call.path["sha256"]
@@ -129,6 +163,17 @@ async def show_bundle_upload(call: Call[None, BundleUploadQuery]) -> BundleUploa
     return BundleUploadView(await call.parts.files.spool.offset(name))
 
 
+@Operation(
+    "GET",
+    "/bundles",
+    "List bundles, newest first",
+    tag="Bundles",
+    permission=Permission.READ,
+    anywhere=True,
+    query=BundlesQuery,
+    answer=BundlePage,
+    examples={"answer": "list_bundles"},
+)
 async def list_bundles(call: Call[None, BundlesQuery]) -> BundlePage:
     """Those that match, newest first."""
     asked, own = call.query, call.caller.tenant
@@ -147,11 +192,32 @@ async def list_bundles(call: Call[None, BundlesQuery]) -> BundlePage:
     return BundlePage([bundle_view(one) for one in items], next_cursor)
 
 
+@Operation(
+    "GET",
+    "/bundles/{bundle_id}",
+    "Show a bundle",
+    tag="Bundles",
+    permission=Permission.READ,
+    anywhere=True,
+    answer=BundleView,
+    errors=(404,),
+    examples={"answer": "bundle"},
+)
 async def show_bundle(call: Call[None, NoQuery]) -> BundleView:
     """One bundle."""
     return bundle_view(await _own(call))
 
 
+@Operation(
+    "DELETE",
+    "/bundles/{bundle_id}",
+    "Remove a bundle",
+    tag="Bundles",
+    permission=Permission.SUBMIT,
+    status=204,
+    errors=(404,),
+    description="Jobs that name it and have not begun will fail, and say why.",
+)
 async def drop_bundle(call: Call[None, NoQuery]) -> None:
     """Forgets a bundle; jobs that name it and have not fetched it will fail."""
     bundle = await _own(call)
@@ -159,16 +225,58 @@ async def drop_bundle(call: Call[None, NoQuery]) -> None:
         raise not_found("bundle", bundle.id)
 
 
+@Operation(
+    "GET",
+    "/bundles/{bundle_id}/content",
+    "Fetch a bundle",
+    tag="Bundles",
+    permission=Permission.READ,
+    anywhere=True,
+    gives=OCTETS,
+    endless=True,
+    headers=RANGE,
+    also={206: None},
+    errors=(404, 410, 416),
+    examples={"answer": "get_execution_bundle"},
+)
 async def get_bundle(call: Call[None, NoQuery]) -> Download:
     """Sends a bundle, or a part of it."""
     return await _sent(call, await _own(call))
 
 
+@Operation(
+    "GET",
+    "/executions/{execution_id}/bundles/{bundle_id}",
+    "What a job's bundle is",
+    tag="Executions",
+    permission=Permission.WORK,
+    anywhere=True,
+    traffic=True,
+    answer=BundleView,
+    errors=(404,),
+    description="For the worker that runs the job: 404 unless the bundle is of its tenant.",
+    examples={"answer": "bundle"},
+)
 async def show_execution_bundle(call: Call[None, NoQuery]) -> BundleView:
     """What a worker must know to fetch a bundle for a job, and that the job may have it."""
     return bundle_view(await _for_execution(call))
 
 
+@Operation(
+    "GET",
+    "/executions/{execution_id}/bundles/{bundle_id}/content",
+    "Fetch a job's bundle",
+    tag="Executions",
+    permission=Permission.WORK,
+    anywhere=True,
+    traffic=True,
+    gives=OCTETS,
+    endless=True,
+    headers=RANGE,
+    also={206: None},
+    errors=(404, 410, 416),
+    examples={"answer": "get_execution_bundle"},
+)
 async def get_execution_bundle(call: Call[None, NoQuery]) -> Download:
     """Sends a bundle, or a part of it, to the worker that runs a job with it."""
     return await _sent(call, await _for_execution(call))

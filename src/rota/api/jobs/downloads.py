@@ -11,12 +11,13 @@ from urllib.parse import quote
 from rota.api.jobs.uploads import hash_of
 from rota.api.problems import ProblemError
 from rota.api.reading.bodies import header
-from rota.api.routes import Call
+from rota.api.routes import Call, HeaderSpec
 from rota.api.streams import Stream
 from rota.store.files.outputs import WHOLE, Content, OutOfRangeError, Range
 from rota.store.limits import OBJECT_BYTES_MIN
 
 OCTETS = "application/octet-stream"
+RANGE = {"Range": HeaderSpec("bytes=0-99")}
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from rota.api.door.roles import Permission
 from rota.api.limits import ERROR_GROUP_JOBS, ERROR_GROUP_SAMPLES, ERROR_TEXT_CHARS
 from rota.api.pace import Pace
-from rota.api.routes import Call
+from rota.api.routes import Call, Operation
 from rota.core.model import JobRecord, JobState
 from rota.store.protocol import JobQuery
 from rota.wire.overview import ErrorGroupPage, ErrorGroupView
@@ -138,6 +139,21 @@ def _light(job: JobRecord) -> Any:
     return msgspec.structs.replace(job.spec, payload=b"")
 
 
+@Operation(
+    "GET",
+    "/dead-letters/groups",
+    "What dead letters have in common",
+    tag="Jobs",
+    permission=Permission.READ,
+    anywhere=True,
+    query=ErrorGroupsQuery,
+    answer=ErrorGroupPage,
+    description=(
+        "The newest 1,000, by name and error; numbers and ids in an error do not "
+        "count. A group's `fingerprint` goes into the filter of `POST /jobs/bulk`."
+    ),
+    examples={"answer": "list_error_groups"},
+)
 async def list_error_groups(call: Call[None, ErrorGroupsQuery]) -> ErrorGroupPage:
     """What the newest dead letters have in common."""
     asked = call.query

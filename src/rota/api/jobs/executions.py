@@ -10,21 +10,17 @@ from rota.api.customs.paging import Cursor, Limit, any_of, read_id_cursor
 from rota.api.customs.reported import clean_message, completion_of
 from rota.api.customs.translate import UUID
 from rota.api.customs.views import execution_view
+from rota.api.door.roles import Permission
 from rota.api.lookup import find_execution, find_executions
 from rota.api.problems import invalid, not_found
 from rota.api.recall import expect
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.core.errors import NotFound, StaleFence
 from rota.core.inputs import Complete, Progress, Running
 from rota.core.model import Execution, ExecutionId, ExecutionState, JobId, WorkerId
 from rota.core.outcome import ExecutionAnswer
 from rota.store.protocol import ExecutionQuery
-from rota.wire.executions import (
-    CompletionSpec,
-    ExecutionPage,
-    ExecutionView,
-    ProgressSpec,
-)
+from rota.wire.executions import CompletionSpec, ExecutionPage, ExecutionView, ProgressSpec
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.workers import HeartbeatAnswer
 
@@ -39,6 +35,17 @@ class ExecutionsQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
 
 
+@Operation(
+    "GET",
+    "/executions/{execution_id}",
+    "Show an execution",
+    tag="Executions",
+    permission=Permission.READ,
+    anywhere=True,
+    answer=ExecutionView,
+    errors=(404,),
+    examples={"answer": "execution"},
+)
 async def show_execution(call: Call[None, NoQuery]) -> ExecutionView:
     """One try of a job."""
     execution = await find_execution(call, execution_id_in(call))
@@ -46,6 +53,17 @@ async def show_execution(call: Call[None, NoQuery]) -> ExecutionView:
     return execution_view(execution, outputs)
 
 
+@Operation(
+    "GET",
+    "/executions",
+    "List executions, newest first",
+    tag="Executions",
+    permission=Permission.READ,
+    anywhere=True,
+    query=ExecutionsQuery,
+    answer=ExecutionPage,
+    examples={"answer": "executions"},
+)
 async def list_executions(call: Call[None, ExecutionsQuery]) -> ExecutionPage:
     """Those that match, newest first."""
     asked, parts = call.query, call.parts
@@ -62,6 +80,20 @@ async def list_executions(call: Call[None, ExecutionsQuery]) -> ExecutionPage:
     return ExecutionPage(views, next_cursor)
 
 
+@Operation(
+    "POST",
+    "/executions/{execution_id}/complete",
+    "Report how an execution ended",
+    tag="Executions",
+    permission=Permission.WORK,
+    repeatable=True,
+    traffic=True,
+    body=CompletionSpec,
+    answer=ExecutionView,
+    errors=(404, 409),
+    description="A repeat is 200 and changes nothing; one that lost its lease is 409.",
+    examples={"body": "completion", "answer": "execution"},
+)
 async def complete_execution(call: Call[CompletionSpec, NoQuery]) -> ExecutionView:
     """Ends an execution; a repeat changes nothing, a stale one is refused."""
     execution_id, report = execution_id_in(call), call.body
@@ -77,6 +109,20 @@ async def complete_execution(call: Call[CompletionSpec, NoQuery]) -> ExecutionVi
     return execution_view(expect(receipt, ExecutionAnswer).execution)
 
 
+@Operation(
+    "POST",
+    "/executions/{execution_id}/progress",
+    "Say how far an execution is",
+    tag="Executions",
+    permission=Permission.WORK,
+    repeatable=True,
+    traffic=True,
+    body=ProgressSpec,
+    answer=HeartbeatAnswer,
+    errors=(404, 409),
+    description="A changed value is visible at once and stored at most once a second.",
+    examples={"body": "report_progress_body", "answer": "beat_worker"},
+)
 async def report_progress(call: Call[ProgressSpec, NoQuery]) -> HeartbeatAnswer:
     """How far it is; the answer says whether to stop."""
     running = Running(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from rota.api.customs.deadlines import add_deadline
 from rota.api.customs.views import job_view
 from rota.api.customs.why_views import outlook_view, why_view
+from rota.api.door.roles import Permission
 from rota.api.jobs.jobs import job_id_in
 from rota.api.jobs.story import story
 from rota.api.limits import GRAPH_AT_ONCE, GRAPH_NODES_MAX, TRIES_TOLD
@@ -16,7 +17,7 @@ from rota.api.lookup import find_job, outlines_of
 from rota.api.pace import Pace
 from rota.api.parts import Parts
 from rota.api.peers.mailbox import LEADERLESS
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.core.band import Array, Gang
 from rota.core.model import JobId, JobRecord, JobState
 from rota.core.records.glance import Cause, Explanation
@@ -38,6 +39,17 @@ from rota.wire.why import SpellView, WhyView
 _WAITING = (JobState.PENDING, JobState.QUEUED)
 
 
+@Operation(
+    "GET",
+    "/jobs/{job_id}/why",
+    "Why a job is not running",
+    tag="Jobs",
+    permission=Permission.READ,
+    without_leader=True,
+    answer=WhyView,
+    errors=(404,),
+    examples={"answer": "why"},
+)
 async def why_job(call: Call[None, NoQuery]) -> WhyView:
     """What keeps it from running and for how long; for one that runs or has ended, just that."""
     job_id = job_id_in(call)
@@ -133,6 +145,17 @@ def _sentence(job: JobRecord) -> str:
     return f"it has ended as {state.value}{because}"
 
 
+@Operation(
+    "GET",
+    "/jobs/{job_id}/graph",
+    "The dependency graph around a job",
+    tag="Jobs",
+    permission=Permission.READ,
+    anywhere=True,
+    answer=GraphView,
+    errors=(404,),
+    examples={"answer": "graph"},
+)
 async def graph_of_job(call: Call[None, NoQuery]) -> GraphView:
     """Everything connected with a job, in both directions, up to a limit."""
     start = await find_job(call, job_id_in(call))

@@ -16,6 +16,7 @@ from rota.api.customs.paging import Cursor, Limit, any_of, cut_found, read_id_cu
 from rota.api.customs.translate import UUID, Batch
 from rota.api.customs.views import execution_view, job_view
 from rota.api.door.forwarded import minted_at
+from rota.api.door.roles import Permission
 from rota.api.ids import IdMint, KeyedMint, settles_ids, told_at
 from rota.api.jobs.bundles import check_bundles
 from rota.api.jobs.members import failed_members, with_members, within
@@ -24,6 +25,7 @@ from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS, READ_AT_ONCE
 from rota.api.lookup import adopt, check_upstream, find_job
 from rota.api.pace import weight
 from rota.api.problems import ProblemError, invalid, not_found
+from rota.api.reading.alike import read_batch
 from rota.api.reading.bodies import header
 from rota.api.recall import (
     expect,
@@ -35,7 +37,7 @@ from rota.api.recall import (
     promised_to,
     read_upstream,
 )
-from rota.api.routes import Call, NoQuery, Reply
+from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.errors import Invalid
 from rota.core.inputs import AnyInput, Cancel, Delete, Execute, Recall, Retry, Submit
 from rota.core.model import JobId, JobRecord, JobState, WorkerId
@@ -43,6 +45,7 @@ from rota.core.outcome import AnyReceipt, ExecutionAnswer, JobAnswer, JobGone, J
 from rota.engine.assurance import Assurance
 from rota.engine.ports import Brain
 from rota.store.protocol import Catalog, JobQuery, Page
+from rota.wire.executions import ExecutionView
 from rota.wire.jobs import (
     BatchAnswer,
     BatchSpec,
@@ -58,7 +61,7 @@ from rota.wire.jobs import (
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.traces import parse_traceparent
 from rota.wire.units import to_instant
-from rota.wire.why import DryRunBatchView
+from rota.wire.why import DryRunBatchView, DryRunView
 
 
 class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -95,6 +98,25 @@ class SubmitQuery(msgspec.Struct, forbid_unknown_fields=True):
     ] = False
 
 
+@Operation(
+    "POST",
+    "/jobs",
+    "Submit a job",
+    tag="Jobs",
+    permission=Permission.SUBMIT,
+    without_leader=True,
+    body=JobSpec,
+    query=SubmitQuery,
+    answer=JobView,
+    status=201,
+    also={200: DryRunView},
+    description=(
+        "With `dry_run` nothing is submitted: the answer says when it would start. "
+        "A W3C `traceparent` header makes the job part of the caller's trace; one that cannot be "
+        "read is passed over."
+    ),
+    examples={"body": "job_spec", "answer": "job", "answer 200": "dry_run"},
+)
 async def submit_job(call: Call[JobSpec, SubmitQuery]) -> Reply:
     """One job."""
     if call.query.dry_run:
@@ -113,6 +135,25 @@ async def submit_job(call: Call[JobSpec, SubmitQuery]) -> Reply:
     return Reply(view, {"Location": f"/jobs/{first.id}"})
 
 
+@Operation(
+    "POST",
+    "/jobs/batch",
+    "Submit many jobs, all or none",
+    tag="Jobs",
+    permission=Permission.SUBMIT,
+    without_leader=True,
+    body=BatchSpec,
+    decode=read_batch,
+    query=SubmitQuery,
+    answer=BatchAnswer,
+    status=201,
+    also={200: DryRunBatchView},
+    description=(
+        "`ref` names a job for others of the batch, which depend on it by `ref:NAME`. "
+        "With `dry_run` nothing is submitted, and each job's start is foretold."
+    ),
+    examples={"body": "batch_spec", "answer": "batch", "answer 200": "dry_run_batch"},
+)
 async def submit_batch(call: Call[BatchSpec, SubmitQuery]) -> BatchAnswer | Reply:
     """Many jobs: all or none."""
     if call.query.dry_run:
@@ -188,11 +229,33 @@ def check_durability(assurance: Assurance) -> None:
         raise ProblemError(503, "durability", assurance.refusal, headers={"Retry-After": "5"})
 
 
+@Operation(
+    "GET",
+    "/jobs/{job_id}",
+    "Show a job",
+    tag="Jobs",
+    permission=Permission.READ,
+    anywhere=True,
+    answer=JobView,
+    errors=(404,),
+    examples={"answer": "job"},
+)
 async def show_job(call: Call[None, NoQuery]) -> JobView:
     """One job."""
     return live_view(call.parts.brain, await find_job(call, job_id_in(call)))
 
 
+@Operation(
+    "GET",
+    "/jobs",
+    "List jobs, newest first",
+    tag="Jobs",
+    permission=Permission.READ,
+    anywhere=True,
+    query=JobsQuery,
+    answer=JobPage,
+    examples={"answer": "jobs"},
+)
 async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
     """Those that match, newest first."""
     asked = call.query
@@ -268,6 +331,19 @@ def live_view(brain: Brain, job: JobRecord) -> JobView:
     return view
 
 
+@Operation(
+    "DELETE",
+    "/jobs/{job_id}",
+    "Remove an ended job",
+    tag="Jobs",
+    permission=Permission.SUBMIT,
+    query=DeleteQuery,
+    status=204,
+    also={202: JobView},
+    errors=(404, 409),
+    description="202 with the job: `force` has told a running one to stop, and it goes then.",
+    examples={"answer": "job"},
+)
 async def delete_job(call: Call[None, DeleteQuery]) -> Reply | None:
     """Removes an ended job; with force a live one as soon as it has stopped."""
     job_id, force = job_id_in(call), call.query.force
@@ -284,6 +360,17 @@ async def delete_job(call: Call[None, DeleteQuery]) -> Reply | None:
     return Reply(job_view(expect(receipt, JobAnswer).job), {}, status=202)
 
 
+@Operation(
+    "PUT",
+    "/jobs/{job_id}/cancel",
+    "Cancel a job",
+    tag="Jobs",
+    permission=Permission.SUBMIT,
+    answer=JobView,
+    errors=(404, 409),
+    description="A waiting job is cancelled at once; a running one becomes `cancelling`.",
+    examples={"answer": "job"},
+)
 async def cancel_job(call: Call[None, NoQuery]) -> JobView:
     """Stops a job."""
     job_id = job_id_in(call)
@@ -295,6 +382,17 @@ async def cancel_job(call: Call[None, NoQuery]) -> JobView:
     return live_view(call.parts.brain, job)
 
 
+@Operation(
+    "POST",
+    "/jobs/{job_id}/retry",
+    "Start an ended job over",
+    tag="Jobs",
+    permission=Permission.SUBMIT,
+    answer=JobView,
+    errors=(404, 409),
+    description="What was skipped because of it goes back to `pending`.",
+    examples={"answer": "job"},
+)
 async def retry_job(call: Call[None, NoQuery]) -> JobView:
     """Starts an ended job over."""
     job = expect(await post_retry(call, job_id_in(call)), JobAnswer).job
@@ -311,6 +409,18 @@ async def post_retry(call: Call[Any, Any], job_id: JobId) -> AnyReceipt:
     return await post_start_over(call, job_id, build)
 
 
+@Operation(
+    "POST",
+    "/jobs/{job_id}/execute",
+    "Run a job on a named worker",
+    tag="Jobs",
+    permission=Permission.OPERATE,
+    body=ExecuteSpec,
+    answer=ExecutionView,
+    status=201,
+    errors=(404, 409),
+    examples={"body": "execute_job_body", "answer": "execution"},
+)
 async def execute_job(call: Call[ExecuteSpec, NoQuery]) -> Reply:
     """This job on that worker, past time, order and pause."""
     job_id, worker_id = job_id_in(call), WorkerId(call.body.worker_id)

@@ -13,6 +13,8 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from rota.api.customs.translate import UUID
+from rota.api.door.roles import Permission
+from rota.api.jobs.downloads import OCTETS
 from rota.api.jobs.executions import execution_id_in
 from rota.api.jobs.jobs import job_id_in
 from rota.api.limits import LOG_GRACE_MS, LOG_PIECE_BYTES_MAX, LOG_TAIL_LINES_MAX
@@ -21,7 +23,7 @@ from rota.api.lookup import find_execution, find_job
 from rota.api.parts import Parts
 from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.reading.bodies import read_body
-from rota.api.routes import Call
+from rota.api.routes import Call, Operation
 from rota.api.streams import Stream
 from rota.core.model import ExecutionId, JobId, JobRecord
 from rota.store.protocol import LogPage
@@ -103,6 +105,23 @@ class LogSize(msgspec.Struct):
     size: int
 
 
+@Operation(
+    "GET",
+    "/jobs/{job_id}/logs",
+    "What a job printed",
+    tag="Jobs",
+    permission=Permission.READ,
+    anywhere=True,
+    query=JobLogsQuery,
+    gives=TEXT,
+    endless=True,
+    errors=(404,),
+    description=(
+        "The newest try's text, or that of the one named. With `follow` it goes on, "
+        "one try after the other, until the job has ended. `tail` begins with the last lines."
+    ),
+    examples={"answer": "job_logs"},
+)
 async def job_logs(call: Call[None, JobLogsQuery]) -> Response:
     """The newest execution's log, or that of the one named."""
     job = await find_job(call, job_id_in(call))
@@ -116,12 +135,47 @@ async def job_logs(call: Call[None, JobLogsQuery]) -> Response:
     return _stream(call, 0, _empty()) if newest is None else await _one(call, newest)
 
 
+@Operation(
+    "GET",
+    "/executions/{execution_id}/logs",
+    "What an execution printed",
+    tag="Executions",
+    permission=Permission.READ,
+    anywhere=True,
+    query=LogsQuery,
+    gives=TEXT,
+    endless=True,
+    errors=(404,),
+    description=(
+        "With `follow` it goes on until the execution has ended. `tail` begins with the last lines."
+    ),
+    examples={"answer": "job_logs"},
+)
 async def execution_logs(call: Call[None, LogsQuery]) -> Response:
     """One execution's log."""
     execution = await find_execution(call, execution_id_in(call))
     return await _one(call, execution.id)
 
 
+@Operation(
+    "POST",
+    "/executions/{execution_id}/logs",
+    "Send a chunk of log",
+    tag="Executions",
+    permission=Permission.WORK,
+    traffic=True,
+    query=SendLogsQuery,
+    body=bytes,
+    takes=OCTETS,
+    streams_in=True,
+    answer=LogSize,
+    errors=(404, 409),
+    description=(
+        "Raw bytes, up to 1 MiB at a time. Send on from the `size` that is answered. "
+        "Of one execution 64 MiB are kept; what comes after is counted, and left out."
+    ),
+    examples={"body": "send_logs_body", "answer": "send_logs"},
+)
 async def send_logs(call: Call[None, SendLogsQuery]) -> LogSize:
     """Adds a chunk of raw bytes; a repeat adds nothing."""
     execution_id = execution_id_in(call)

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from rota.api.customs.timetables import foreseen_view, instant_in
+from rota.api.door.roles import Permission
 from rota.api.limits import BACKFILL_SHOWN, LEDGER_READ_AT_ONCE
 from rota.api.occasions.schedules import existing
 from rota.api.problems import invalid
 from rota.api.recall import expect, post, post_recalling
-from rota.api.routes import Call, NoQuery, Reply
+from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.inputs import AnyInput, BackfillSchedule, CancelBackfill, Recall
 from rota.core.limits import BACKFILL_JOBS_MAX, BACKFILL_PRIORITY_STEP
 from rota.core.model import Instant, ScheduleId
@@ -33,6 +34,23 @@ class Past(msgspec.Struct):
     """Records that stand for many instants."""
 
 
+@Operation(
+    "POST",
+    "/schedules/{schedule_id}/backfill",
+    "Run a schedule for a past range",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    body=BackfillSpec,
+    answer=BackfillAnswer,
+    status=200,
+    also={201: BackfillAnswer},
+    errors=(404,),
+    description=(
+        "Instants that have a job already are left out, so a repeat goes on where the "
+        "last one stopped. 201 when jobs were made, 200 for a `dry_run`."
+    ),
+    examples={"body": "backfill_spec", "answer": "backfill"},
+)
 async def backfill_schedule(call: Call[BackfillSpec, NoQuery]) -> BackfillAnswer | Reply:
     """Runs for what has none in a past range, or what they would be."""
     schedule_id = existing(call).schedule.id
@@ -125,6 +143,16 @@ def _shown(
     return [foreseen_view(one) for at in instants for one in brain.foresee(schedule_id, at - 1, 1)]
 
 
+@Operation(
+    "POST",
+    "/schedules/{schedule_id}/backfills/{backfill_id}/cancel",
+    "Call off what is left of a backfill",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    answer=CountAnswer,
+    errors=(404,),
+    examples={"answer": "cancel_backfill"},
+)
 async def cancel_backfill(call: Call[None, NoQuery]) -> CountAnswer:
     """Calls off what is left of it."""
     schedule_id, backfill_id = existing(call).schedule.id, call.path["backfill_id"].lower()

@@ -6,16 +6,27 @@ from typing import Any
 
 from rota.api.customs.paging import PageQuery, page_of
 from rota.api.customs.timetables import calendar_of, calendar_view
+from rota.api.door.roles import Permission
 from rota.api.lookup import is_own, name_in
 from rota.api.problems import not_found
 from rota.api.recall import expect, post
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.core.inputs import AnyInput, DeleteCalendar, Recall, SetCalendar
 from rota.core.outcome import CalendarAnswer
 from rota.core.records.schedules import Calendar, Schedule
 from rota.wire.schedules import CalendarPage, CalendarSpec, CalendarView
 
 
+@Operation(
+    "GET",
+    "/calendars",
+    "List calendars of holidays, by name",
+    tag="Schedules",
+    permission=Permission.READ,
+    query=PageQuery,
+    answer=CalendarPage,
+    examples={"answer": "list_calendars"},
+)
 async def list_calendars(call: Call[None, PageQuery]) -> CalendarPage:
     """All calendars, by name."""
     await call.parts.brain.settled()
@@ -23,6 +34,16 @@ async def list_calendars(call: Call[None, PageQuery]) -> CalendarPage:
     return CalendarPage([_view(call, one) for one in items], next_cursor)
 
 
+@Operation(
+    "GET",
+    "/calendars/{name}",
+    "Show a calendar",
+    tag="Schedules",
+    permission=Permission.READ,
+    answer=CalendarView,
+    errors=(404,),
+    examples={"answer": "calendar"},
+)
 async def show_calendar(call: Call[None, NoQuery]) -> CalendarView:
     """One calendar."""
     await call.parts.brain.settled()
@@ -33,6 +54,16 @@ async def show_calendar(call: Call[None, NoQuery]) -> CalendarView:
     return _view(call, found)
 
 
+@Operation(
+    "PUT",
+    "/calendars/{name}",
+    "Set a calendar's dates",
+    tag="Schedules",
+    permission=Permission.OPERATE,
+    body=CalendarSpec,
+    answer=CalendarView,
+    examples={"body": "put_calendar_body", "answer": "calendar"},
+)
 async def put_calendar(call: Call[CalendarSpec, NoQuery]) -> CalendarView:
     """The calendar has just these dates from now on."""
     calendar = calendar_of(name_in(call), call.body)
@@ -43,6 +74,15 @@ async def put_calendar(call: Call[CalendarSpec, NoQuery]) -> CalendarView:
     return _view(call, expect(await post(call, build), CalendarAnswer).calendar)
 
 
+@Operation(
+    "DELETE",
+    "/calendars/{name}",
+    "Remove a calendar that no schedule names",
+    tag="Schedules",
+    permission=Permission.OPERATE,
+    status=204,
+    errors=(404, 409),
+)
 async def delete_calendar(call: Call[None, NoQuery]) -> None:
     """Refused while a schedule names it."""
     name = call.path["name"]

@@ -10,17 +10,18 @@ from msgspec.structs import replace
 
 from rota.api.customs.paging import Cursor, Limit, cut, read_cursor
 from rota.api.customs.reactions import NameOf, event_view
+from rota.api.door.roles import Permission
 from rota.api.problems import invalid
 from rota.api.reading.cloudevents import read_events
 from rota.api.recall import expect, post_recalling
-from rota.api.routes import Call, NoQuery, Reply
+from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.inputs import AnyInput, Recall
 from rota.core.model import Instant, JobRecord, TriggerId
 from rota.core.outcome import EventsTaken
 from rota.core.records.event_inputs import ReceiveEvents
 from rota.core.records.events import Event, Told, event_key
 from rota.store.protocols.queries import EventQuery
-from rota.wire.events import EventPage, EventsAnswer
+from rota.wire.events import EventPage, EventsAnswer, EventSpec, EventView
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 
 
@@ -32,6 +33,26 @@ class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
 
 
+@Operation(
+    "POST",
+    "/events",
+    "Tell that something happened",
+    tag="Events",
+    permission=Permission.SUBMIT,
+    repeatable=True,
+    body=EventSpec,
+    reads_body=True,
+    answer=EventView,
+    status=202,
+    description=(
+        "CloudEvents 1.0: structured (`application/cloudevents+json`, or plain JSON), "
+        "binary (`ce-` headers) or batched (`application/cloudevents-batch+json`, answered with "
+        "`items`). An event is known by its source and id; the same again has no effect and the "
+        "first answer."
+    ),
+    examples={"body": "event_spec", "answer": "event"},
+    also={200: EventsAnswer},
+)
 async def receive_events(call: Call[None, NoQuery]) -> Reply:
     """One event, or a batch; durable, and so is what they set off, when this answers."""
     events, batched = read_events(call.request.scope, call.raw)
@@ -74,6 +95,17 @@ def _names(call: Call[Any, Any]) -> NameOf:
     return name_of
 
 
+@Operation(
+    "GET",
+    "/events",
+    "List events that came, newest first",
+    tag="Events",
+    permission=Permission.READ,
+    query=EventsQuery,
+    answer=EventPage,
+    description="Without their data: the jobs have it. Known for seven days.",
+    examples={"answer": "list_events"},
+)
 async def list_events(call: Call[None, EventsQuery]) -> EventPage:
     """Events that were accepted, newest first."""
     asked = call.query

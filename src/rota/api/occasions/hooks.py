@@ -10,22 +10,37 @@ from typing import Any
 import msgspec
 
 from rota.api.customs.paging import PageQuery, page_of
+from rota.api.door.roles import Permission
 from rota.api.lookup import name_in
 from rota.api.occasions.events import take
 from rota.api.problems import ProblemError, invalid, not_found
 from rota.api.reading.bodies import check_depth
 from rota.api.reading.cloudevents import make_event, read_structured
 from rota.api.reading.signatures import check_signature
-from rota.api.routes import Call, NoQuery, Reply
+from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.records.events import Event
 from rota.store.protocols.hooks import Hook
 from rota.wire.events import HookAnswer, HookPage, HookSpec, HookView
+from rota.wire.limits import EVENT_BYTES_MAX
 from rota.wire.units import from_instant, number
 
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,100}\Z", re.ASCII)
 _GITHUB_KIND = "x-github-event"
 
 
+@Operation(
+    "PUT",
+    "/hooks/{name}",
+    "Set up a webhook endpoint",
+    tag="Events",
+    permission=Permission.OPERATE,
+    anywhere=True,
+    body=HookSpec,
+    answer=HookView,
+    also={201: HookView},
+    description="Without `secrets` the server makes one, and shows it in this answer only.",
+    examples={"body": "put_hook_body", "answer": "hook"},
+)
 async def put_hook(call: Call[HookSpec, NoQuery]) -> Reply:
     """Makes an endpoint, or sets it anew."""
     name, spec, store = name_in(call), call.body, call.parts.hooks
@@ -62,6 +77,17 @@ def _view(hook: Hook, made: str = "") -> HookView:
     )
 
 
+@Operation(
+    "GET",
+    "/hooks",
+    "List webhook endpoints, by name",
+    tag="Events",
+    permission=Permission.READ_ALL,
+    anywhere=True,
+    query=PageQuery,
+    answer=HookPage,
+    examples={"answer": "list_hooks"},
+)
 async def list_hooks(call: Call[None, PageQuery]) -> HookPage:
     """All endpoints, by name."""
     found = await call.parts.hooks.list()
@@ -69,11 +95,32 @@ async def list_hooks(call: Call[None, PageQuery]) -> HookPage:
     return HookPage([_view(hook) for hook in items], next_cursor)
 
 
+@Operation(
+    "GET",
+    "/hooks/{name}",
+    "Show a webhook endpoint",
+    tag="Events",
+    permission=Permission.READ_ALL,
+    anywhere=True,
+    answer=HookView,
+    errors=(404,),
+    examples={"answer": "hook"},
+)
 async def show_hook(call: Call[None, NoQuery]) -> HookView:
     """One endpoint."""
     return _view(await _existing(call))
 
 
+@Operation(
+    "DELETE",
+    "/hooks/{name}",
+    "Remove a webhook endpoint",
+    tag="Events",
+    permission=Permission.OPERATE,
+    anywhere=True,
+    status=204,
+    errors=(404,),
+)
 async def delete_hook(call: Call[None, NoQuery]) -> None:
     """Nobody can send to it any more."""
     name = name_in(call)
@@ -81,6 +128,20 @@ async def delete_hook(call: Call[None, NoQuery]) -> None:
         raise not_found("webhook endpoint", name)
 
 
+@Operation(
+    "POST",
+    "/hooks/{name}",
+    "Deliver a webhook",
+    tag="Events",
+    permission=Permission.OPEN,
+    repeatable=True,
+    body_bytes_max=EVENT_BYTES_MAX,
+    answer=HookAnswer,
+    status=202,
+    errors=(401, 404, 413),
+    description="Needs no token: what counts is the signature. A replay has no effect.",
+    examples={"answer": "deliver_hook"},
+)
 async def deliver_hook(call: Call[None, NoQuery]) -> HookAnswer:
     """What a sender posts. Nothing of it is looked at before the signature has been checked."""
     hook = await _existing(call)

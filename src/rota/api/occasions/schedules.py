@@ -20,6 +20,7 @@ from rota.api.customs.timetables import (
     schedule_view,
 )
 from rota.api.customs.translate import UUID
+from rota.api.door.roles import Permission
 from rota.api.jobs.bundles import check_bundles
 from rota.api.limits import INSTANT_MAX
 from rota.api.lookup import adopt, adopted, is_own
@@ -27,7 +28,7 @@ from rota.api.problems import invalid, not_found
 from rota.api.reading.bodies import check_depth
 from rota.api.reading.patching import make_way, read_merged
 from rota.api.recall import Build, expect, post, post_recalling
-from rota.api.routes import Call, NoQuery, Reply
+from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.errors import Invalid
 from rota.core.inputs import (
     AnyInput,
@@ -52,6 +53,7 @@ from rota.wire.schedules import (
     DeployAnswer,
     DeploySpec,
     OccurrencePage,
+    OccurrenceView,
     PreviewAnswer,
     PreviewSpec,
     SchedulePage,
@@ -91,6 +93,22 @@ class OccurrencesQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
 
 
+@Operation(
+    "POST",
+    "/schedules",
+    "Make a schedule",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    body=ScheduleSpec,
+    answer=ScheduleView,
+    status=201,
+    errors=(409,),
+    description=(
+        "Each of its instants makes one job, once. Exactly one of `cron`, `interval` "
+        "and `at`. A name is there once in a tenant."
+    ),
+    examples={"body": "schedule_spec", "answer": "schedule"},
+)
 async def create_schedule(call: Call[ScheduleSpec, NoQuery]) -> Reply:
     """A new schedule."""
     adopt(call, [call.body.job])
@@ -122,6 +140,16 @@ async def _view(call: Call[Any, Any], schedule: Schedule) -> ScheduleView:
     return schedule_view(glance)
 
 
+@Operation(
+    "GET",
+    "/schedules",
+    "List schedules, newest first",
+    tag="Schedules",
+    permission=Permission.READ,
+    query=SchedulesQuery,
+    answer=SchedulePage,
+    examples={"answer": "list_schedules"},
+)
 async def list_schedules(call: Call[None, SchedulesQuery]) -> SchedulePage:
     """All that match, newest first."""
     await call.parts.brain.settled()
@@ -149,12 +177,38 @@ def _matches(schedule: Schedule, asked: SchedulesQuery) -> bool:
     )
 
 
+@Operation(
+    "GET",
+    "/schedules/{schedule_id}",
+    "Show a schedule",
+    tag="Schedules",
+    permission=Permission.READ,
+    answer=ScheduleView,
+    errors=(404,),
+    examples={"answer": "schedule"},
+)
 async def show_schedule(call: Call[None, NoQuery]) -> ScheduleView:
     """One schedule."""
     await call.parts.brain.settled()
     return schedule_view(existing(call))
 
 
+@Operation(
+    "PATCH",
+    "/schedules/{schedule_id}",
+    "Change a schedule",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    body=dict,
+    patch_of=ScheduleSpec,
+    answer=ScheduleView,
+    errors=(404, 409),
+    description=(
+        "JSON Merge Patch; null restores a default. What has been decided stays so: "
+        "another expression holds for instants from now on."
+    ),
+    examples={"body": "patch_schedule_body", "answer": "schedule"},
+)
 async def patch_schedule(call: Call[dict[str, Any], NoQuery]) -> ScheduleView:
     """Merges, checks as if new, and puts it in place if nobody was quicker."""
     schedule_id = existing(call).schedule.id
@@ -194,6 +248,16 @@ def _patched(schedule: Schedule, patch: dict[str, Any]) -> ScheduleSpec:
     return read_merged(form, patch, ScheduleSpec, _decoder.decode)
 
 
+@Operation(
+    "DELETE",
+    "/schedules/{schedule_id}",
+    "Remove a schedule",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    status=204,
+    errors=(404,),
+    description="Its jobs go on, and its ledger can still be read.",
+)
 async def delete_schedule(call: Call[None, NoQuery]) -> None:
     """It makes no more jobs; what it made goes on."""
     schedule_id = _own_id(call)
@@ -204,11 +268,31 @@ async def delete_schedule(call: Call[None, NoQuery]) -> None:
     await post(call, build)
 
 
+@Operation(
+    "POST",
+    "/schedules/{schedule_id}/pause",
+    "Let a schedule make no jobs",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    answer=ScheduleView,
+    errors=(404,),
+    examples={"answer": "pause_schedule"},
+)
 async def pause_schedule(call: Call[None, NoQuery]) -> ScheduleView:
     """Its instants are recorded as skipped from now on."""
     return await _pause(call, paused=True)
 
 
+@Operation(
+    "POST",
+    "/schedules/{schedule_id}/resume",
+    "Let a schedule go on",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    answer=ScheduleView,
+    errors=(404,),
+    examples={"answer": "schedule"},
+)
 async def resume_schedule(call: Call[None, NoQuery]) -> ScheduleView:
     """It goes on with the next instant."""
     return await _pause(call, paused=False)
@@ -223,6 +307,20 @@ async def _pause(call: Call[None, NoQuery], *, paused: bool) -> ScheduleView:
     return await _view(call, expect(await post(call, build), ScheduleAnswer).schedule)
 
 
+@Operation(
+    "POST",
+    "/schedules/{schedule_id}/trigger",
+    "Run a schedule's job now",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    answer=OccurrenceView,
+    status=201,
+    errors=(404, 409),
+    description=(
+        "Also while paused. `overlap` holds: with `skip` it is 409 while a run is under way."
+    ),
+    examples={"answer": "trigger_schedule"},
+)
 async def trigger_schedule(call: Call[None, NoQuery]) -> Reply:
     """One run now."""
     schedule_id = _own_id(call)
@@ -234,6 +332,18 @@ async def trigger_schedule(call: Call[None, NoQuery]) -> Reply:
     return Reply(occurrence_view(made.occurrence), {"Location": f"/jobs/{made.job.id}"})
 
 
+@Operation(
+    "POST",
+    "/schedules/deploy",
+    "Set all schedules of a program",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    body=DeploySpec,
+    answer=DeployAnswer,
+    errors=(409,),
+    description="All or none. What the owner deployed before and does not name is retired.",
+    examples={"body": "deploy_spec", "answer": "deployed"},
+)
 async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
     """A program's schedules become just these."""
     specs = [spec.job for spec in call.body.schedules]
@@ -267,6 +377,22 @@ async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
     )
 
 
+@Operation(
+    "POST",
+    "/schedules/preview",
+    "The next instants of a schedule that is not made",
+    tag="Schedules",
+    permission=Permission.READ,
+    repeatable=True,
+    body=PreviewSpec,
+    query=PreviewQuery,
+    answer=PreviewAnswer,
+    description=(
+        "Takes a schedule's body, checks it, and stores nothing. Name and job may be "
+        "left out. `note` marks what a clock change or a holiday has to do with an instant."
+    ),
+    examples={"body": "preview_spec", "answer": "preview"},
+)
 async def preview_spec(call: Call[PreviewSpec, PreviewQuery]) -> PreviewAnswer:
     """What a schedule would do; nothing is stored."""
     await call.parts.brain.settled()
@@ -278,6 +404,17 @@ async def preview_spec(call: Call[PreviewSpec, PreviewQuery]) -> PreviewAnswer:
     return PreviewAnswer([foreseen_view(one) for one in found])
 
 
+@Operation(
+    "GET",
+    "/schedules/{schedule_id}/preview",
+    "The next instants of a schedule",
+    tag="Schedules",
+    permission=Permission.READ,
+    query=PreviewQuery,
+    answer=PreviewAnswer,
+    errors=(404,),
+    examples={"answer": "preview"},
+)
 async def preview_schedule(call: Call[None, PreviewQuery]) -> PreviewAnswer:
     """What a schedule's timetable says, paused or not."""
     await call.parts.brain.settled()
@@ -290,6 +427,18 @@ def _after(call: Call[Any, PreviewQuery]) -> Instant:
     return call.parts.brain.clock.now() if asked is None else asked
 
 
+@Operation(
+    "GET",
+    "/schedules/{schedule_id}/occurrences",
+    "What became of each instant of a schedule",
+    tag="Schedules",
+    permission=Permission.READ,
+    query=OccurrencesQuery,
+    answer=OccurrencePage,
+    errors=(404,),
+    description="Newest instant first. `reason` and `message` say why one was skipped.",
+    examples={"answer": "list_occurrences"},
+)
 async def list_occurrences(call: Call[None, OccurrencesQuery]) -> OccurrencePage:
     """The ledger: what became of each instant. It outlives its schedule, but not for a tenant."""
     asked, schedule_id = call.query, _own_id(call)

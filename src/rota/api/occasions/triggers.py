@@ -16,6 +16,7 @@ from rota.api.customs.reactions import (
     trigger_view,
 )
 from rota.api.customs.translate import UUID
+from rota.api.door.roles import Permission
 from rota.api.jobs.bundles import check_bundles
 from rota.api.lookup import adopt, adopted, is_own
 from rota.api.occasions.events import of_caller
@@ -25,7 +26,7 @@ from rota.api.reading.bodies import check_depth
 from rota.api.reading.cloudevents import read_structured
 from rota.api.reading.patching import make_way, read_merged
 from rota.api.recall import Build, expect, post, post_recalling
-from rota.api.routes import Call, NoQuery, Reply
+from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.errors import Invalid
 from rota.core.inputs import AnyInput, Recall
 from rota.core.model import TriggerId
@@ -76,6 +77,22 @@ class ArrivalsQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | None = None
 
 
+@Operation(
+    "POST",
+    "/triggers",
+    "Make a trigger",
+    tag="Triggers",
+    permission=Permission.SUBMIT,
+    body=TriggerSpec,
+    answer=TriggerView,
+    status=201,
+    errors=(409,),
+    description=(
+        "Each event of a type that fits, and that the filter lets pass, makes a job. "
+        "A name is there once in a tenant."
+    ),
+    examples={"body": "trigger_spec", "answer": "trigger"},
+)
 async def create_trigger(call: Call[TriggerSpec, NoQuery]) -> Reply:
     """A new trigger."""
     adopt(call, [call.body.job])
@@ -106,6 +123,16 @@ async def _view(call: Call[Any, Any], trigger: Trigger) -> TriggerView:
     return trigger_view(glance)
 
 
+@Operation(
+    "GET",
+    "/triggers",
+    "List triggers, newest first",
+    tag="Triggers",
+    permission=Permission.READ,
+    query=TriggersQuery,
+    answer=TriggerPage,
+    examples={"answer": "list_triggers"},
+)
 async def list_triggers(call: Call[None, TriggersQuery]) -> TriggerPage:
     """All that match, newest first."""
     await call.parts.brain.settled()
@@ -136,12 +163,38 @@ def _matches(trigger: Trigger, asked: TriggersQuery) -> bool:
     )
 
 
+@Operation(
+    "GET",
+    "/triggers/{trigger_id}",
+    "Show a trigger",
+    tag="Triggers",
+    permission=Permission.READ,
+    answer=TriggerView,
+    errors=(404,),
+    examples={"answer": "trigger"},
+)
 async def show_trigger(call: Call[None, NoQuery]) -> TriggerView:
     """One trigger."""
     await call.parts.brain.settled()
     return trigger_view(_existing(call))
 
 
+@Operation(
+    "PATCH",
+    "/triggers/{trigger_id}",
+    "Change a trigger",
+    tag="Triggers",
+    permission=Permission.SUBMIT,
+    body=dict,
+    patch_of=TriggerSpec,
+    answer=TriggerView,
+    errors=(404, 409),
+    description=(
+        "JSON Merge Patch; null restores a default. A filter is replaced as a whole. "
+        "Events that wait already go by the new rule."
+    ),
+    examples={"body": "patch_trigger_body", "answer": "trigger"},
+)
 async def patch_trigger(call: Call[dict[str, Any], NoQuery]) -> TriggerView:
     """Merges, checks as if new, and puts it in place if nobody was quicker."""
     trigger_id = _existing(call).trigger.id
@@ -179,6 +232,18 @@ def _patched(trigger: Trigger, patch: dict[str, Any]) -> TriggerSpec:
     return read_merged(form, patch, TriggerSpec, _decoder.decode)
 
 
+@Operation(
+    "DELETE",
+    "/triggers/{trigger_id}",
+    "Remove a trigger",
+    tag="Triggers",
+    permission=Permission.SUBMIT,
+    status=204,
+    errors=(404,),
+    description=(
+        "Its jobs go on, events that wait in it are dropped, and its ledger can still be read."
+    ),
+)
 async def delete_trigger(call: Call[None, NoQuery]) -> None:
     """It makes no more jobs; what it made goes on."""
     trigger_id = _own_id(call)
@@ -189,11 +254,31 @@ async def delete_trigger(call: Call[None, NoQuery]) -> None:
     await post(call, build)
 
 
+@Operation(
+    "POST",
+    "/triggers/{trigger_id}/pause",
+    "Let a trigger make no jobs",
+    tag="Triggers",
+    permission=Permission.SUBMIT,
+    answer=TriggerView,
+    errors=(404,),
+    examples={"answer": "pause_trigger"},
+)
 async def pause_trigger(call: Call[None, NoQuery]) -> TriggerView:
     """Events are recorded and make no jobs from now on."""
     return await _pause(call, paused=True)
 
 
+@Operation(
+    "POST",
+    "/triggers/{trigger_id}/resume",
+    "Let a trigger go on",
+    tag="Triggers",
+    permission=Permission.SUBMIT,
+    answer=TriggerView,
+    errors=(404,),
+    examples={"answer": "trigger"},
+)
 async def resume_trigger(call: Call[None, NoQuery]) -> TriggerView:
     """It goes on with the next event."""
     return await _pause(call, paused=False)
@@ -208,6 +293,18 @@ async def _pause(call: Call[None, NoQuery], *, paused: bool) -> TriggerView:
     return await _view(call, expect(await post(call, build), TriggerAnswer).trigger)
 
 
+@Operation(
+    "POST",
+    "/triggers/deploy",
+    "Set all triggers of a program",
+    tag="Triggers",
+    permission=Permission.SUBMIT,
+    body=DeployTriggersSpec,
+    answer=DeployAnswer,
+    errors=(409,),
+    description="All or none. What the owner deployed before and does not name is retired.",
+    examples={"body": "deploy_triggers_body", "answer": "deployed"},
+)
 async def deploy_triggers(call: Call[DeployTriggersSpec, NoQuery]) -> DeployAnswer:
     """A program's triggers become just these."""
     specs = [spec.job for spec in call.body.triggers]
@@ -237,6 +334,22 @@ async def deploy_triggers(call: Call[DeployTriggersSpec, NoQuery]) -> DeployAnsw
     )
 
 
+@Operation(
+    "POST",
+    "/triggers/preview",
+    "What triggers would make of an event",
+    tag="Triggers",
+    permission=Permission.READ,
+    repeatable=True,
+    body=TrialSpec,
+    answer=TrialAnswer,
+    errors=(404,),
+    description=(
+        "Against all triggers, the one that `trigger_id` names, or the one that "
+        "`trigger` describes and nobody has made. Nothing is stored."
+    ),
+    examples={"body": "preview_event_body", "answer": "preview_event"},
+)
 async def preview_event(call: Call[TrialSpec, NoQuery]) -> TrialAnswer:
     """What triggers would make of an event; nothing is stored."""
     await call.parts.brain.settled()
@@ -257,6 +370,18 @@ async def preview_event(call: Call[TrialSpec, NoQuery]) -> TrialAnswer:
     return TrialAnswer([trial_view(one) for one in brain.try_event(event, only)])
 
 
+@Operation(
+    "GET",
+    "/triggers/{trigger_id}/events",
+    "What a trigger made of events",
+    tag="Triggers",
+    permission=Permission.READ,
+    query=ArrivalsQuery,
+    answer=ArrivalPage,
+    errors=(404,),
+    description="Newest first. `message` says why an event made no job.",
+    examples={"answer": "list_arrivals"},
+)
 async def list_arrivals(call: Call[None, ArrivalsQuery]) -> ArrivalPage:
     """What a trigger made of events, newest first. It outlives the trigger, not for a tenant."""
     asked, trigger_id = call.query, _own_id(call)

@@ -13,9 +13,10 @@ from rota.alerts.outbox import Delivery, Letter, Outbox
 from rota.alerts.rules import Book, Channel, Severity
 from rota.alerts.watch import Watch
 from rota.api.customs.paging import PageQuery, page_of
+from rota.api.door.roles import Permission
 from rota.api.lookup import name_in
 from rota.api.problems import ProblemError, invalid, not_found
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.api.watch.alerts import put_in, watch_of, without
 from rota.wire.alerts import (
     ChannelPage,
@@ -29,6 +30,16 @@ from rota.wire.alerts import (
 from rota.wire.units import from_instant, from_instant_or_none
 
 
+@Operation(
+    "GET",
+    "/alert-notices",
+    "List what was told lately, newest first",
+    tag="Alerts",
+    permission=Permission.READ_ALL,
+    query=PageQuery,
+    answer=NoticePage,
+    examples={"answer": "notices"},
+)
 async def list_notices(call: Call[None, PageQuery]) -> NoticePage:
     """What was told lately, newest first."""
     kept = (await watch_of(call)).kept
@@ -36,6 +47,16 @@ async def list_notices(call: Call[None, PageQuery]) -> NoticePage:
     return NoticePage([_notice_view(one, kept.outbox) for one in recent], None)
 
 
+@Operation(
+    "GET",
+    "/alert-channels",
+    "List who is told, by name",
+    tag="Alerts",
+    permission=Permission.READ_ALL,
+    query=PageQuery,
+    answer=ChannelPage,
+    examples={"answer": "channels"},
+)
 async def list_channels(call: Call[None, PageQuery]) -> ChannelPage:
     """All, by name."""
     watch = await watch_of(call)
@@ -44,6 +65,22 @@ async def list_channels(call: Call[None, PageQuery]) -> ChannelPage:
     return ChannelPage([_channel_view(watch, one) for one in items], next_cursor)
 
 
+@Operation(
+    "PUT",
+    "/alert-channels/{name}",
+    "Set up somebody to tell",
+    tag="Alerts",
+    permission=Permission.ADMINISTER,
+    body=ChannelSpec,
+    answer=ChannelView,
+    errors=(409,),
+    description=(
+        "An `https://` address gets a JSON document, signed if there is a secret. All "
+        "others go through the apprise library: `mailto://`, `slack://`, `pagerduty://` and many "
+        "more. Neither address nor secret is ever shown again."
+    ),
+    examples={"body": "channel_spec", "answer": "channel"},
+)
 async def put_channel(call: Call[ChannelSpec, NoQuery]) -> ChannelView:
     """Somebody to tell, or the same at another address."""
     watch, spec = await watch_of(call), call.body
@@ -62,6 +99,15 @@ async def put_channel(call: Call[ChannelSpec, NoQuery]) -> ChannelView:
     return _channel_view(watch, channel)
 
 
+@Operation(
+    "DELETE",
+    "/alert-channels/{name}",
+    "Tell somebody no longer",
+    tag="Alerts",
+    permission=Permission.ADMINISTER,
+    status=204,
+    errors=(404, 409),
+)
 async def delete_channel(call: Call[None, NoQuery]) -> None:
     """Told no longer; what still waited for it is dropped."""
     watch, name = await watch_of(call), name_in(call)
@@ -74,6 +120,16 @@ async def delete_channel(call: Call[None, NoQuery]) -> None:
     await watch.change(lambda book: replace(book, channels=without(book.channels, name)))
 
 
+@Operation(
+    "POST",
+    "/alert-channels/{name}/test",
+    "Send a notice that says it is a test",
+    tag="Alerts",
+    permission=Permission.ADMINISTER,
+    answer=ChannelTrial,
+    errors=(404,),
+    examples={"answer": "try_channel"},
+)
 async def try_channel(call: Call[None, NoQuery]) -> ChannelTrial:
     """Sends a notice that says it is a test, and says what became of it."""
     watch, name = await watch_of(call), name_in(call)

@@ -24,9 +24,10 @@ from rota.alerts.rules import (
 )
 from rota.alerts.watch import Watch
 from rota.api.customs.paging import Cursor, Limit, PageQuery, any_of, page_of
+from rota.api.door.roles import Permission
 from rota.api.lookup import name_in
 from rota.api.problems import ProblemError, invalid, not_found
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.wire.alerts import (
     AlertPage,
     AlertSpec,
@@ -55,6 +56,17 @@ class AlertsQuery(msgspec.Struct, forbid_unknown_fields=True):
 # Rules, and how they stand
 
 
+@Operation(
+    "GET",
+    "/alerts",
+    "List what is watched for, and how it stands",
+    tag="Alerts",
+    permission=Permission.READ_ALL,
+    query=AlertsQuery,
+    answer=AlertPage,
+    description="By name. `status=firing,pending` shows what needs attention.",
+    examples={"answer": "alerts"},
+)
 async def list_alerts(call: Call[None, AlertsQuery]) -> AlertPage:
     """Rules, by name; of some statuses only, if any are named."""
     watch = await watch_of(call)
@@ -68,12 +80,37 @@ async def list_alerts(call: Call[None, AlertsQuery]) -> AlertPage:
     return AlertPage(list(items), next_cursor)
 
 
+@Operation(
+    "GET",
+    "/alerts/{name}",
+    "Show a rule, and how it stands",
+    tag="Alerts",
+    permission=Permission.READ_ALL,
+    answer=AlertView,
+    errors=(404,),
+    examples={"answer": "alert"},
+)
 async def show_alert(call: Call[None, NoQuery]) -> AlertView:
     """One rule."""
     watch = await watch_of(call)
     return _view(call, watch, _rule(watch, name_in(call)))
 
 
+@Operation(
+    "PUT",
+    "/alerts/{name}",
+    "Set a rule",
+    tag="Alerts",
+    permission=Permission.OPERATE,
+    body=AlertSpec,
+    answer=AlertView,
+    errors=(409,),
+    description=(
+        "What is left out is as the condition has it. A name that is no built-in one "
+        "must say its `condition`."
+    ),
+    examples={"body": "alert_spec", "answer": "alert"},
+)
 async def put_alert(call: Call[AlertSpec, NoQuery]) -> AlertView:
     """Sets a rule; what is left out is as its condition has it."""
     watch = await watch_of(call)
@@ -87,6 +124,20 @@ async def put_alert(call: Call[AlertSpec, NoQuery]) -> AlertView:
     return _view(call, watch, rule)
 
 
+@Operation(
+    "POST",
+    "/alerts/{name}/test",
+    "Say what a rule would find now",
+    tag="Alerts",
+    permission=Permission.READ_ALL,
+    repeatable=True,
+    body=AlertSpec,
+    answer=AlertTrial,
+    description=(
+        "Takes a rule's body, compares it with the figures of now, stores nothing and tells nobody."
+    ),
+    examples={"body": "alert_spec", "answer": "alert_trial"},
+)
 async def try_alert(call: Call[AlertSpec, NoQuery]) -> AlertTrial:
     """What a rule would find now; nothing is stored and nobody is told."""
     watch = await watch_of(call)
@@ -102,6 +153,15 @@ async def try_alert(call: Call[AlertSpec, NoQuery]) -> AlertTrial:
     )
 
 
+@Operation(
+    "DELETE",
+    "/alerts/{name}",
+    "Remove a rule, or make a built-in one as it was at first",
+    tag="Alerts",
+    permission=Permission.OPERATE,
+    status=204,
+    errors=(404, 409),
+)
 async def delete_alert(call: Call[None, NoQuery]) -> None:
     """A rule of somebody's is gone; a built-in one is as it was at first."""
     watch, name = await watch_of(call), name_in(call)
@@ -113,6 +173,18 @@ async def delete_alert(call: Call[None, NoQuery]) -> None:
     await watch.change(lambda book: replace(book, rules=without(book.rules, name)))
 
 
+@Operation(
+    "PUT",
+    "/alerts/{name}/silence",
+    "Tell nobody of it for a while",
+    tag="Alerts",
+    permission=Permission.OPERATE,
+    body=SilenceSpec,
+    answer=AlertView,
+    errors=(404,),
+    description="If it still fires when the silence is over, that is told then.",
+    examples={"body": "silence_alert_body", "answer": "silenced"},
+)
 async def silence_alert(call: Call[SilenceSpec, NoQuery]) -> AlertView:
     """Nobody is told of it for a while."""
     watch = await watch_of(call)
@@ -128,6 +200,16 @@ async def silence_alert(call: Call[SilenceSpec, NoQuery]) -> AlertView:
     return _view(call, watch, rule)
 
 
+@Operation(
+    "DELETE",
+    "/alerts/{name}/silence",
+    "Let it tell again",
+    tag="Alerts",
+    permission=Permission.OPERATE,
+    answer=AlertView,
+    errors=(404,),
+    examples={"answer": "alert"},
+)
 async def unsilence_alert(call: Call[None, NoQuery]) -> AlertView:
     """It may tell again; if it fires, it does so at the next look."""
     watch = await watch_of(call)

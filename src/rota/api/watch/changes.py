@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from rota.api.customs.change_views import change_view
+from rota.api.door.roles import Permission
 from rota.api.limits import (
     DIGEST_S,
     STREAM_EVENTS_PER_SEND,
@@ -18,7 +19,7 @@ from rota.api.limits import (
     STREAM_RECORDS,
 )
 from rota.api.problems import invalid
-from rota.api.routes import Call
+from rota.api.routes import Call, HeaderSpec, Operation
 from rota.api.streams import Stream
 from rota.api.watch.overview import digest_of
 from rota.api.watch.sieve import own_changes
@@ -50,6 +51,27 @@ class Place(NamedTuple):
     number: int
 
 
+@Operation(
+    "GET",
+    "/stream",
+    "Every state change, as server-sent events",
+    tag="Service",
+    permission=Permission.READ,
+    anywhere=True,
+    query=StreamQuery,
+    gives=EVENTS,
+    endless=True,
+    headers={"Last-Event-ID": HeaderSpec("42.0", r"^\d{1,18}\.\d{1,18}$")},
+    description=(
+        "Each event's data is one change (kind, id, status, at, …) and its id a place "
+        "in the journal. Send the last id as `Last-Event-ID` to go on from there; without it the "
+        "stream starts now, and says at once where that is. If what was missed is no longer kept, "
+        "the first event is `reset`: read the lists again, then go on. A comment comes every 15 s "
+        "when nothing happens; a reader that takes nothing for 30 s is dropped; at most 256 "
+        "streams are open (else 429)."
+    ),
+    examples={"answer": "stream_changes"},
+)
 async def stream_changes(call: Call[None, StreamQuery]) -> Stream:
     """From the place named by Last-Event-ID on, or from now."""
     call.desk.seats.check()

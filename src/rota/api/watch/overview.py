@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from rota.api.cell.cluster import show_cluster
+from rota.api.door.roles import Permission
 from rota.api.jobs.error_groups import group, read_dead
 from rota.api.limits import (
     ATTENTION_FAILED_MS,
@@ -24,7 +25,7 @@ from rota.api.limits import (
 from rota.api.lookup import is_own
 from rota.api.metrics import amounts, worker_status
 from rota.api.parts import Parts
-from rota.api.routes import Call, NoQuery
+from rota.api.routes import Call, NoQuery, Operation
 from rota.core.model import ExecutionState, Instant, JobState, WorkerId, WorkerState
 from rota.core.records.glance import ScheduleGlance
 from rota.core.records.schedules import Decision
@@ -77,6 +78,15 @@ async def stats_of(parts: Parts) -> StatsView:
     )
 
 
+@Operation(
+    "GET",
+    "/stats",
+    "The figures of an overview",
+    tag="Service",
+    permission=Permission.READ,
+    answer=StatsView,
+    examples={"answer": "stats"},
+)
 async def show_stats(call: Call[None, NoQuery]) -> StatsView:
     """What an overview shows; a tenant's token is told of its own jobs."""
     stats = await stats_of(call.parts)
@@ -87,6 +97,20 @@ async def show_stats(call: Call[None, NoQuery]) -> StatsView:
     return stats
 
 
+@Operation(
+    "GET",
+    "/stats/history",
+    "How the figures moved",
+    tag="Service",
+    permission=Permission.READ_ALL,
+    query=HistoryQuery,
+    answer=HistoryView,
+    description=(
+        "An hour in steps of 5 s or a day in steps of 2 min, since this leader began. "
+        "Kept in memory only: `/metrics` is for the longer view."
+    ),
+    examples={"answer": "show_history"},
+)
 async def show_history(call: Call[None, HistoryQuery]) -> HistoryView:
     """How the figures moved since this server leads."""
     recorder = call.parts.recorder
@@ -95,6 +119,16 @@ async def show_history(call: Call[None, HistoryQuery]) -> HistoryView:
     return HistoryView(HISTORY_STEP_S, [] if recorder is None else recorder.fine())
 
 
+@Operation(
+    "GET",
+    "/session",
+    "Who is signed in",
+    tag="Service",
+    permission=Permission.KNOWN,
+    anywhere=True,
+    answer=SessionView,
+    examples={"answer": "session"},
+)
 async def show_session(call: Call[None, NoQuery]) -> SessionView:
     """Who asks, and who answers."""
     parts, caller = call.parts, call.caller
@@ -125,6 +159,19 @@ async def digest_of(call: Call[Any, Any], seq: int) -> bytes:
     return board.digest
 
 
+@Operation(
+    "GET",
+    "/attention",
+    "What needs a person now",
+    tag="Service",
+    permission=Permission.READ,
+    answer=AttentionView,
+    description=(
+        "Worries of the cluster, silent workers, jobs that fail alike, queues that "
+        "grow or are paused, schedules that are late. Looked up every five seconds at most."
+    ),
+    examples={"answer": "show_attention"},
+)
 async def show_attention(call: Call[None, NoQuery]) -> AttentionView:
     """What needs a person; the same answer is good for a few seconds."""
     board, now = call.desk.board, call.parts.brain.clock.steady()

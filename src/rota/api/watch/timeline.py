@@ -9,11 +9,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from rota.api.door.roles import Permission
 from rota.api.limits import TIMELINE_WINDOW_MS_MAX
 from rota.api.lookup import outlines_of
 from rota.api.pace import Pace
 from rota.api.problems import invalid
-from rota.api.routes import Call
+from rota.api.routes import Call, Operation
 from rota.api.watch.crowds import crowd_within, first_id
 from rota.core.model import Execution, Instant, WorkerId
 from rota.store.protocol import ExecutionQuery, Outline
@@ -36,6 +37,20 @@ class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True):
     worker_id: str | None = None
 
 
+@Operation(
+    "GET",
+    "/timeline",
+    "What ran when and where",
+    tag="Service",
+    permission=Permission.READ,
+    query=TimelineQuery,
+    answer=TimelineView,
+    description=(
+        "Executions that were claimed within the window, or run now; the last hour "
+        "unless asked otherwise, 1,000 at most. `reserved` is what workers are kept free for."
+    ),
+    examples={"answer": "timeline"},
+)
 async def show_timeline(call: Call[None, TimelineQuery]) -> TimelineView:
     """Executions that ran within the window. Those that began before it are known while they run.
 
