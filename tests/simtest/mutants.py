@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from rota.core import ids, restore
-from rota.core.life import executions, plain
+from rota.core.life import executions, plain, start
 from rota.core.memory.cells import WorkerCell
 from rota.core.memory.recent import Recent
 from rota.core.outcome import MoveSchedule
@@ -83,7 +83,7 @@ def _stale_reports_count() -> list[Patch]:
                 )
         return complete(t, done, now)
 
-    rooms = (executions, plain)
+    rooms = (start, plain)
     return [*((room, "execution_id", note) for room in rooms), (reports, "complete", take)]
 
 
@@ -159,7 +159,7 @@ def _doubt_ignored() -> list[Patch]:
 
 
 def _no_handover() -> list[Patch]:
-    rooms = (executions, attendance, restore)
+    rooms = (start, attendance, restore)
     return [(room, "first_lease_until", lambda t, now: now + 1) for room in rooms]
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from rota.core.band import Gang
-from rota.core.life.executions import claim
 from rota.core.life.gangs import assemble
 from rota.core.life.members import order_for
 from rota.core.life.plain import start_alone, took_room
+from rota.core.life.start import claim
 from rota.core.life.stretch import FEW, start_together, stretch
 from rota.core.memory.cells import ExecutionCell, WorkerCell
 from rota.core.model import ExecutionId, Instant
 from rota.core.order.ordering import is_mark
 from rota.core.outcome import Answer, Order
 from rota.core.plan.ahead import Ahead
-from rota.core.plan.backfill import Candidate, Pass
+from rota.core.plan.backfill import Pass
 from rota.core.plan.conservative import Plan
 from rota.core.plan.gang_places import pick
 from rota.core.plan.preemption import preempt
+from rota.core.plan.reserving import Candidate
 from rota.core.records.policy import BackfillKind
 from rota.core.tables import Tables
 from rota.core.times.timers import Alarm

@@ -8,9 +8,9 @@ import msgspec
 
 from rota.core.life import learning
 from rota.core.life.deadlines import watch
-from rota.core.life.executions import first_lease_until, occupy
 from rota.core.life.members import keep_slots, rejoin
 from rota.core.life.shelving import restore_shelves
+from rota.core.life.start import first_lease_until, occupy
 from rota.core.life.waiting import FOR_JOBS, due_at, stand_in_line
 from rota.core.limits import STOP_WINDOW_MS
 from rota.core.memory.cells import ExecutionCell, JobCell, QueueCell

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from rota.core.ids import execution_id
 from rota.core.inputs import Completion
-from rota.core.life.executions import probable_end, reported, running, started_at_of
+from rota.core.life.executions import reported, started_at_of
 from rota.core.life.learning import learn, learn_plainly
+from rota.core.life.start import probable_end, running
 from rota.core.memory.cells import ExecutionCell, JobCell, OpenPoll, WorkerCell
 from rota.core.model import Execution, ExecutionState, Instant, JobState, Life
 from rota.core.order.kinds import Kind

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.core.life.executions import claimed, lease_until, probable_end, running
 from rota.core.life.plain import took_room
+from rota.core.life.start import claimed, lease_until, probable_end, running
 from rota.core.memory.cells import ExecutionCell, JobCell, LineKey, WorkerCell
 from rota.core.model import ExecutionId, Instant, JobState, Terms
 from rota.core.order.party import Line

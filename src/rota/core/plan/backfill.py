@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-import msgspec
-
 from rota.core.limits import BACKFILL_LOOK, RESERVE_AFTER_MS, RESERVE_LOOK
-from rota.core.memory.cells import NO_CLASS, JobCell, LineKey, WorkerCell
+from rota.core.memory.cells import NO_CLASS, LineKey, WorkerCell
 from rota.core.model import Instant, JobId, Millis, WorkerId
 from rota.core.order.ordering import is_mark
 from rota.core.order.party import JobClass, Line, Party, Seat
 from rota.core.place.placement import Fleet, May
 from rota.core.place.places import Reservation
 from rota.core.plan.gang_places import pick
-from rota.core.plan.reserving import NEVER, Reservations
+from rota.core.plan.reserving import NEVER, Candidate, Reservations
 from rota.core.records.policy import BackfillKind, CandidateKind
 from rota.core.tables import Tables
 
@@ -30,15 +28,6 @@ PASSED_MIN = 8
 """Classes that a walk over all who wait must have passed at once for another one to be worth it."""
 PARTIES_TRIED = 32
 """Tenants asked for a job that is short enough."""
-
-
-class Candidate(msgspec.Struct, gc=False):
-    """A job that may start now, and where."""
-
-    job: JobCell
-    worker: WorkerCell
-    mask: int = 0
-    """Bits of the classes among which it goes first, where nothing else was looked at."""
 
 
 class Limits:

@@ -15,10 +15,9 @@ from rota.core.limits import PLANNED_MAX, RESERVE_LOOK
 from rota.core.memory.cells import NO_CLASS, JobCell, LineKey, WorkerCell
 from rota.core.model import Instant, WorkerId
 from rota.core.order.ordering import is_mark
-from rota.core.plan.backfill import Candidate
 from rota.core.plan.gang_places import find_places
 from rota.core.plan.profile import Profile, Stay
-from rota.core.plan.reserving import NEVER, Reservations
+from rota.core.plan.reserving import NEVER, Candidate, Reservations
 from rota.core.records.policy import OrderKind
 from rota.core.resources import fits
 from rota.core.tables import Tables

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain, islice
 
-from rota.core.life.executions import outlive
+import msgspec
+
+from rota.core.life.start import outlive
 from rota.core.limits import GANG_LOOK, RESERVE_LOOK, RESERVED_MAX
-from rota.core.memory.cells import NO_CLASS, WorkerCell
+from rota.core.memory.cells import NO_CLASS, JobCell, WorkerCell
 from rota.core.model import Instant, JobId, Resources, WorkerId, WorkerState
 from rota.core.order.party import JobClass
 from rota.core.place.places import Place, Reservation
@@ -21,6 +23,15 @@ from rota.core.tables import Tables
 
 NEVER: Instant = 1 << 62
 _ONLINE = WorkerState.ONLINE
+
+
+class Candidate(msgspec.Struct, gc=False):
+    """A job that may start now, and where."""
+
+    job: JobCell
+    worker: WorkerCell
+    mask: int = 0
+    """Bits of the classes among which it goes first, where nothing else was looked at."""
 
 
 class Reservations:

@@ -18,13 +18,8 @@ from rota.core.inputs import (
     Resume,
     Running,
 )
-from rota.core.life.executions import (
-    ask_to_stop,
-    first_lease_until,
-    lease_until,
-    lose,
-    outlive,
-)
+from rota.core.life.executions import ask_to_stop, lose
+from rota.core.life.start import first_lease_until, lease_until, outlive
 from rota.core.limits import (
     OFFLINE_KEPT_MS,
     REDELIVER_LEASES,

@@ -20,9 +20,10 @@ from rota.core.inputs import (
 )
 from rota.core.life import arrays, members
 from rota.core.life.ending import conclude
-from rota.core.life.executions import ask_to_stop, claim, lose
+from rota.core.life.executions import ask_to_stop, lose
 from rota.core.life.gang_ends import is_in_gang, parent_of
 from rota.core.life.recall import Memory
+from rota.core.life.start import claim
 from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
 from rota.core.limits import TENANTS_MAX
 from rota.core.memory.cells import JobCell, QueueCell, WorkerCell
