@@ -7,6 +7,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq
 PYTEST := $(BIN)/python -m pytest
 ARGS   ?=
+# The tools for tests; `run` leaves out those that only read the code.
+GROUP  ?= test
 # More than cores: many tests wait for processes and for leases to run out.
 JOBS   ?= 4
 # What `make sim` runs, and how many of them twice, under two hash seeds: nothing may differ.
@@ -81,7 +83,7 @@ $(VENV)/.pip: | $(VENV)/.python
 
 $(VENV)/.test: pyproject.toml | $(VENV)/.pip $(VENV)/.product
 	@echo "Installing the test tools ..."
-	@$(PIP) --group test
+	@$(PIP) --group $(GROUP)
 	@touch $@
 
 $(VENV)/.fuzz: pyproject.toml | $(VENV)/.pip $(VENV)/.product
@@ -144,12 +146,12 @@ VERSIONS := tests/alerts tests/api tests/cli tests/events tests/gateway tests/sd
 .PHONY: test-lowest
 test-lowest: ## Tests that start no process, on the lowest versions of all dependencies (.venv-lowest)
 	@$(PYTHON) tools/lowest_versions.py > .venv-lowest.txt
-	@PIP_CONSTRAINT=$(CURDIR)/.venv-lowest.txt $(MAKE) quick VENV=.venv-lowest ARGS="$(VERSIONS) $(ARGS)"
+	@PIP_CONSTRAINT=$(CURDIR)/.venv-lowest.txt $(MAKE) quick VENV=.venv-lowest GROUP=run ARGS="$(VERSIONS) $(ARGS)"
 
 .PHONY: test-newest
 test-newest: ## The same on the newest versions that pyproject.toml allows (.venv-newest)
 	@rm -f .venv-newest/.product .venv-newest/.test
-	@PIP_UPGRADE=1 PIP_UPGRADE_STRATEGY=eager $(MAKE) quick VENV=.venv-newest ARGS="$(VERSIONS) $(ARGS)"
+	@PIP_UPGRADE=1 PIP_UPGRADE_STRATEGY=eager $(MAKE) quick VENV=.venv-newest GROUP=run ARGS="$(VERSIONS) $(ARGS)"
 
 .PHONY: test-slow
 test-slow: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## What is too long for every day, and properties with many examples

@@ -22,6 +22,7 @@ from rota.cli.start.up import ServerOptions
 from rota.core.inputs import Timing
 from rota.engine.assurance import Assurance
 from rota.engine.clock import SystemClock
+from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.loop import Engine
 from rota.engine.seat import Member
 from rota.store.memory.store import MemoryStore
@@ -50,11 +51,11 @@ class Server:
         self._required = required
         self.died = False
 
-    async def start(self, ttl_ms: int, address: str | None) -> None:
+    async def start(self, ttl_ms: int, address: str | None, limits: EngineLimits) -> None:
         self._listening = listen("127.0.0.1", 0)
         self.host = f"127.0.0.1:{self._listening.getsockname()[1]}"
         self.url = f"http://{self.host}"
-        member = Member(node=self.node, address=address or self.url, ttl_ms=ttl_ms)
+        member = Member(node=self.node, address=address or self.url, ttl_ms=ttl_ms, limits=limits)
         figures = Figures()
         timing = Timing(lease_ttl_ms=60_000, handover_ms=ttl_ms)
         self.engine = Engine(self.store, self.clock, timing, figures, member)  # type: ignore[arg-type]
@@ -163,7 +164,8 @@ def follows(one: Server, other: Server) -> bool:
 class Cell:
     """Servers with one memory."""
 
-    def __init__(self, ttl_ms: int = TTL_MS) -> None:
+    def __init__(self, ttl_ms: int = TTL_MS, limits: EngineLimits = ENGINE_LIMITS) -> None:
+        self._limits = limits
         self.store = MemoryStore()
         self.servers: list[Server] = []
         self._ttl_ms = ttl_ms
@@ -184,7 +186,7 @@ class Cell:
         server.store.ledger.may_claim = leads
         server.store.ledger.is_present = self._has_connection
         self.servers.append(server)
-        await server.start(self._ttl_ms, address)
+        await server.start(self._ttl_ms, address, self._limits)
         return server
 
     def _has_connection(self, row: LeaderRow) -> bool:
@@ -200,9 +202,10 @@ class Cell:
 
 
 @asynccontextmanager
-async def a_cell(ttl_ms: int = TTL_MS) -> AsyncIterator[Cell]:
-    """Ends all servers in the end."""
-    cell = Cell(ttl_ms)
+async def a_cell(ttl_ms: int = TTL_MS, **limits: Any) -> AsyncIterator[Cell]:
+    """Ends all servers in the end; `limits` are fields of EngineLimits."""
+    # Nobody waits until a leader that was alone has looked around.
+    cell = Cell(ttl_ms, EngineLimits(**{"seen_after_ms": 0, **limits}))
     await cell.store.access.add_token(ADMIN)
     try:
         yield cell

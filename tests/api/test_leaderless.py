@@ -12,19 +12,12 @@ import pytest
 from rota.api.ids import mint_key
 from rota.api.recall import look_up_key
 from rota.core.model import KeyRecord
-from rota.engine import pickup, presence
 from rota.store.protocols.durability import DurabilityLevel
 from tests.api.company import Cell, Server, a_cell
 from tests.api.house import NOOP
 from tests.engine.rig import until
 
 JOB = {"name": "j", "task": NOOP}
-
-
-@pytest.fixture(autouse=True)
-def seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits until a leader that was alone has looked around."""
-    monkeypatch.setattr(presence, "SEEN_AFTER_MS", 0)
 
 
 async def nobody_leads(cell: Cell, *nodes: str) -> list[Server]:
@@ -136,11 +129,8 @@ async def test_a_key_is_known_to_a_leader_that_has_not_taken_its_job_yet() -> No
         leader.store.ledger.let_go()
 
 
-async def test_a_job_that_the_leader_has_not_taken_yet_is_not_unknown_to_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("rota.engine.pickup.DURABLE_INBOX_LOOK_S_MIN", 3600)
-    async with a_cell() as cell:
+async def test_a_job_that_the_leader_has_not_taken_yet_is_not_unknown_to_it() -> None:
+    async with a_cell(durable_inbox_look_s_min=3600) as cell:
         leader = await cell.start("a", address="http://127.0.0.1:9")
         await until(lambda: leader.engine.ready)
         other = await cell.start("b")
@@ -286,8 +276,7 @@ async def test_what_a_server_promised_under_a_key_it_keeps_when_it_leads_again_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The promise was still on its way into the store when the inbox was gone through."""
-    monkeypatch.setattr(pickup, "DURABLE_INBOX_LOOK_S_MIN", 60)
-    async with a_cell() as cell:
+    async with a_cell(durable_inbox_look_s_min=60) as cell:
         server = await cell.start("a")
         await alone(server)
         arrived, may_go, put = asyncio.Event(), asyncio.Event(), cell.store.ledger.put_inbox
@@ -315,8 +304,7 @@ async def test_what_a_server_promised_under_a_key_it_keeps_when_it_leads_again_a
 async def test_a_promise_of_a_server_that_is_gone_is_kept_while_others_are_taken_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pickup, "DURABLE_INBOX_ENTRIES", 1)
-    async with a_cell() as cell:
+    async with a_cell(durable_inbox_entries=1) as cell:
         (gone,) = await nobody_leads(cell, "a")
         await key_used(gone, "before")
         first = (await key_used(gone, "k")).json()["job_id"]
@@ -353,13 +341,9 @@ async def test_who_was_alone_in_one_reign_has_to_look_again_in_the_next() -> Non
         await alone(server)
 
 
-async def test_who_has_just_come_promises_nothing_under_a_key_before_a_lone_leader_saw_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_who_has_just_come_promises_nothing_under_a_key_before_a_lone_leader_saw_it() -> None:
     """It cannot reach that leader, whose clients may have the same key."""
-    monkeypatch.setattr(presence, "SEEN_AFTER_MS", 700)
-    monkeypatch.setattr(presence, "PLEAS_ALONE_LOOK_S", 0.1)
-    async with a_cell() as cell:
+    async with a_cell(seen_after_ms=700, pleas_alone_look_s=0.1) as cell:
         leader = await cell.start("a", address="http://127.0.0.1:9")
         await alone(leader)
         other = await cell.start("b")

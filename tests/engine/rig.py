@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from rota.core.inputs import Completion, Poll, Recall, Register, Submit, Tick, Timing, Window
 from rota.core.model import ExecutionState, Instant, JobId, JobRecord, JobState, WorkerId
 from rota.core.outcome import Answer, AnyReceipt, AnyWrite, Order, Refill
+from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.ports import Clerk, Clock
@@ -206,6 +207,7 @@ class Rig:
         store: MemoryStore | None = None,
         member: Member | None = None,
         window: Window | None = None,
+        limits: EngineLimits = ENGINE_LIMITS,
     ) -> None:
         self.store = store or MemoryStore()
         self.slow = SlowStore(self.store)
@@ -214,9 +216,8 @@ class Rig:
         self.clock = clock or self.hands
         self.counts = Counts()
         timing = Timing(window=window or Window())
-        self.engine = Engine(
-            self.slow, self.clock, timing, self.counts, member or Member(node="node-1")
-        )
+        member = replace(member or Member(node="node-1"), limits=limits)
+        self.engine = Engine(self.slow, self.clock, timing, self.counts, member)
 
     async def submit(self, job_id: str, **asked: Any) -> AnyReceipt:
         """One job."""
@@ -292,9 +293,11 @@ async def settle() -> None:
 
 
 @asynccontextmanager
-async def running(clock: Clock | None = None, window: Window | None = None) -> AsyncIterator[Rig]:
+async def running(
+    clock: Clock | None = None, window: Window | None = None, **limits: Any
+) -> AsyncIterator[Rig]:
     """A rig whose engine runs, and is stopped in the end."""
-    rig = Rig(clock, window=window)
+    rig = Rig(clock, window=window, limits=EngineLimits(**limits))
     await rig.engine.start()
     try:
         yield rig

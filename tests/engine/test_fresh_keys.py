@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from rota.core.inputs import Cancel, Key, Recall, Submit
 from rota.core.model import JobId, KeyRecord
 from rota.core.outcome import PutKey
-from rota.engine import fresh_keys
 from rota.engine.fresh_keys import FreshKeys
-from rota.engine.limits import KEY_MARKS
+from rota.engine.limits import ENGINE_LIMITS, KEY_MARKS, EngineLimits
 from rota.store.limits import KEY_AGE_MS
 from rota.store.memory.store import MemoryStore
 from rota.store.protocol import Catalog, Seq, StoreError
@@ -38,8 +37,10 @@ async def store_with(keys: list[str]) -> MemoryStore:
     return store
 
 
-async def begun(store: MemoryStore, clock: FakeClock | None = None) -> FreshKeys:
-    keys = FreshKeys(store.catalog, clock or FakeClock())
+async def begun(
+    store: MemoryStore, clock: FakeClock | None = None, limits: EngineLimits = ENGINE_LIMITS
+) -> FreshKeys:
+    keys = FreshKeys(store.catalog, clock or FakeClock(), limits)
     keys.begin(has_inbox=False)
     await settle()
     return keys
@@ -60,15 +61,12 @@ def test_no_key_that_was_used_is_taken_for_new(
     """Before this server led or since, and however many keys share a mark."""
 
     async def lead() -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fresh_keys, "KEY_MARKS", marks)
-            patch.setattr(fresh_keys, "USED_KEYS_PER_LOOK", 3)
-            patch.setattr(fresh_keys, "USED_KEYS_LOOK_S", 0)
-            keys = await begun(await store_with(before))
-            for key in since:
-                keys.note(keyed(key))
-            await until(lambda: keys._complete)
-            assert not [key for key in (*before, *since) if keys.is_new(key)]
+        limits = EngineLimits(key_marks=marks, used_keys_per_look=3, used_keys_look_s=0)
+        keys = await begun(await store_with(before), limits=limits)
+        for key in since:
+            keys.note(keyed(key))
+        await until(lambda: keys._complete)
+        assert not [key for key in (*before, *since) if keys.is_new(key)]
 
     asyncio.run(lead())
 
@@ -99,12 +97,10 @@ class Shut:
         return await self.inner.keys_after(key, limit)
 
 
-async def test_no_key_is_new_before_all_used_ones_could_be_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(fresh_keys, "USED_KEYS_RETRY_S", 0)
+async def test_no_key_is_new_before_all_used_ones_could_be_read() -> None:
     catalog = Shut((await store_with(["used"])).catalog)
-    keys = FreshKeys(catalog, FakeClock())  # type: ignore[arg-type]  # all that it asks for
+    limits = EngineLimits(used_keys_retry_s=0)
+    keys = FreshKeys(catalog, FakeClock(), limits)  # type: ignore[arg-type]  # all that it asks for
     assert not keys.is_new("x"), "this server does not lead"
     keys.begin(has_inbox=False)
     await until(lambda: catalog.asked > 1)
@@ -115,14 +111,10 @@ async def test_no_key_is_new_before_all_used_ones_could_be_read(
     await keys.end()
 
 
-async def test_where_too_many_were_used_to_be_read_their_age_has_to_pass(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(fresh_keys, "USED_KEYS_PER_LOOK", 2)
-    monkeypatch.setattr(fresh_keys, "USED_KEYS_READ_MAX", 4)
-    monkeypatch.setattr(fresh_keys, "USED_KEYS_LOOK_S", 0)
+async def test_where_too_many_were_used_to_be_read_their_age_has_to_pass() -> None:
+    limits = EngineLimits(used_keys_per_look=2, used_keys_read_max=4, used_keys_look_s=0)
     clock = FakeClock()
-    keys = await begun(await store_with(["a", "b", "c", "d", "e"]), clock)
+    keys = await begun(await store_with(["a", "b", "c", "d", "e"]), clock, limits)
     assert not keys.is_new("x")
     clock.pass_by(KEY_AGE_MS - 1)
     keys.note(keyed("late"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from rota.core.inputs import Key, NewJob, Recall, Reject, Submit, Window
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import PutJob
-from rota.engine import standby
+from rota.engine.limits import EngineLimits
 from rota.engine.pickup import encode_submission
 from rota.engine.ports import UnavailableError
 from rota.engine.recovery import build_scheduler
@@ -38,10 +39,10 @@ class Cell:
         self.clock = FakeClock()
         self.rigs: list[Rig] = []
 
-    async def join(self, node: str, window: Window | None = None) -> Rig:
+    async def join(self, node: str, window: Window | None = None, **limits: Any) -> Rig:
         """One more server."""
         member = Member(node=node, address=f"http://{node}", ttl_ms=TTL_MS)
-        rig = Rig(self.clock, self.store, member, window)
+        rig = Rig(self.clock, self.store, member, window, EngineLimits(**limits))
         rig.hands = self.clock
         self.rigs.append(rig)
         await rig.engine.start(no_specs)
@@ -237,16 +238,13 @@ async def test_a_backlog_on_the_shelf_is_taken_over_in_its_order() -> None:
         assert second.counts.submitted() == len(names)
 
 
-async def test_a_follower_keeps_a_copy_again_when_the_shelf_is_empty(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(standby, "COLD_MS", 0)
+async def test_a_follower_keeps_a_copy_again_when_the_shelf_is_empty() -> None:
     async with cell() as it:
         small = Window(jobs=2, line=1, piece=2)
-        first = await leading(await it.join("a", small))
+        first = await leading(await it.join("a", small, cold_ms=0))
         for number in range(6):
             await first.submit(f"j{number}")
-        second = await it.join("b", small)
+        second = await it.join("b", small, cold_ms=0)
         await first.register()
         await drain(first, 6)
         await first.submit("x")

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from rota.core.inputs import Complete, Window
-from rota.engine import refills
 from rota.store.protocol import StoreError
 from tests.engine.rig import PATIENCE_S, Rig, running, succeeded
 
@@ -35,11 +34,8 @@ async def test_a_long_line_runs_in_order_with_few_of_it_in_memory() -> None:
         assert rig.ledger.refills
 
 
-async def test_a_shelf_that_cannot_be_read_is_read_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(refills, "REFILL_RETRY_S", 0.0)
-    async with running(window=TINY) as rig:
+async def test_a_shelf_that_cannot_be_read_is_read_again() -> None:
+    async with running(window=TINY, refill_retry_s=0.0) as rig:
         await rig.register()
         rig.ledger.refill_errors = [StoreError("away, as the test asked")] * 3
         for number in range(9):

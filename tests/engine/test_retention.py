@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
-
 from rota.core.model import Instant, JobState
+from rota.engine.limits import EngineLimits
 from rota.engine.retention import Retention
 from rota.store.memory.store import MemoryStore
 from rota.store.protocol import StoreError
@@ -36,17 +35,14 @@ class Troubled(MemoryStore):
 async def kept_for(
     rig: Rig, days: int | None, store: MemoryStore | None = None
 ) -> AsyncIterator[None]:
-    retention = Retention(store or rig.store, rig.engine, None if days is None else days * DAY_MS)
+    age_ms = None if days is None else days * DAY_MS
+    often = EngineLimits(retention_every_s=0.005)
+    retention = Retention(store or rig.store, rig.engine, age_ms, often)
     retention.start()
     try:
         yield
     finally:
         await retention.stop()
-
-
-@pytest.fixture(autouse=True)
-def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.engine.retention.RETENTION_EVERY_S", 0.005)
 
 
 async def one_done_one_waiting(rig: Rig) -> None:

@@ -17,11 +17,6 @@ HOUR = 3_600_000
 SCHEDULE = ScheduleId("schedule-1")
 
 
-@pytest.fixture(autouse=True)
-def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.engine.loop.CLOCK_LOOK_S", 0.01)
-
-
 async def hourly(rig: Rig) -> None:
     """A schedule whose first instant is an hour away."""
     new = NewSchedule(id=SCHEDULE, plan=plan(interval_ms=HOUR))
@@ -38,7 +33,7 @@ async def lines(rig: Rig, count: int) -> list[Occurrence]:
 
 
 async def test_a_clock_that_is_set_forward_during_a_sleep_is_noticed() -> None:
-    async with running() as rig:
+    async with running(clock_look_s=0.01) as rig:
         await hourly(rig)
         rig.hands.set_by(HOUR)
         (line,) = await lines(rig, 1)
@@ -47,7 +42,7 @@ async def test_a_clock_that_is_set_forward_during_a_sleep_is_noticed() -> None:
 
 @pytest.mark.parametrize("written", [True, False])
 async def test_an_instant_whose_append_is_in_doubt_is_decided_once(written: bool) -> None:
-    async with running() as rig:
+    async with running(clock_look_s=0.01) as rig:
         await hourly(rig)
         rig.store.ledger.doubt_next_append(written=written)
         rig.hands.pass_by(HOUR)

@@ -12,7 +12,6 @@ from rota.core.errors import NotFound, Superseded
 from rota.core.inputs import Cancel, Heartbeat
 from rota.core.model import JobId, JobState, WorkerId
 from rota.core.outcome import Answer, JobsAccepted, PutJob
-from rota.engine import callers as waiting_room
 from rota.engine.clock import SystemClock
 from rota.engine.ports import BusyError, UnavailableError
 from rota.store.memory.store import MemoryStore
@@ -193,9 +192,8 @@ async def test_who_looks_at_memory_sees_what_is_durable_and_nothing_that_is_not(
         assert await look() == [True, True]
 
 
-async def test_a_turn_is_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_room, "TURN_WEIGHT_MAX", 3)
-    async with running() as rig:
+async def test_a_turn_is_not_endless() -> None:
+    async with running(turn_weight_max=3) as rig:
         rig.ledger.shut()
         callers = [asyncio.create_task(rig.submit("first"))]
         await rig.ledger.reached()
@@ -207,13 +205,13 @@ async def test_a_turn_is_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sizes == [1, 3, 3, 1]
 
 
-async def test_reports_count_as_much_as_jobs_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running() as rig:
+async def test_reports_count_as_much_as_jobs_do() -> None:
+    async with running(turn_weight_max=3) as rig:
         await rig.register()
         for name in ("a", "b"):
             await rig.submit(name)
         reports = tuple(succeeded(order) for order in (await rig.poll()).orders)
-        monkeypatch.setattr(waiting_room, "TURN_WEIGHT_MAX", 1 + len(reports))
+        assert 1 + len(reports) == 3
         rig.ledger.shut()
         first = asyncio.create_task(rig.submit("first"))
         await rig.ledger.reached()
@@ -252,9 +250,8 @@ async def test_a_refusal_reaches_its_caller_and_nobody_else() -> None:
         assert isinstance(b, JobsAccepted)
 
 
-async def test_a_full_inbox_asks_callers_to_slow_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_room, "INBOX_MAX", 3)
-    async with running() as rig:
+async def test_a_full_inbox_asks_callers_to_slow_down() -> None:
+    async with running(inbox_max=3) as rig:
         rig.ledger.shut()
         waiting = [asyncio.create_task(rig.submit("first"))]
         await rig.ledger.reached()
@@ -281,11 +278,8 @@ async def test_a_poll_whose_caller_goes_away_is_closed() -> None:
         assert [order.execution.job_id for order in answer.orders] == ["a"]
 
 
-async def test_a_poll_is_closed_even_while_the_inbox_is_full(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(waiting_room, "INBOX_MAX", 1)
-    async with running() as rig:
+async def test_a_poll_is_closed_even_while_the_inbox_is_full() -> None:
+    async with running(inbox_max=1) as rig:
         await rig.register()
         poll = rig.poll()
         await settle()

@@ -13,7 +13,7 @@ from rota.core.inputs import AnyInput, Poll, Refilled, Submit
 from rota.core.model import PollId
 from rota.core.outcome import Answer, AnyReceipt, Outcome
 from rota.core.records.event_inputs import ReceiveEvents
-from rota.engine.limits import INBOX_MAX, TURN_WEIGHT_MAX
+from rota.engine.limits import EngineLimits
 from rota.engine.ports import BusyError, Clerk
 
 
@@ -36,7 +36,8 @@ class OpenPoll(NamedTuple):
 class Callers:
     """Everybody gets an answer: the one that was decided, or an error to ask again."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: EngineLimits) -> None:
+        self._limits = limits
         self._inbox: deque[Pending] = deque()
         self._in_turn: Sequence[Pending] = ()
         self._polls: dict[PollId, OpenPoll] = {}
@@ -49,8 +50,9 @@ class Callers:
 
     def put(self, pending: Pending, *, always: bool = False) -> None:
         """One more; `always` past the limit, for what makes work less."""
-        if len(self._inbox) >= INBOX_MAX and not always:
-            raise BusyError(f"{INBOX_MAX} requests are waiting already; slow down")
+        limit = self._limits.inbox_max
+        if len(self._inbox) >= limit and not always:
+            raise BusyError(f"{limit} requests are waiting already; slow down")
         self._inbox.append(pending)
 
     def next_poll_id(self) -> PollId:
@@ -73,7 +75,7 @@ class Callers:
         """The next turn's inputs."""
         batch: list[Pending] = []
         weight = 0
-        while self._inbox and weight < TURN_WEIGHT_MAX:
+        while self._inbox and weight < self._limits.turn_weight_max:
             pending = self._inbox.popleft()
             batch.append(pending)
             weight += _weight(pending.event)

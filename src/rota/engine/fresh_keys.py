@@ -9,13 +9,7 @@ from zlib import crc32
 from rota.core.inputs import AnyInput
 from rota.core.records.keyed import Keyed
 from rota.engine.chore import Chore
-from rota.engine.limits import (
-    KEY_MARKS,
-    USED_KEYS_LOOK_S,
-    USED_KEYS_PER_LOOK,
-    USED_KEYS_READ_MAX,
-    USED_KEYS_RETRY_S,
-)
+from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.ports import Clock
 from rota.store.limits import KEY_AGE_MS
 from rota.store.protocol import Catalog, StoreError
@@ -30,12 +24,15 @@ class FreshKeys:
     What others promised and left in the inbox has come to the scheduler when that is empty.
     """
 
-    def __init__(self, catalog: Catalog, clock: Clock) -> None:
+    def __init__(
+        self, catalog: Catalog, clock: Clock, limits: EngineLimits = ENGINE_LIMITS
+    ) -> None:
+        self._limits = limits
         self._catalog = catalog
         self._clock = clock
         self._reading = Chore("rota-used-keys")
         self._complete = self._took_inbox = False
-        self._young, self._old = _no_marks(), _no_marks()
+        self._young, self._old = _no_marks(limits.key_marks), _no_marks(limits.key_marks)
         self._young_since = clock.steady()
 
     def begin(self, *, has_inbox: bool) -> None:
@@ -68,47 +65,47 @@ class FreshKeys:
 
     def is_new(self, key: str) -> bool:
         """Whether it is certain that nobody has used this key; False: who knows."""
-        byte, bit = _place(key)
+        byte, bit = self._place(key)
         is_marked = (self._young[byte] | self._old[byte]) & bit
         return self._complete and self._took_inbox and not is_marked
 
     def _mark(self, key: str) -> None:
-        byte, bit = _place(key)
+        byte, bit = self._place(key)
         self._young[byte] |= bit
+
+    def _place(self, key: str) -> tuple[int, int]:
+        place = crc32(key.encode()) % self._limits.key_marks
+        return place >> 3, 1 << (place & 7)
 
     def _grow_old(self) -> None:
         """What was used longer ago than a key is honoured need not be known any more."""
         if self._clock.steady() - self._young_since < KEY_AGE_MS:
             return
-        self._old, self._young = self._young, _no_marks()
+        self._old, self._young = self._young, _no_marks(self._limits.key_marks)
         self._young_since = self._clock.steady()
         self._complete = True  # all that could not be read is too old by now
 
     async def _read(self) -> None:
         last = ""
-        for _ in range(0, USED_KEYS_READ_MAX, USED_KEYS_PER_LOOK):
+        at_once = self._limits.used_keys_per_look
+        for _ in range(0, self._limits.used_keys_read_max, at_once):
             keys = await self._keys_after(last)
             for key in keys:
                 self._mark(key)
-            if len(keys) < USED_KEYS_PER_LOOK:
+            if len(keys) < at_once:
                 self._complete = True
                 return
             last = keys[-1]
-            await asyncio.sleep(USED_KEYS_LOOK_S)
+            await asyncio.sleep(self._limits.used_keys_look_s)
 
     async def _keys_after(self, last: str) -> list[str]:
         while True:
             try:
-                return await self._catalog.keys_after(last, USED_KEYS_PER_LOOK)
+                return await self._catalog.keys_after(last, self._limits.used_keys_per_look)
             except StoreError:
-                await asyncio.sleep(USED_KEYS_RETRY_S)
+                await asyncio.sleep(self._limits.used_keys_retry_s)
 
 
-def _no_marks() -> mmap:
-    """Room for all of them; only what is written to takes memory, which a `bytearray` fills."""
-    return mmap(-1, KEY_MARKS // 8, access=ACCESS_COPY)
-
-
-def _place(key: str) -> tuple[int, int]:
-    place = crc32(key.encode()) % KEY_MARKS
-    return place >> 3, 1 << (place & 7)
+def _no_marks(count: int) -> mmap:
+    """Only pages that are written to take memory; a `bytearray` would fill them all."""
+    return mmap(-1, count // 8, access=ACCESS_COPY)

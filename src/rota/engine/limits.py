@@ -1,4 +1,9 @@
-"""Every bound of the loop, named, with its reason."""
+"""Every limit of the engine, named, with its reason; `EngineLimits` hands in those that vary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
 
 INBOX_MAX = 20_000
 """Inputs that may wait for a turn; past it callers are asked to slow down."""
@@ -106,3 +111,29 @@ TRIED_STATE_MAX = 500
 """Workers and executions of which several copies are made to try what would help."""
 SWEEP_EVERY_S = 60.0
 """How often storage and uploads are looked over: nobody waits for what goes then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLimits:
+    """Limits that a server is given, so that a test can run one with others."""
+
+    inbox_max: int = INBOX_MAX
+    turn_weight_max: int = TURN_WEIGHT_MAX
+    key_marks: int = KEY_MARKS
+    used_keys_read_max: int = USED_KEYS_READ_MAX
+    used_keys_per_look: int = USED_KEYS_PER_LOOK
+    used_keys_look_s: float = USED_KEYS_LOOK_S
+    used_keys_retry_s: float = USED_KEYS_RETRY_S
+    clock_look_s: float = CLOCK_LOOK_S
+    cold_ms: int = COLD_MS
+    refill_retry_s: float = REFILL_RETRY_S
+    retention_every_s: float = RETENTION_EVERY_S
+    durable_inbox_entries: int = DURABLE_INBOX_ENTRIES
+    durable_inbox_look_s_min: float = DURABLE_INBOX_LOOK_S_MIN
+    durable_inbox_look_s_max: float = DURABLE_INBOX_LOOK_S_MAX
+    seen_after_ms: int = SEEN_AFTER_MS
+    pleas_alone_look_s: float = PLEAS_ALONE_LOOK_S
+
+
+ENGINE_LIMITS: Final = EngineLimits()
+"""The limits of a server that nobody gave others: the constants above."""

@@ -8,29 +8,57 @@ several servers share a store, one leads and runs this loop; the others stand by
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import structlog
 
 from rota.core.errors import Conflict
-from rota.core.inputs import AnyInput, ClosePoll, Poll, Refilled, ScheduleInput, Timing
-from rota.core.model import Millis, PollId
+from rota.core.inputs import AnyInput, ClosePoll, Poll, Refilled, ScheduleInput, Submit, Timing
+from rota.core.learned import Name
+from rota.core.model import (
+    Instant,
+    JobId,
+    JobRecord,
+    Millis,
+    PollId,
+    Resources,
+    ScheduleId,
+    TriggerId,
+    WorkerId,
+)
 from rota.core.outcome import Answer, AnyReceipt
+from rota.core.outlook.autoscale import Demand
 from rota.core.records.event_inputs import EventInput
+from rota.core.records.events import Event, Rule
+from rota.core.records.glance import (
+    Deadline,
+    Explanation,
+    PlaceGlance,
+    QueueGlance,
+    ScheduleGlance,
+    TenantGlance,
+    Trial,
+    TriggerGlance,
+    WorkerGlance,
+)
+from rota.core.records.policy import Policy
+from rota.core.records.schedules import Calendar, Plan, Schedule
+from rota.core.records.usage import Account
 from rota.core.scheduler import Scheduler
+from rota.core.times.foresight import Foreseen
+from rota.engine.calibration import Calibration
 from rota.engine.callers import Callers, Pending
 from rota.engine.chore import Chore
+from rota.engine.estimates import Outlook
 from rota.engine.feed import Feed
 from rota.engine.foretelling import Foretelling
 from rota.engine.fresh_keys import FreshKeys
 from rota.engine.keeper import Keeper
-from rota.engine.limits import CLOCK_LOOK_S
 from rota.engine.lookers import Lookers
 from rota.engine.outlook import Outlooks
 from rota.engine.pickup import Pickup, ReadSpec
 from rota.engine.ports import Clerk, Clock, Observer, Standing, UnavailableError
-from rota.engine.reasons import Reasons
 from rota.engine.recovery import build_scheduler
 from rota.engine.refills import Refills
 from rota.engine.seat import Member, Seat
@@ -42,7 +70,7 @@ from rota.store.protocol import FencedError, Seq, Store, StoreError
 log = structlog.get_logger("rota.engine")
 
 
-class Engine(Outlooks):
+class Engine:
     """Runs one scheduler on one store, whenever this server leads."""
 
     def __init__(
@@ -51,22 +79,23 @@ class Engine(Outlooks):
         self.clock, self.timing = clock, timing
         self.feed = Feed()
         self.node = member.node
+        self._limits = member.limits
         self._store = store
         self._ledger = store.ledger
         self._observer = observer
         self._seat = Seat(store.ledger, clock, member)
-        self._standby = Standby(store, clock, timing.window.line)
-        self._refills = Refills(store.ledger, self._take_refills)
+        self._standby = Standby(store, clock, timing.window.line, member.limits)
+        self._refills = Refills(store.ledger, self._take_refills, member.limits)
         self._keeper = Keeper(self._seat, self._seat_changed)
-        self._callers = Callers()
-        self._keys = FreshKeys(store.catalog, clock)
+        self._callers = Callers(member.limits)
+        self._keys = FreshKeys(store.catalog, clock, member.limits)
         self._times = Timekeeping(clock)
         self._lag = FoldLag(clock)
         self._wake: asyncio.Future[None] | None = None
         self._in_turn = False
         self._lookers = Lookers()
-        self._foretelling = Foretelling(clock, self.look)
-        self._reasons = Reasons()
+        self._foretelling = Foretelling(clock, self._look)
+        self._outlooks = Outlooks(clock, self._foretelling, self._look, self._brain)
         self._scheduler: Scheduler | None = None
         self._read_spec: ReadSpec | None = None
         self._pickup = Chore("rota-pickup")
@@ -161,7 +190,9 @@ class Engine(Outlooks):
         if self._read_spec is None:
             self._open()
         else:
-            pickup = Pickup(self._store, self.clock, self._read_spec, self._post_entry)
+            pickup = Pickup(
+                self._store, self.clock, self._read_spec, self._post_entry, self._limits
+            )
             # What came while nobody led goes before what comes now.
             self._pickup.start(pickup.run(self._open, self._keys.took_inbox))
 
@@ -292,11 +323,6 @@ class Engine(Outlooks):
         """A number no other poll of this process has."""
         return self._callers.next_poll_id()
 
-    def _brain(self) -> Scheduler:
-        if self._scheduler is None or not self._seat.trusted:
-            raise UnavailableError(f"not ready: {self._trouble}")
-        return self._scheduler
-
     # One turn
 
     async def _lead(self) -> None:
@@ -356,7 +382,9 @@ class Engine(Outlooks):
             return
         due = self._brain().next_due()
         delay_s = None if due is None else max(0, due - self.clock.now()) / 1000
-        await self._woken_within(None if delay_s is None else min(delay_s, CLOCK_LOOK_S))
+        await self._woken_within(
+            None if delay_s is None else min(delay_s, self._limits.clock_look_s)
+        )
 
     async def _turn(self, since: Millis) -> None:
         self._ledger.deciding()
@@ -398,3 +426,126 @@ class Engine(Outlooks):
     def fold_lag_s(self) -> float:
         """How long the oldest record that is not in the tables yet has been durable."""
         return self._lag.seconds(self._ledger.folded)
+
+    # Questions, answered from memory; all that memory says is durable
+
+    def _brain(self) -> Scheduler:
+        if self._scheduler is None or not self._seat.trusted:
+            raise UnavailableError(f"not ready: {self._trouble}")
+        return self._scheduler
+
+    async def _look(self) -> Scheduler:
+        """The scheduler when no turn is under way; to be asked before anything else is awaited."""
+        await self.settled()
+        return self._brain()
+
+    def is_new_key(self, key: str) -> bool:
+        """Whether it is certain that no leader has accepted anything under this key."""
+        return self._keys.is_new(key)
+
+    def promise_key(self, key: str) -> None:
+        """This server is about to promise something under it, without a leader."""
+        self._keys.promise(key)
+
+    def why(self, job_id: JobId, record: JobRecord | None = None) -> Explanation | None:
+        """Why a live job does not run."""
+        return self._brain().why(job_id, self.clock.now(), record)
+
+    def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
+        """The newest progress of a running job."""
+        return self._brain().progress_of(job_id)
+
+    def workers(self) -> Sequence[WorkerGlance]:
+        """All workers known."""
+        return self._brain().workers(self.clock.now())
+
+    def worker(self, worker_id: WorkerId) -> WorkerGlance | None:
+        """One of them."""
+        return self._brain().worker(worker_id, self.clock.now())
+
+    def places(self) -> Iterator[PlaceGlance]:
+        """What is reserved for jobs that wait."""
+        return self._brain().places(self.clock.now())
+
+    def queues(self) -> Sequence[QueueGlance]:
+        """All queues."""
+        return self._brain().queues()
+
+    def ready_since(self) -> Mapping[str, Instant]:
+        """By queue with ready jobs, since when the longest waiting head of a line has been so."""
+        return self._brain().ready_since()
+
+    def policy(self) -> Policy:
+        """The policy that holds now."""
+        return self._brain().policy
+
+    def tenants(self) -> Sequence[TenantGlance]:
+        """All tenants that have jobs or settings."""
+        return self._brain().tenants(self.clock.now())
+
+    def demand(self, target_ms: Millis, size: Resources | None = None) -> Demand:
+        """How many workers would clear what waits in time."""
+        return self._brain().demand(target_ms, size, self.clock.now())
+
+    def usages(self) -> Iterator[tuple[Name, Account]]:
+        """What jobs of each name take."""
+        return self._brain().usages()
+
+    def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:
+        """Those to keep, newest first."""
+        return self._brain().schedules(keep)
+
+    def schedule(self, schedule_id: ScheduleId) -> ScheduleGlance | None:
+        """One of them."""
+        return self._brain().schedule(schedule_id)
+
+    def calendars(self) -> Sequence[Calendar]:
+        """All calendars."""
+        return self._brain().calendars()
+
+    def foresee(self, schedule_id: ScheduleId, after: Instant, count: int) -> Sequence[Foreseen]:
+        """The next instants of a schedule."""
+        return self._brain().foresee(schedule_id, after, count)
+
+    def foresee_plan(self, plan: Plan, after: Instant, count: int) -> Sequence[Foreseen]:
+        """The same of a plan that nobody has."""
+        return self._brain().foresee_plan(plan, after, count)
+
+    def instants(
+        self, schedule_id: ScheduleId, start: Instant, end: Instant, limit: int
+    ) -> Sequence[Instant]:
+        """The instants of a schedule within a range."""
+        return self._brain().instants(schedule_id, start, end, limit)
+
+    def triggers(self) -> Sequence[TriggerGlance]:
+        """All triggers."""
+        return self._brain().triggers()
+
+    def trigger(self, trigger_id: TriggerId) -> TriggerGlance | None:
+        """One of them."""
+        return self._brain().trigger(trigger_id)
+
+    def try_event(self, event: Event, only: TriggerId | None = None) -> Sequence[Trial]:
+        """What triggers would make of an event."""
+        return self._brain().try_event(event, only, self.clock.now())
+
+    def try_rule(self, rule: Rule, event: Event) -> Trial:
+        """The same of a trigger that nobody has."""
+        return self._brain().try_rule(rule, event, self.clock.now())
+
+    async def outlook(self, job: JobRecord) -> Outlook | None:
+        """Of a job that waits; None: memory does not know it, or not as one that waits."""
+        return await self._outlooks.outlook(job)
+
+    async def rehearse(self, event: Submit) -> Sequence[Outlook]:
+        """What would become of these jobs; raises what they would be refused for."""
+        return await self._outlooks.rehearse(event)
+
+    def deadline(self, job: JobRecord, start: Instant | None = None) -> Deadline | None:
+        """How a job stands to its deadline, as far as that is known without looking ahead."""
+        return self._brain().deadline(job, start, self.clock.now())
+
+    @property
+    def calibration(self) -> Calibration:
+        """How estimates have turned out."""
+        return self._foretelling.calibration

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -19,37 +18,34 @@ from rota.engine.estimates import FLUID, FORWARD_RUN, NEVER, UNKNOWN, Estimate, 
 from rota.engine.foretelling import Foretelling, is_never
 from rota.engine.forward import Course
 from rota.engine.limits import FORWARD_STATE_MAX, TRIED_STATE_MAX
-from rota.engine.ports import UnavailableError
+from rota.engine.ports import Clock, UnavailableError
 from rota.engine.reasons import Reasons
-from rota.engine.views import Views
 
 _FRESH = Life(JobState.PENDING)
 
 
-class Outlooks(Views):
-    """The engine's side that tells what is to come."""
+class Outlooks:
+    """Answers what is to come, from the scheduler's memory and a copy that is played forward."""
 
-    _foretelling: Foretelling
-    _reasons: Reasons
-
-    @abstractmethod
-    async def settled(self) -> None:
-        """Returns at a moment when memory says no more than what is durable."""
-
-    async def look(self) -> Scheduler:
-        """The scheduler at such a moment; to be asked before anything else is waited for."""
-        await self.settled()
-        return self._brain()
-
-    @property
-    def calibration(self) -> Calibration:
-        """How estimates have turned out."""
-        return self._foretelling.calibration
+    def __init__(
+        self,
+        clock: Clock,
+        foretelling: Foretelling,
+        look: Callable[[], Awaitable[Scheduler]],
+        brain: Callable[[], Scheduler],
+    ) -> None:
+        self._clock = clock
+        self._foretelling = foretelling
+        self._reasons = Reasons()
+        self._look = look
+        """The scheduler, once no turn is under way."""
+        self._brain = brain
+        """The scheduler as it is; raises UnavailableError where none may be asked."""
 
     async def outlook(self, job: JobRecord) -> Outlook | None:
         """Of a job that waits; None: memory does not know it, or not as one that waits."""
-        scheduler = await self.look()
-        now = self.clock.now()
+        scheduler = await self._look()
+        now = self._clock.now()
         record = job if job.life.line else None
         explanation = scheduler.why(job.id, now, record)
         if explanation is None or explanation.basis == "running":
@@ -72,18 +68,14 @@ class Outlooks(Views):
             seen,
         )
 
-    def deadline(self, job: JobRecord, start: Instant | None = None) -> Deadline | None:
-        """How a job stands to its deadline, as far as that is known without looking ahead."""
-        return self._brain().deadline(job, start, self.clock.now())
-
     def _deadline(self, job: JobRecord, estimate: Estimate) -> Deadline | None:
         """With what is likely: in time even then, in time if all goes as expected, or late."""
-        expected = self.deadline(job, estimate.at)
+        expected = self._brain().deadline(job, estimate.at, self._clock.now())
         if expected is None or expected.verdict not in ("on_time", "at_risk"):
             return expected
         if estimate.high is None:
             return replace(expected, verdict="at_risk")
-        worst = self.deadline(job, estimate.high)
+        worst = self._brain().deadline(job, estimate.high, self._clock.now())
         is_safe = worst is not None and worst.slack_ms >= 0
         return replace(expected, verdict="on_time" if is_safe else "at_risk")
 
@@ -91,8 +83,8 @@ class Outlooks(Views):
 
     async def rehearse(self, event: Submit) -> Sequence[Outlook]:
         """What would become of these jobs; raises what they would be refused for."""
-        scheduler = await self.look()
-        now = self.clock.now()
+        scheduler = await self._look()
+        now = self._clock.now()
         scheduler.check_submit(event, now)
         if scheduler.picture_size() > FORWARD_STATE_MAX:
             raise UnavailableError(

@@ -14,11 +14,7 @@ from rota.core.inputs import AnyInput, Recall, Reject, Submit
 from rota.core.model import JobRecord
 from rota.core.outcome import AnyReceipt
 from rota.engine.beat import beat
-from rota.engine.limits import (
-    DURABLE_INBOX_ENTRIES,
-    DURABLE_INBOX_LOOK_S_MAX,
-    DURABLE_INBOX_LOOK_S_MIN,
-)
+from rota.engine.limits import EngineLimits
 from rota.engine.ports import Clock, UnavailableError
 from rota.store.protocol import Catalog, Ledger, Store, StoreError
 from rota.store.protocols.inbox import InboxEntry, InboxKind
@@ -37,7 +33,15 @@ encode_submission = msgspec.msgpack.Encoder().encode
 class Pickup:
     """Takes entries in their order; each leaves the store in the record that accepts it."""
 
-    def __init__(self, store: Store, clock: Clock, read_spec: ReadSpec, post: PostEntry) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        read_spec: ReadSpec,
+        post: PostEntry,
+        limits: EngineLimits,
+    ) -> None:
+        self._limits = limits
         self._ledger: Ledger = store.ledger
         self._catalog: Catalog = store.catalog
         self._clock = clock
@@ -50,7 +54,11 @@ class Pickup:
 
         Those who ask need not wait for the last of many thousands.
         """
-        pause = DURABLE_INBOX_LOOK_S_MIN
+        shortest, longest = (
+            self._limits.durable_inbox_look_s_min,
+            self._limits.durable_inbox_look_s_max,
+        )
+        pause = shortest
         while True:
             try:
                 taken = await self._take()
@@ -62,18 +70,18 @@ class Pickup:
                 self._is_away = False
                 caught_up()
                 if taken:
-                    pause = DURABLE_INBOX_LOOK_S_MIN
+                    pause = shortest
                     continue
                 emptied()
-            if pause < DURABLE_INBOX_LOOK_S_MAX:
+            if pause < longest:
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, DURABLE_INBOX_LOOK_S_MAX)
+                pause = min(2 * pause, longest)
             else:
                 await beat(pause)
 
     async def _take(self) -> int:
         """The oldest ones; answers how many were accepted."""
-        entries = await self._ledger.take_inbox(DURABLE_INBOX_ENTRIES)
+        entries = await self._ledger.take_inbox(self._limits.durable_inbox_entries)
         ends = await asyncio.gather(
             *(self._accept(entry) for entry in entries), return_exceptions=True
         )

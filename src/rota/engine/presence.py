@@ -17,11 +17,11 @@ from rota.core.model import Millis
 from rota.engine.beat import beat
 from rota.engine.limits import (
     ANNOUNCE_S,
+    ENGINE_LIMITS,
     LAG_SAMPLES,
-    PLEAS_ALONE_LOOK_S,
     PLEAS_FROM_MS,
     PLEAS_LOOK_S,
-    SEEN_AFTER_MS,
+    EngineLimits,
 )
 from rota.engine.ports import Brain
 from rota.store.protocol import Store, StoreError
@@ -49,7 +49,10 @@ class LagMeter:
 class Presence:
     """Announces this server every second for as long as it runs."""
 
-    def __init__(self, store: Store, brain: Brain, me: Node) -> None:
+    def __init__(
+        self, store: Store, brain: Brain, me: Node, limits: EngineLimits = ENGINE_LIMITS
+    ) -> None:
+        self._limits = limits
         self.me = me
         """What was said last."""
         self._store = store
@@ -57,7 +60,7 @@ class Presence:
         self._meter = LagMeter()
         self._telling: asyncio.Task[None] | None = None
         self._heeding: asyncio.Task[None] | None = None
-        self._told_at = self._seen_from = -SEEN_AFTER_MS
+        self._told_at = self._seen_from = -limits.seen_after_ms
         self._alone_in: int | None = None
         """The reign in which this server looked and saw no other; None: there may be some."""
         self._away = False
@@ -100,7 +103,7 @@ class Presence:
         await self._store.nodes.announce(self.me)
         now = self._brain.clock.steady()
         if now - self._told_at >= PLEAS_FROM_MS:
-            self._seen_from = now + SEEN_AFTER_MS
+            self._seen_from = now + self._limits.seen_after_ms
         self._told_at = now
 
     async def be_seen(self) -> None:
@@ -138,7 +141,7 @@ class Presence:
 
     async def _go_on_heeding(self) -> None:
         while True:
-            await beat(PLEAS_ALONE_LOOK_S if self.is_alone else PLEAS_LOOK_S)
+            await beat(self._limits.pleas_alone_look_s if self.is_alone else PLEAS_LOOK_S)
             try:
                 await self.heed()
             except StoreError:  # then nobody can be heard, and nobody could lead

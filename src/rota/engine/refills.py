@@ -9,7 +9,7 @@ import structlog
 
 from rota.core.inputs import Refilled
 from rota.core.outcome import Refill
-from rota.engine.limits import REFILL_LOOK_S, REFILL_PATIENCE_S, REFILL_RETRY_S
+from rota.engine.limits import REFILL_LOOK_S, REFILL_PATIENCE_S, EngineLimits
 from rota.store.protocol import Ledger, Seq, StoreError
 
 log = structlog.get_logger("rota.engine")
@@ -18,7 +18,10 @@ log = structlog.get_logger("rota.engine")
 class Refills:
     """The questions under way. `put` takes the answers, as inputs of the next turn."""
 
-    def __init__(self, ledger: Ledger, put: Callable[[Sequence[Refilled]], None]) -> None:
+    def __init__(
+        self, ledger: Ledger, put: Callable[[Sequence[Refilled]], None], limits: EngineLimits
+    ) -> None:
+        self._limits = limits
         self._ledger = ledger
         self._put = put
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -54,7 +57,7 @@ class Refills:
                 # Whatever it was: work waits for these jobs, and nobody else asks for them.
                 unexpected = not isinstance(error, StoreError)
                 log.warning("refill_failed", reason=str(error), exc_info=unexpected)
-                await asyncio.sleep(REFILL_RETRY_S)
+                await asyncio.sleep(self._limits.refill_retry_s)
                 continue
             answers = zip(wanted, found, strict=True)
             self._put([Refilled(refill=refill, jobs=jobs) for refill, jobs in answers])

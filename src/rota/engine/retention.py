@@ -11,7 +11,7 @@ import structlog
 
 from rota.core.model import Instant, Millis
 from rota.engine.chore import Chore
-from rota.engine.limits import RETENTION_EVERY_S, RETENTION_PAUSE_S
+from rota.engine.limits import ENGINE_LIMITS, RETENTION_PAUSE_S, EngineLimits
 from rota.engine.ports import Brain, Clock
 from rota.store.protocol import Store, StoreError
 
@@ -21,8 +21,15 @@ log = structlog.get_logger("rota.engine")
 class Retention:
     """Runs beside the engine for as long as the server does."""
 
-    def __init__(self, store: Store, brain: Brain, age_ms: Millis | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        brain: Brain,
+        age_ms: Millis | None,
+        limits: EngineLimits = ENGINE_LIMITS,
+    ) -> None:
         """`age_ms` None: everything is kept for ever."""
+        self._limits = limits
         self._store = store
         self._brain = brain
         self._age_ms = age_ms
@@ -40,7 +47,7 @@ class Retention:
 
     async def _run(self, age_ms: Millis) -> None:
         while True:
-            await asyncio.sleep(RETENTION_EVERY_S)
+            await asyncio.sleep(self._limits.retention_every_s)
             try:
                 await self.forget(self._days.now() - age_ms)
             except StoreError as error:

@@ -11,9 +11,11 @@ import msgspec
 from rota.core.model import Millis
 from rota.engine.limits import (
     ABSENT_PER_TTL,
+    ENGINE_LIMITS,
     LOOKS_PER_TTL,
     TRUST_MARGIN,
     UNREACHED_PER_TTL,
+    EngineLimits,
 )
 from rota.engine.ports import Clock
 from rota.store.protocol import Epoch, FencedError, LeaderRow, Leadership
@@ -30,6 +32,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """Where the others reach it."""
     ttl_ms: Millis | None = None
     """How long a leader that says nothing still leads; None: there are no others."""
+    limits: EngineLimits = ENGINE_LIMITS
 
 
 class Seat:

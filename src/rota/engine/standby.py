@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import structlog
 
 from rota.core.model import Instant, JobRecord, Millis
-from rota.engine.limits import COLD_MS, FOLLOW_RECORDS
+from rota.engine.limits import FOLLOW_RECORDS, EngineLimits
 from rota.engine.ports import Clock
 from rota.engine.seat import Seat
 from rota.store.folding.mirror import JournalGapError, Mirror
@@ -30,7 +30,8 @@ class Standby:
     take-over reads those few anyway. The copy comes back when the shelf is empty.
     """
 
-    def __init__(self, store: Store, clock: Clock, kept: int) -> None:
+    def __init__(self, store: Store, clock: Clock, kept: int, limits: EngineLimits) -> None:
+        self._limits = limits
         self._ledger = store.ledger
         self._catalog = store.catalog
         self._clock = clock
@@ -101,7 +102,7 @@ class Standby:
         return self._mirror
 
     def _cool_down(self) -> None:
-        self._mirror, self._cold_until = None, self._clock.steady() + COLD_MS
+        self._mirror, self._cold_until = None, self._clock.steady() + self._limits.cold_ms
 
     async def _look_up(self, mirror: Mirror, records: Sequence[JournalRecord]) -> list[JobRecord]:
         unknown = mirror.unknown(records)

@@ -70,7 +70,7 @@ async def join(
         version=__version__,
         started_at=parts.started_at,
     )
-    presence = Presence(store, parts.brain, me)
+    presence = Presence(store, parts.brain, me, member.limits)
     await presence.start()
     # Its HTTP client is slow to load, and a server that is alone never needs one.
     from rota.api.peers.forward import Forwarder, open_http
