@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from rota.sdk import NotFoundError
-from rota.sdk.subjects.file_calls import PIECE_BYTES
+from rota.sdk.methods.file_calls import PIECE_BYTES
 from rota.wire.bundles import BundleView
 from tests.archives import tar_of
 from tests.process.cell import Cell, until

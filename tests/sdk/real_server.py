@@ -13,8 +13,8 @@ import uvicorn
 
 from rota.sdk import App, Client, Context, Fail
 from rota.sdk.context import ContextInfo
+from rota.sdk.declare.functions import run_to_end
 from rota.sdk.documents import document, error_record
-from rota.sdk.program.running import run_to_end
 from rota.wire.executions import CompletedReport
 from rota.wire.tasks import FUNCTION_CAPABILITY
 from rota.wire.units import ByteSize, Duration
@@ -116,7 +116,7 @@ def _run(client: Client, app: App, order: OrderView) -> CompletedReport:
     function = app.functions[order.name]
     report = CompletedReport(execution_id=order.execution_id, status="succeeded", fence=order.fence)
     try:
-        args, kwargs = function.shape.decode(bytes(order.payload), context)
+        args, kwargs = function.signature.decode(bytes(order.payload), context)
         with context.active():
             returned = run_to_end(function.function, args, kwargs)
         report.result = msgspec.Raw(document("the result", returned))

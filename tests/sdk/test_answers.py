@@ -17,8 +17,8 @@ from rota.sdk import (
     UnavailableError,
     calls,
 )
-from rota.sdk.answers import error_of, is_passing, read
 from rota.sdk.backoff import CLIENT_CAP_S, pause_s
+from rota.sdk.request_plan import error_of, is_passing, read
 
 
 @pytest.mark.parametrize(

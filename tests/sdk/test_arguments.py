@@ -9,8 +9,8 @@ import pytest
 
 from rota.sdk.app import App
 from rota.sdk.context import Context, ContextInfo
+from rota.sdk.declare.arguments import FunctionSignature, wants_context
 from rota.sdk.documents import ArgumentError
-from rota.sdk.program.arguments import Shape, wants_context
 
 LATER = """
 def later(order: Later, amount: int) -> Nobody: ...
@@ -31,9 +31,9 @@ def test_annotations_may_name_what_exists_for_type_checkers_only() -> None:
     names = _made()
     job = App().job(names["later"])
     assert job.name.endswith("later")
-    shape = Shape("later", names["later"])
-    assert not shape.wants_context
-    assert shape.bind([1, 2], {}).arguments == {"order": 1, "amount": 2}
+    signature = FunctionSignature("later", names["later"])
+    assert not signature.wants_context
+    assert signature.bind([1, 2], {}).arguments == {"order": 1, "amount": 2}
     assert wants_context(names["told"])
 
 
@@ -41,9 +41,9 @@ def test_a_quoted_annotation_that_names_nothing_leaves_values_as_they_are() -> N
     def later(order: "Later", amount: int) -> None:  # type: ignore[name-defined]  # noqa: F821, UP037
         """Never called."""
 
-    shape = Shape("later", later)
-    assert not shape.wants_context
-    assert shape.bind([1, 2], {}).arguments == {"order": 1, "amount": 2}
+    signature = FunctionSignature("later", later)
+    assert not signature.wants_context
+    assert signature.bind([1, 2], {}).arguments == {"order": 1, "amount": 2}
 
 
 class _Silent:
@@ -67,8 +67,8 @@ def test_a_call_without_arguments_gets_what_the_function_has_by_itself() -> None
     def told(ctx: Context, amount: int = 1) -> None: ...
 
     for function in (plain, whatever):
-        assert Shape("f", function).decode(b"{}", CONTEXT) == ([], {})
-    assert Shape("f", told).decode(b'{"args": []}', CONTEXT) == ([CONTEXT], {})
+        assert FunctionSignature("f", function).decode(b"{}", CONTEXT) == ([], {})
+    assert FunctionSignature("f", told).decode(b'{"args": []}', CONTEXT) == ([CONTEXT], {})
 
 
 def test_a_call_without_arguments_is_refused_where_one_is_needed() -> None:
@@ -78,4 +78,4 @@ def test_a_call_without_arguments_is_refused_where_one_is_needed() -> None:
 
     for function in (needy, named):
         with pytest.raises(ArgumentError, match="amount"):
-            Shape("f", function).decode(b"{}", CONTEXT)
+            FunctionSignature("f", function).decode(b"{}", CONTEXT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.sdk import App, Context
-from rota.sdk.program.options import job_body
+from rota.sdk.declare.options import job_body
 
 app = App()
 seen: list[tuple[str, int, int]] = []

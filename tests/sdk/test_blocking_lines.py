@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from rota.sdk import Client, Patience
-from rota.sdk.answers import Answer
 from rota.sdk.calls import Call
 from rota.sdk.errors import SilenceError, UnreachableError
 from rota.sdk.lines.blocking_lines import Lines
 from rota.sdk.lines.messages import KEPT_S
+from rota.sdk.request_plan import Answer
 from tests.sdk.small_server import TOKEN, SmallServer
 
 OK = b"HTTP/1.1 200 OK\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\nok"

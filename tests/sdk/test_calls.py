@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rota.sdk import calls
 from rota.sdk.calls import JobSearch
-from rota.sdk.subjects import access_calls
+from rota.sdk.methods import admin_calls
 from rota.wire.jobs import BatchSpec, JobSpec, RetrySpec
 from rota.wire.tasks import Noop
 from rota.wire.tokens import TokenSpec
@@ -70,7 +70,7 @@ def test_a_name_cannot_leave_its_place_in_the_path() -> None:
 
 def test_only_writes_that_would_act_twice_carry_a_key() -> None:
     assert calls.cancel_job("x").keyed
-    assert access_calls.create_token(TokenSpec(role="viewer")).keyed
+    assert admin_calls.create_token(TokenSpec(role="viewer")).keyed
     assert not calls.get_job("x").keyed
     assert calls.delete_job("x", force=True).params == (("force", "true"),)
     assert calls.delete_job("x").params == ()

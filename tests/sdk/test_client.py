@@ -286,7 +286,7 @@ def test_typed_jobs_may_name_each_other_across_batches_too(
     one = BatchJobSpec(name="a", task=Noop(), ref="a")
     needs = DependencySpec("ref:a", "finished")
     two = BatchJobSpec(name="b", task=Noop(), dependencies=[needs, "ref:a"])
-    ids = client.run(submit_many(client.terms, [one, two], jobs_max=1))
+    ids = client.run(submit_many(client.state, [one, two], jobs_max=1))
     assert [need.job_id for need in server.jobs[ids[1]].dependencies] == [ids[0], ids[0]]
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.sdk.events import Event, EventReader
+from rota.sdk.watching import Event, EventReader
 
 STREAM = (
     b": hello\n\nid: 1\ndata: first\n\n"

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from rota.sdk import AnswerError, AsyncClient, Endpoint, NotFoundError
-from rota.sdk.subjects.file_calls import PIECE_BYTES
+from rota.sdk.methods.file_calls import PIECE_BYTES
 from rota.store.limits import OBJECT_BYTES_MIN
 from rota.store.memory.objects import MemoryBlobs
 from tests.api.house import HOST, TOKEN, House, open_house

@@ -10,7 +10,7 @@ import pytest
 
 from rota.sdk import App, Client, LimitError, Patience, UnavailableError, UnreachableError, calls
 from rota.sdk.clock import SystemClock
-from rota.sdk.flows import Terms
+from rota.sdk.request_plan import ClientState
 from rota.sdk.servers import Servers
 from tests.sdk.both import OpenClient
 from tests.sdk.small_server import TOKEN, SmallServer
@@ -80,15 +80,15 @@ def test_a_frozen_server_is_left_long_before_a_single_one_would_be(
 
 
 def test_none_of_several_is_waited_for_for_long_where_any_would_do() -> None:
-    terms = Terms(SystemClock(), Patience(), Servers(["http://a", "http://b"]))
-    waits = [terms.read_s(calls.submit(JOB), tried) for tried in range(20)]
+    state = ClientState(SystemClock(), Patience(), Servers(["http://a", "http://b"]))
+    waits = [state.read_s(calls.submit(JOB), tried) for tried in range(20)]
     assert waits[0] == waits[1] < 1, "the first round is quick"
     assert waits == sorted(waits), "later ones are not: they may all be slow"
     assert waits[-1] == Patience().switch_s
     large = calls.submit_batch([JOB] * 20_000)
-    assert terms.read_s(large) > 2 * waits[0], "what is large takes longer everywhere"
-    assert terms.read_s(calls.cancel_job("j")) == Patience().switch_s, "only the leader can do it"
-    alone = Terms(SystemClock(), Patience(), Servers(["http://a"]))
+    assert state.read_s(large) > 2 * waits[0], "what is large takes longer everywhere"
+    assert state.read_s(calls.cancel_job("j")) == Patience().switch_s, "only the leader can do it"
+    alone = ClientState(SystemClock(), Patience(), Servers(["http://a"]))
     assert alone.read_s(calls.submit(JOB)) == Patience().read_s
 
 

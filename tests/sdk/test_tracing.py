@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from rota.sdk.context import Context, ContextInfo
-from rota.sdk.tracing import current_traceparent
+from rota.sdk.context import Context, ContextInfo, current_traceparent
 
 GIVEN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 OTHER = GIVEN.replace("b7ad", "0000")

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from rota.sdk.aio import AsyncClient
+from rota.sdk.async_client import AsyncClient
 from rota.sdk.discovery import Endpoint
 from rota.sdk.errors import ApiError, ConflictError, NotFoundError, UnreachableError
-from rota.sdk.flows import Patience
+from rota.sdk.request_plan import Patience
 from rota.verify.history import History, WitnessLine
 from tests.simtest.clock import EPOCH_MS, Machine, MachineClock
 from tests.simtest.network import ClientTransport, Network

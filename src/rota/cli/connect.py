@@ -14,10 +14,10 @@ from rota.cli.problems import Failure, explain
 from rota.cli.render import print_json
 from rota.cli.text import plain
 from rota.sdk import Client, Patience, RotaError, discover
-from rota.sdk.answers import read
 from rota.sdk.calls import Call
 from rota.sdk.discovery import URL_DEFAULT, Endpoint
 from rota.sdk.errors import AddressError, TokenError
+from rota.sdk.request_plan import read
 
 T = TypeVar("T")
 

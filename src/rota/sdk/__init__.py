@@ -9,14 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rota.sdk.aio import AsyncClient
     from rota.sdk.app import App
+    from rota.sdk.async_client import AsyncClient
     from rota.sdk.calls import JobSearch
     from rota.sdk.client import Client
     from rota.sdk.context import Context, current_context
+    from rota.sdk.declare.functions import JobFunction
+    from rota.sdk.declare.handles import AsyncJob, Job
+    from rota.sdk.declare.inline import Runs
     from rota.sdk.discovery import Endpoint, discover
     from rota.sdk.documents import ArgumentError
-    from rota.sdk.endings import Cancelled, Fail, Retry
     from rota.sdk.errors import (
         AnswerError,
         ApiError,
@@ -34,12 +36,10 @@ if TYPE_CHECKING:
         UnreachableError,
         WaitTimeoutError,
     )
-    from rota.sdk.events import Event
-    from rota.sdk.flows import Patience
-    from rota.sdk.program.functions import JobFunction
-    from rota.sdk.program.handles import AsyncJob, Job
-    from rota.sdk.program.inline import Runs
-    from rota.sdk.subjects.schedule_calls import LedgerSearch
+    from rota.sdk.job_exceptions import Cancelled, Fail, Retry
+    from rota.sdk.methods.schedule_calls import LedgerSearch
+    from rota.sdk.request_plan import Patience
+    from rota.sdk.watching import Event
 
 __all__ = [
     "AnswerError",
@@ -83,28 +83,28 @@ _HOMES = {
     "ApiError": "errors",
     "App": "app",
     "ArgumentError": "documents",
-    "AsyncClient": "aio",
-    "AsyncJob": "program.handles",
-    "Cancelled": "endings",
+    "AsyncClient": "async_client",
+    "AsyncJob": "declare.handles",
+    "Cancelled": "job_exceptions",
     "Client": "client",
     "ConflictError": "errors",
     "Context": "context",
     "Endpoint": "discovery",
-    "Event": "events",
-    "Fail": "endings",
+    "Event": "watching",
+    "Fail": "job_exceptions",
     "ForbiddenError": "errors",
     "InvalidError": "errors",
-    "Job": "program.handles",
+    "Job": "declare.handles",
     "JobFailed": "errors",
-    "JobFunction": "program.functions",
+    "JobFunction": "declare.functions",
     "JobSearch": "calls",
-    "LedgerSearch": "subjects.schedule_calls",
+    "LedgerSearch": "methods.schedule_calls",
     "LimitError": "errors",
     "NotFoundError": "errors",
-    "Patience": "flows",
-    "Retry": "endings",
+    "Patience": "request_plan",
+    "Retry": "job_exceptions",
     "RotaError": "errors",
-    "Runs": "program.inline",
+    "Runs": "declare.inline",
     "ServerError": "errors",
     "SilenceError": "errors",
     "UnauthenticatedError": "errors",

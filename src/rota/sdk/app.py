@@ -11,21 +11,16 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Literal, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from rota.sdk.aio import AsyncClient
+from rota.sdk.async_client import AsyncClient
 from rota.sdk.calls import JobLike
 from rota.sdk.client import Client
 from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.context import Context
-from rota.sdk.program.arguments import Shape
-from rota.sdk.program.declarations import (
-    SCHEDULE_OPTIONS,
-    ScheduleDecorator,
-    ScheduleOptions,
-)
-from rota.sdk.program.functions import AsyncFunction, JobFunction, SyncFunction
-from rota.sdk.program.handles import AsyncJob, AsyncPort, Job, Port
-from rota.sdk.program.inline import AsyncRuns, Runs
-from rota.sdk.program.options import (
+from rota.sdk.declare.arguments import FunctionSignature
+from rota.sdk.declare.functions import AsyncFunction, JobFunction, SyncFunction
+from rota.sdk.declare.handles import AsyncJob, AsyncPort, Job, Port
+from rota.sdk.declare.inline import AsyncRuns, Runs
+from rota.sdk.declare.options import (
     DECLARATION,
     Declaration,
     JobOptions,
@@ -34,7 +29,8 @@ from rota.sdk.program.options import (
     check_values,
     merged,
 )
-from rota.sdk.program.reactions import TRIGGER_OPTIONS, TriggerDecorator, TriggerOptions
+from rota.sdk.declare.schedules import SCHEDULE_OPTIONS, ScheduleDecorator, ScheduleOptions
+from rota.sdk.declare.triggers import TRIGGER_OPTIONS, TriggerDecorator, TriggerOptions
 from rota.sdk.transactions import refuse_key
 from rota.wire.schedules import DeployAnswer
 
@@ -136,10 +132,10 @@ class App:
         options = dict(options)
         name = options.pop("name", None) or function.__name__
         check_values(name, options)
-        shape = Shape(name, function)
-        shape.check()
+        signature = FunctionSignature(name, function)
+        signature.check()
         kind = AsyncFunction if inspect.iscoroutinefunction(function) else SyncFunction
-        made: JobFunction[..., Any] = kind(self, shape, function, options)
+        made: JobFunction[..., Any] = kind(self, signature, function, options)
         there = self.functions.get(name)
         if there is not None and not _same_place(there.function, function):
             place = f"{there.function.__module__}.{there.function.__qualname__}"

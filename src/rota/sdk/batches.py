@@ -9,7 +9,7 @@ import msgspec
 
 from rota.sdk import calls
 from rota.sdk.calls import JobLike
-from rota.sdk.flows import Flow, Terms, check_key, fetch
+from rota.sdk.request_plan import ClientState, RequestPlan, check_key, fetch
 from rota.wire.jobs import DependencySpec, JobSpec
 from rota.wire.limits import BATCH_JOBS_MAX, BODY_BYTES_MAX
 from rota.wire.units import encode
@@ -20,13 +20,13 @@ REF = "ref:"
 
 
 def submit_many(
-    terms: Terms,
+    state: ClientState,
     jobs: Iterable[JobLike],
     *,
     on_progress: Callable[[int], None] | None = None,
     key: str | None = None,
     jobs_max: int | None = None,
-) -> Flow[list[str]]:
+) -> RequestPlan[list[str]]:
     """Submits them all; the ids in the order given. Says after each batch how many there are.
 
     Each batch is all or none; it has as many jobs as a server takes, or `jobs_max`, to hear more
@@ -39,7 +39,7 @@ def submit_many(
     for number, batch in enumerate(_batches(jobs, jobs_max or BATCH_JOBS_MAX)):
         bodies = [resolved(job, known) for job in batch]
         batch_key = None if key is None else f"{key}-{number}"
-        answer = yield from fetch(terms, calls.submit_batch(bodies), batch_key)
+        answer = yield from fetch(state, calls.submit_batch(bodies), batch_key)
         for job, job_id in zip(batch, answer.job_ids, strict=True):
             if (ref := _ref(job)) is not None:
                 known[ref] = job_id

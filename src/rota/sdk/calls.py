@@ -1,7 +1,7 @@
-"""Every call of the API as a value: builds requests and mints ids, and does no I/O at all.
+"""Calls of the API as values: builds requests and mints ids, and does no I/O.
 
-A `Call` knows the type of its answer, so `Client`, an asynchronous one and the simulator share all
-that is here and differ only in how bytes travel.
+A `Call` knows the type of its answer, so both clients and the simulator share all that is here and
+differ only in how bytes travel.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
+from urllib.parse import quote
 
-from rota.sdk.paths import Params, params_of, path_of
 from rota.wire.executions import (
     ArtifactView,
     CompletionSpec,
@@ -19,15 +19,7 @@ from rota.wire.executions import (
     ExecutionView,
     ProgressSpec,
 )
-from rota.wire.jobs import (
-    BatchAnswer,
-    BulkAnswer,
-    BulkSpec,
-    GraphView,
-    JobPage,
-    JobSpec,
-    JobView,
-)
+from rota.wire.jobs import BatchAnswer, BulkAnswer, BulkSpec, GraphView, JobPage, JobSpec, JobView
 from rota.wire.queues import CountAnswer, QueuePage, QueueView
 from rota.wire.service import ClusterView, Health, StatsView
 from rota.wire.units import encode
@@ -42,6 +34,23 @@ from rota.wire.workers import (
     WorkerPage,
     WorkerView,
 )
+
+Params: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def path_of(*segments: str) -> str:
+    """A path; whatever is in a segment stays within it."""
+    return "".join("/" + quote(segment, safe="") for segment in segments)
+
+
+def params_of(**given: object) -> Params:
+    """A query string's pairs; what is None is left out."""
+    return tuple((name, _text(value)) for name, value in given.items() if value is not None)
+
+
+def _text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
 
 T = TypeVar("T")
 

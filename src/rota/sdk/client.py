@@ -11,26 +11,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
-from rota.sdk import batches, calls, flows, watching
-from rota.sdk.answers import Answer
+from rota.sdk import batches, calls, request_plan, watching
 from rota.sdk.calls import Call, JobLike, JobSearch
 from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.discovery import Endpoint, discover
 from rota.sdk.errors import ApiError, UnreachableError
-from rota.sdk.events import Event
-from rota.sdk.flows import Course, Emit, Flow, Patience, Terms
+from rota.sdk.methods import event_calls, file_calls, paging, schedule_calls
+from rota.sdk.methods.event_calls import EventLike, TriggerLike
+from rota.sdk.methods.file_calls import UploadSource
+from rota.sdk.methods.schedule_calls import LedgerSearch, ScheduleLike
+from rota.sdk.request_plan import Answer, ClientState, EmitItem, Patience, PlanRun, RequestPlan
 from rota.sdk.servers import Servers
-from rota.sdk.subjects import (
-    event_calls,
-    file_calls,
-    paging,
-    schedule_calls,
-)
-from rota.sdk.subjects.event_calls import EventLike, TriggerLike
-from rota.sdk.subjects.file_calls import Source
-from rota.sdk.subjects.schedule_calls import LedgerSearch, ScheduleLike
 from rota.sdk.transactions import refuse_key, submit_in
-from rota.sdk.watching import Waiting
+from rota.sdk.watching import Event, JobWaiter
 from rota.wire.bundles import BundlePage, BundleView, Format, LinkView
 from rota.wire.events import ArrivalPage, EventPage, EventView, HookSpec, HookView
 from rota.wire.executions import (
@@ -96,8 +89,8 @@ class Client:
         endpoint = url if isinstance(url, Endpoint) else discover(url, token)
         self.endpoint = endpoint
         servers = Servers(endpoint.urls)
-        self.terms = Terms(clock or SystemClock(), patience or Patience(), servers)
-        self._pool = Pool(endpoint, self.terms, transport)
+        self.state = ClientState(clock or SystemClock(), patience or Patience(), servers)
+        self._pool = Pool(endpoint, self.state, transport)
 
     def __enter__(self) -> Self:
         return self
@@ -111,36 +104,36 @@ class Client:
 
     def call(self, call: Call[T], *, key: str | None = None) -> T:
         """The answer of a call."""
-        return self.run(flows.fetch(self.terms, call, key))
+        return self.run(request_plan.fetch(self.state, call, key))
 
     def ask(self, call: Call[Any], *, key: str | None = None) -> Answer:
         """The same, unread: for those who pass the bytes on as they are."""
-        return self.run(flows.ask(self.terms, call, key))
+        return self.run(request_plan.ask(self.state, call, key))
 
-    def run(self, flow: Flow[T]) -> T:
+    def run(self, plan: RequestPlan[T]) -> T:
         """Walks a flow to its end."""
-        course = Course(flow)
-        for _ in self._walk(course):
+        plan_run = PlanRun(plan)
+        for _ in self._walk(plan_run):
             pass
-        return course.result
+        return plan_run.result
 
-    def iterate(self, flow: Flow[Any]) -> Iterator[Any]:
+    def iterate(self, plan: RequestPlan[Any]) -> Iterator[Any]:
         """Walks a flow for what it emits."""
-        return self._walk(Course(flow))
+        return self._walk(PlanRun(plan))
 
-    def _walk(self, course: Course[Any]) -> Iterator[Any]:
+    def _walk(self, plan_run: PlanRun[Any]) -> Iterator[Any]:
         with closing(self._pool.talk()) as talk:
-            while (step := course.step) is not None:
-                if isinstance(step, Emit):
+            while (step := plan_run.step) is not None:
+                if isinstance(step, EmitItem):
                     yield step.item
-                    course.take(None)
+                    plan_run.take(None)
                     continue
                 try:
                     came = talk.take(step)
                 except (UnreachableError, ApiError) as error:
-                    course.fail(error)
+                    plan_run.fail(error)
                 else:
-                    course.take(came)
+                    plan_run.take(came)
 
     # Jobs
 
@@ -175,7 +168,7 @@ class Client:
     def submit_in(self, conn: Any, job: JobLike) -> str:
         """What `submit` does with a connection."""
         job_id = submit_in(conn, job)
-        self.terms.expect(job_id)
+        self.state.expect(job_id)
         return job_id
 
     def submit_batch(
@@ -200,7 +193,7 @@ class Client:
         Jobs may name earlier ones by `ref:`. Each batch is all or none.
         """
         return self.run(
-            batches.submit_many(self.terms, jobs, on_progress=on_progress, key=idempotency_key)
+            batches.submit_many(self.state, jobs, on_progress=on_progress, key=idempotency_key)
         )
 
     def job(self, job_id: str) -> JobView:
@@ -209,7 +202,7 @@ class Client:
 
     def jobs(self, search: JobSearch | None = None) -> Iterator[JobView]:
         """All jobs that match, newest first, fetched page by page as they are asked for."""
-        return self.iterate(paging.all_jobs(self.terms, search or JobSearch()))
+        return self.iterate(paging.all_jobs(self.state, search or JobSearch()))
 
     def jobs_page(self, search: JobSearch | None = None) -> JobPage:
         """One page of them."""
@@ -249,7 +242,7 @@ class Client:
 
     def follow_logs(self, job_id: str, *, tail: int | None = None) -> Iterator[bytes]:
         """What a job printed (or the last lines of it) and prints, until it has ended."""
-        return self.iterate(watching.follow_log(self.terms, job_id, tail))
+        return self.iterate(watching.follow_log(self.state, job_id, tail))
 
     def execute(self, job_id: str, worker_id: str) -> ExecutionView:
         """Runs this job on that worker, past time, order and pause."""
@@ -261,7 +254,7 @@ class Client:
 
     def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
         """Waits until a job has ended, and answers it as it then is."""
-        return self.run(watching.ended(self.terms, job_id, timeout_s))
+        return self.run(watching.ended(self.state, job_id, timeout_s))
 
     def wait_all(
         self,
@@ -271,11 +264,11 @@ class Client:
         on_end: Callable[[str, str], None] | None = None,
     ) -> dict[str, str]:
         """Waits until all have ended; answers the status of each, by id."""
-        return self.run(Waiting(self.terms, job_ids, timeout_s=timeout_s, on_end=on_end).flow())
+        return self.run(JobWaiter(self.state, job_ids, timeout_s=timeout_s, on_end=on_end).plan())
 
     def result(self, job_id: str, *, timeout_s: float | None = None) -> Any:
         """Waits for what a job returned; raises JobFailed if it ended otherwise."""
-        return self.run(watching.result(self.terms, job_id, timeout_s))
+        return self.run(watching.result(self.state, job_id, timeout_s))
 
     # Workers
 
@@ -291,7 +284,7 @@ class Client:
         self, *, status: Sequence[str] = (), capabilities: Sequence[str] = ()
     ) -> list[WorkerView]:
         """Workers that are in one of the statuses and have all the capabilities."""
-        return self.run(paging.all_workers(self.terms, status, capabilities))
+        return self.run(paging.all_workers(self.state, status, capabilities))
 
     def heartbeat(self, worker_id: str, spec: HeartbeatSpec) -> HeartbeatAnswer:
         """Renews a worker's leases."""
@@ -357,7 +350,7 @@ class Client:
 
     def queues(self) -> list[QueueView]:
         """All queues, by name."""
-        return self.run(paging.all_queues(self.terms))
+        return self.run(paging.all_queues(self.state))
 
     def queue(self, name: str) -> QueueView:
         """One queue."""
@@ -405,7 +398,7 @@ class Client:
 
     def stream(self, *, after: str | None = None) -> Iterator[Event]:
         """Every state change from now on, or after an event's id."""
-        return self.iterate(watching.events(self.terms, after))
+        return self.iterate(watching.events(self.state, after))
 
     # Schedules
 
@@ -413,7 +406,7 @@ class Client:
         self, *, name: str | None = None, tenant: str | None = None, owner: str | None = None
     ) -> list[ScheduleView]:
         """All schedules that match, newest first."""
-        return self.run(paging.all_schedules(self.terms, name=name, tenant=tenant, owner=owner))
+        return self.run(paging.all_schedules(self.state, name=name, tenant=tenant, owner=owner))
 
     def schedule(self, schedule_id: str) -> ScheduleView:
         """One schedule."""
@@ -475,7 +468,7 @@ class Client:
 
     def calendars(self) -> list[CalendarView]:
         """All calendars, by name."""
-        return self.run(paging.all_calendars(self.terms))
+        return self.run(paging.all_calendars(self.state))
 
     def calendar(self, name: str) -> CalendarView:
         """One calendar."""
@@ -493,7 +486,7 @@ class Client:
 
     def triggers(self, *, name: str | None = None, owner: str | None = None) -> list[TriggerView]:
         """All triggers that match, newest first."""
-        return self.run(paging.all_triggers(self.terms, name=name, owner=owner))
+        return self.run(paging.all_triggers(self.state, name=name, owner=owner))
 
     def trigger(self, trigger_id: str) -> TriggerView:
         """One trigger."""
@@ -539,7 +532,7 @@ class Client:
         return (
             self.call(
                 event_calls.try_event(
-                    event_calls.with_id(event, self.terms.mint_key),
+                    event_calls.with_id(event, self.state.mint_key),
                     trigger=trigger,
                     trigger_id=trigger_id,
                 )
@@ -552,14 +545,14 @@ class Client:
 
     def send_event(self, event: EventLike) -> EventView:
         """Tells that something happened; durable, with its effects, when this returns."""
-        return self.call(event_calls.send_event(event_calls.with_id(event, self.terms.mint_key)))
+        return self.call(event_calls.send_event(event_calls.with_id(event, self.state.mint_key)))
 
     def send_events(self, events: Sequence[EventLike]) -> list[EventView]:
         """The same of many at once, all or none."""
         return (
             self.call(
                 event_calls.send_events(
-                    [event_calls.with_id(one, self.terms.mint_key) for one in events]
+                    [event_calls.with_id(one, self.state.mint_key) for one in events]
                 )
             )
         ).items
@@ -572,7 +565,7 @@ class Client:
 
     def hooks(self) -> list[HookView]:
         """All webhook endpoints, by name."""
-        return self.run(paging.all_hooks(self.terms))
+        return self.run(paging.all_hooks(self.state))
 
     def set_hook(self, name: str, hook: HookSpec | Mapping[str, Any]) -> HookView:
         """Sets up a webhook endpoint."""
@@ -593,9 +586,9 @@ class Client:
         format: Format | None = None,
     ) -> BundleView:
         """Uploads a program, a script or an archive; what the server has is not sent again."""
-        source = Source(Path(path))
+        source = UploadSource(Path(path))
         return self.run(
-            file_calls.push(self.terms, source, name or source.path.name, tenant, format)
+            file_calls.push(self.state, source, name or source.path.name, tenant, format)
         )
 
     def bundles(
@@ -623,7 +616,7 @@ class Client:
 
     def fetch_bundle(self, bundle_id: str, path: str | os.PathLike[str]) -> None:
         """Downloads a bundle to a file."""
-        self._save(file_calls.download_bundle(self.terms, bundle_id), Path(path))
+        self._save(file_calls.download_bundle(self.state, bundle_id), Path(path))
 
     def artifacts(self, execution_id: str) -> list[ArtifactView]:
         """An execution's output files, by name."""
@@ -635,15 +628,15 @@ class Client:
 
     def read_artifact(self, execution_id: str, name: str) -> bytes:
         """What is in an output file, checked."""
-        return b"".join(self.iterate(file_calls.download_artifact(self.terms, execution_id, name)))
+        return b"".join(self.iterate(file_calls.download_artifact(self.state, execution_id, name)))
 
     def fetch_artifact(
         self, execution_id: str, name: str | ArtifactView, path: str | os.PathLike[str]
     ) -> None:
         """Downloads an output file to a file, checked; of many, give those that were listed."""
-        self._save(file_calls.download_artifact(self.terms, execution_id, name), Path(path))
+        self._save(file_calls.download_artifact(self.state, execution_id, name), Path(path))
 
-    def _save(self, flow: Flow[None], path: Path) -> None:
-        with file_calls.arriving(path) as file:
-            for chunk in self.iterate(flow):
+    def _save(self, plan: RequestPlan[None], path: Path) -> None:
+        with file_calls.written_whole(path) as file:
+            for chunk in self.iterate(plan):
                 file.write(chunk)

@@ -1,7 +1,9 @@
-"""What a running function knows about its job, and how it talks back."""
+"""The context of a running job function: what it knows of its job, how it reports, its trace."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,9 +13,10 @@ from threading import Event
 from typing import Any, Protocol
 
 from rota.sdk.clock import Clock, SystemClock
-from rota.sdk.endings import Cancelled
+from rota.sdk.job_exceptions import Cancelled
 from rota.wire.bands import PlaceView, RankView
 from rota.wire.limits import MESSAGE_CHARS_MAX
+from rota.wire.traces import TraceParent, parse_traceparent
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -177,3 +180,19 @@ def current_context() -> Context:
     if found is None:
         raise LookupError("no job runs here: current_context() works inside a job's function only")
     return found
+
+
+def current_traceparent() -> str | None:
+    """OpenTelemetry's current span; else the job's that this runs in; else the environment's.
+
+    OpenTelemetry is never loaded for it: a program that has no span has not imported it either.
+    """
+    api: Any = sys.modules.get("opentelemetry.trace")
+    if api is not None:
+        found = api.get_current_span().get_span_context()
+        if found.is_valid:
+            sampled = bool(found.trace_flags & 1)
+            return str(TraceParent(f"{found.trace_id:032x}", f"{found.span_id:016x}", sampled))
+    job = current_or_none()
+    given = os.environ.get("TRACEPARENT") if job is None else job.info.traceparent
+    return given if given and parse_traceparent(given) else None

@@ -70,7 +70,7 @@ class LocalServer(msgspec.Struct, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Trace:
+class _Lookup:
     """One place looked at."""
 
     label: str
@@ -122,7 +122,7 @@ def _checked_token(text: str, source: str) -> str:
     return token
 
 
-def _with_local_token(endpoint: Endpoint, traces: Sequence[_Trace]) -> Endpoint:
+def _with_local_token(endpoint: Endpoint, traces: Sequence[_Lookup]) -> Endpoint:
     """The token of a local server, if that is the only one asked."""
     # Where this folder's server has stopped, no other local one gets a token unasked.
     for trace in () if endpoint.stopped else traces:
@@ -146,7 +146,7 @@ def state_file(environ: Mapping[str, str]) -> Path:
 
 
 def _choose_urls(
-    given: str | Sequence[str] | None, env: Mapping[str, str], local: _Trace | None, default: str
+    given: str | Sequence[str] | None, env: Mapping[str, str], local: _Lookup | None, default: str
 ) -> tuple[tuple[str, ...], str]:
     if urls := _urls(given or ""):
         return urls, _CALL
@@ -185,7 +185,7 @@ def _names_a_server(given: str, url: str) -> bool:
     return "://" in given.rstrip("/") or port is not None or "." in host
 
 
-def _local_servers(env: Mapping[str, str], folder: Path, default: str) -> Iterator[_Trace]:
+def _local_servers(env: Mapping[str, str], folder: Path, default: str) -> Iterator[_Lookup]:
     here = folder / DATA_DEFAULT
     yield _read_local(here / LOCAL_FILE)
     # A server that runs has that file there, even where it is not ours to read.
@@ -194,23 +194,23 @@ def _local_servers(env: Mapping[str, str], folder: Path, default: str) -> Iterat
     yield _read_local(state_file(env))
 
 
-def _read_local(path: Path) -> _Trace:
+def _read_local(path: Path) -> _Lookup:
     text, fault = _read_own(path)
     if text is None:
-        return _Trace(f"{path} ({fault})", None)
+        return _Lookup(f"{path} ({fault})", None)
     try:
-        return _Trace(str(path), msgspec.json.decode(text, type=LocalServer))
+        return _Lookup(str(path), msgspec.json.decode(text, type=LocalServer))
     except msgspec.MsgspecError:
-        return _Trace(f"{path} (not readable as JSON)", None)
+        return _Lookup(f"{path} (not readable as JSON)", None)
 
 
-def _read_stopped(path: Path, default: str) -> _Trace:
+def _read_stopped(path: Path, default: str) -> _Lookup:
     text, fault = _read_own(path)
     if text is None:
-        return _Trace(f"{path} ({fault})", None)
+        return _Lookup(f"{path} ({fault})", None)
     # Whoever listens at the default address now may be anybody: the token stays here.
     guess = LocalServer(url=default, data=str(path.parent))
-    return _Trace(f"{path} (not sent: its server has stopped)", guess, stopped=True)
+    return _Lookup(f"{path} (not sent: its server has stopped)", guess, stopped=True)
 
 
 def _read_own(path: Path) -> tuple[bytes | None, str]:
@@ -242,12 +242,12 @@ def _origin(url: str) -> tuple[str, str, int | None]:
     return parts.scheme, "127.0.0.1" if host == "localhost" else host, port
 
 
-def _elsewhere(traces: Sequence[_Trace], url: str) -> str | None:
+def _elsewhere(traces: Sequence[_Lookup], url: str) -> str | None:
     others = (trace.local.url for trace in traces if trace.local and not trace.stopped)
     return next((_tidy(one) for one in others if not _same(one, url)), None)
 
 
-def _data(local: _Trace | None, url: str) -> str | None:
+def _data(local: _Lookup | None, url: str) -> str | None:
     if local is None or local.local is None or not _same(local.local.url, url):
         return None
     return local.local.data

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rota.sdk.endings import Retry
+from rota.sdk.job_exceptions import Retry
 
 FRAMES_MAX = 40
 """Of a traceback: the innermost ones say most."""

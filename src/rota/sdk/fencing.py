@@ -14,7 +14,7 @@ If no row was changed, a newer execution has been here: `check_written` then end
 from __future__ import annotations
 
 from rota.sdk.context import Context, current_context
-from rota.sdk.endings import Fail
+from rota.sdk.job_exceptions import Fail
 
 
 class StaleError(Fail):

@@ -41,7 +41,7 @@ def origin_of(url: str) -> Origin | None:
 
 
 @dataclass(slots=True)
-class _Fault:
+class _Failure:
     """A server did not answer, so many times in a row."""
 
     times: int
@@ -58,7 +58,7 @@ class Servers:
         self._turn = self._given[0]
         self._leader: str | None = None
         """Followed though it is not among the given."""
-        self._faults: dict[str, _Fault] = {}
+        self._faults: dict[str, _Failure] = {}
 
     @property
     def current(self) -> str:
@@ -75,7 +75,7 @@ class Servers:
         fault = self._faults.get(server)
         times = 1 if fault is None else fault.times + 1
         avoided_s = AVOIDED_S * 2.0 ** min(times - 1, DOUBLINGS_MAX)
-        self._faults[server] = _Fault(times, now_s + min(avoided_s, AVOIDED_S_MAX))
+        self._faults[server] = _Failure(times, now_s + min(avoided_s, AVOIDED_S_MAX))
         self.passed(server)
 
     def passed(self, server: str) -> None:

@@ -1,4 +1,4 @@
-"""Follows what changes: the stream of state changes, a job's log as it grows, jobs until they end.
+"""Waits for jobs and follows logs and the event stream (server-sent events).
 
 Streams make it fast, asking makes it right: whenever a stream breaks or falls silent, the state is
 read again, so a change that was missed costs a moment and nothing else.
@@ -6,13 +6,19 @@ read again, so a change that was missed costs a moment and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import codecs
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from rota.sdk import calls
 from rota.sdk.backoff import FIRST_S
 from rota.sdk.calls import FINAL, JobSearch
 from rota.sdk.errors import (
+    AnswerError,
     ApiError,
     JobFailed,
     NotFoundError,
@@ -20,11 +26,84 @@ from rota.sdk.errors import (
     UnreachableError,
     WaitTimeoutError,
 )
-from rota.sdk.events import Event, EventReader
-from rota.sdk.flows import Emit, Flow, More, Open, Pause, Retrying, Terms, ask, fetch
-from rota.sdk.subjects.paging import all_jobs
+from rota.sdk.methods.paging import all_jobs
+from rota.sdk.request_plan import (
+    ClientState,
+    EmitItem,
+    OpenStream,
+    ReadMore,
+    RequestPlan,
+    RetryBackoff,
+    Sleep,
+    ask,
+    fetch,
+)
 from rota.wire.jobs import JobView
 from rota.wire.limits import PAGE_ITEMS_MAX
+from rota.wire.service import ChangeView
+
+_LINE_END = re.compile(r"\r\n|\n|\r(?!$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of the stream; `id` is where to resume.
+
+    Its kind is `message` for a change, or `reset` where changes were missed for good: what one
+    knows must then be read anew.
+    """
+
+    id: str
+    kind: str
+    data: bytes
+
+    @property
+    def change(self) -> ChangeView:
+        """What changed."""
+        try:
+            return msgspec.json.decode(self.data, type=ChangeView)
+        except msgspec.MsgspecError as error:
+            raise AnswerError(f"cannot read an event of the stream: {error}") from error
+
+
+class EventReader:
+    """Cuts a stream into events, wherever the network cut it."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._left = ""
+        self._last_id = ""
+        self._kind = ""
+        self._data: list[str] = []
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """The events that are whole now."""
+        *lines, self._left = _LINE_END.split(self._left + self._decoder.decode(chunk))
+        for line in lines:
+            if not line:
+                yield from self._dispatch()
+            elif not line.startswith(":"):
+                self._field(*_parts(line))
+
+    def _field(self, name: str, value: str) -> None:
+        if name == "data":
+            self._data.append(value)
+        elif name == "event":
+            self._kind = value
+        elif name == "id" and "\0" not in value:
+            self._last_id = value
+
+    def _dispatch(self) -> Iterator[Event]:
+        data, self._data = "\n".join(self._data), []
+        kind, self._kind = self._kind or "message", ""
+        if data:
+            yield Event(self._last_id, kind, data.encode())
+
+
+def _parts(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name, value.removeprefix(" ")
+
 
 QUIET_S = 60.0
 """A stream silent for this long is opened anew: the server sends a sign of life more often."""
@@ -42,34 +121,34 @@ TAIL_LINES, TAIL_BYTES = 20, 8192
 """Of the log of a job that failed: what its error carries, at most."""
 
 
-def events(terms: Terms, after: str | None = None) -> Flow[None]:
+def events(state: ClientState, after: str | None = None) -> RequestPlan[None]:
     """Emits every state change from now on, or after an event's id; goes on through lost
     connections."""
-    last, retrying = after, Retrying(terms, "events")
+    last, retrying = after, RetryBackoff(state, "events")
     while True:
         reader = EventReader()
         try:
             yield _open_stream(last, QUIET_S)
-            while (chunk := (yield More())) is not None:
+            while (chunk := (yield ReadMore())) is not None:
                 retrying.progressed()
                 for event in reader.feed(chunk):
                     last = event.id or last
-                    yield Emit(event)
-            yield Pause(FIRST_S)
+                    yield EmitItem(event)
+            yield Sleep(FIRST_S)
         except SilenceError:
             continue
         except (UnreachableError, ApiError) as error:
             yield from retrying.after(error)
 
 
-def _open_stream(after: str | None, quiet_s: float) -> Open:
+def _open_stream(after: str | None, quiet_s: float) -> OpenStream:
     headers = {"Accept": "text/event-stream"}
     if after:
         headers["Last-Event-ID"] = after
-    return Open(calls.stream(), headers, quiet_s)
+    return OpenStream(calls.stream(), headers, quiet_s)
 
 
-def follow_log(terms: Terms, job_id: str, tail: int | None = None) -> Flow[None]:
+def follow_log(state: ClientState, job_id: str, tail: int | None = None) -> RequestPlan[None]:
     """Emits what a job printed and prints, one execution after the other, until it has ended.
 
     `tail`: of the first of them only the last lines, and what comes. A lost connection is taken up
@@ -77,86 +156,88 @@ def follow_log(terms: Terms, job_id: str, tail: int | None = None) -> Flow[None]
     """
     shown: str | None = None
     waits = 0
-    yield from _arrival(terms, job_id)
+    yield from _arrival(state, job_id)
     while True:
-        job = yield from fetch(terms, calls.get_job(job_id))
+        job = yield from fetch(state, calls.get_job(job_id))
         if job.execution_id is not None and job.execution_id != shown:
             shown, waits = job.execution_id, 0
-            start = 0 if tail is None else (yield from _last_lines(terms, job_id, shown, tail))
+            start = 0 if tail is None else (yield from _last_lines(state, job_id, shown, tail))
             tail = None
-            yield from _follow_execution(terms, job_id, shown, start)
+            yield from _follow_execution(state, job_id, shown, start)
         elif job.status in FINAL:
             return
         else:
             waits += 1
-            yield Pause(min(LOG_LOOK_S * waits, LOG_LOOK_S_MAX))
+            yield Sleep(min(LOG_LOOK_S * waits, LOG_LOOK_S_MAX))
 
 
-def _last_lines(terms: Terms, job_id: str, execution_id: str, tail: int) -> Flow[int]:
+def _last_lines(state: ClientState, job_id: str, execution_id: str, tail: int) -> RequestPlan[int]:
     """Emits them; the byte to go on from."""
     call = calls.job_logs(job_id, execution_id=execution_id, tail=tail)
-    answer = yield from ask(terms, call)
-    yield Emit(answer.body)
+    answer = yield from ask(state, call)
+    yield EmitItem(answer.body)
     return int(answer.headers.get("rota-log-offset", 0)) + len(answer.body)
 
 
-def _follow_execution(terms: Terms, job_id: str, execution_id: str, offset: int) -> Flow[None]:
-    retrying = Retrying(terms, execution_id)
+def _follow_execution(
+    state: ClientState, job_id: str, execution_id: str, offset: int
+) -> RequestPlan[None]:
+    retrying = RetryBackoff(state, execution_id)
     while True:
         call = calls.job_logs(job_id, follow=True, execution_id=execution_id, offset=offset)
         try:
-            yield Open(call, {"Accept": "text/plain"}, QUIET_S)
+            yield OpenStream(call, {"Accept": "text/plain"}, QUIET_S)
             retrying.progressed()
-            while (chunk := (yield More())) is not None:
+            while (chunk := (yield ReadMore())) is not None:
                 offset += len(chunk)
-                yield Emit(chunk)
+                yield EmitItem(chunk)
         except SilenceError:
             continue
         except (UnreachableError, ApiError) as error:
             yield from retrying.after(error)
             continue
         # A server that stops ends its streams too: only the execution says that it is over.
-        execution = yield from fetch(terms, calls.get_execution(execution_id))
+        execution = yield from fetch(state, calls.get_execution(execution_id))
         if execution.end_time is not None:
             return
-        yield Pause(FIRST_S)
+        yield Sleep(FIRST_S)
 
 
-def _arrival(terms: Terms, job_id: str, within_s: float = ARRIVAL_S) -> Flow[None]:
+def _arrival(state: ClientState, job_id: str, within_s: float = ARRIVAL_S) -> RequestPlan[None]:
     """Waits until a job that was submitted in a transaction is known; raises NotFoundError."""
-    until_s = terms.clock.elapsed_s() + within_s
-    while job_id in terms.expected:
+    until_s = state.clock.elapsed_s() + within_s
+    while job_id in state.expected:
         try:
-            yield from fetch(terms, calls.get_job(job_id))
-            terms.expected.pop(job_id, None)
+            yield from fetch(state, calls.get_job(job_id))
+            state.expected.pop(job_id, None)
         except NotFoundError:
-            if terms.clock.elapsed_s() >= until_s:
+            if state.clock.elapsed_s() >= until_s:
                 raise
-            yield Pause(FIRST_S)
+            yield Sleep(FIRST_S)
 
 
-def ended(terms: Terms, job_id: str, timeout_s: float | None) -> Flow[JobView]:
+def ended(state: ClientState, job_id: str, timeout_s: float | None) -> RequestPlan[JobView]:
     """Waits until a job has ended; the job as it then is."""
-    yield from Waiting(terms, (job_id,), timeout_s=timeout_s).flow()
-    job = yield from fetch(terms, calls.get_job(job_id))
+    yield from JobWaiter(state, (job_id,), timeout_s=timeout_s).plan()
+    job = yield from fetch(state, calls.get_job(job_id))
     return job
 
 
-def result(terms: Terms, job_id: str, timeout_s: float | None) -> Flow[Any]:
+def result(state: ClientState, job_id: str, timeout_s: float | None) -> RequestPlan[Any]:
     """Waits for what a job returned; raises JobFailed."""
-    job = yield from ended(terms, job_id, timeout_s)
+    job = yield from ended(state, job_id, timeout_s)
     if job.status == "succeeded":
         return job.result
     tail = b"" if job.execution_id is None else (yield from _tail(job))
     raise JobFailed(job, tail.decode("utf-8", "replace"))
 
 
-def _tail(job: JobView) -> Flow[bytes]:
+def _tail(job: JobView) -> RequestPlan[bytes]:
     tail = b""
     try:
         call = calls.job_logs(job.job_id, tail=TAIL_LINES)
-        yield Open(call, {"Accept": "text/plain"}, QUIET_S)
-        while (chunk := (yield More())) is not None:
+        yield OpenStream(call, {"Accept": "text/plain"}, QUIET_S)
+        while (chunk := (yield ReadMore())) is not None:
             tail = (tail + chunk)[-TAIL_BYTES:]
     except (UnreachableError, ApiError):
         # That the job failed is the news; its log is only a help.
@@ -164,29 +245,29 @@ def _tail(job: JobView) -> Flow[bytes]:
     return tail
 
 
-class Waiting:
+class JobWaiter:
     """Waits for jobs to end."""
 
     def __init__(
         self,
-        terms: Terms,
+        state: ClientState,
         job_ids: Iterable[str],
         *,
         timeout_s: float | None = None,
         on_end: Callable[[str, str], None] | None = None,
     ) -> None:
-        self._terms = terms
+        self._state = state
         self._order = tuple(dict.fromkeys(job_ids))
         self._pending = dict.fromkeys(self._order)
         self._ended: dict[str, str] = {}
         self._on_end = on_end
         self._last: str | None = None
-        clock = terms.clock
+        clock = state.clock
         self._deadline_s = None if timeout_s is None else clock.elapsed_s() + timeout_s
 
-    def flow(self) -> Flow[dict[str, str]]:
+    def plan(self) -> RequestPlan[dict[str, str]]:
         """The status each ended in, in the order given; raises WaitTimeoutError, NotFoundError."""
-        retrying = Retrying(self._terms, "wait")
+        retrying = RetryBackoff(self._state, "wait")
         for job_id in self._order:
             yield from self._arrive(job_id)
         while self._pending:
@@ -199,17 +280,17 @@ class Waiting:
                 yield from retrying.after(error)
         return {job_id: self._ended[job_id] for job_id in self._order}
 
-    def _arrive(self, job_id: str) -> Flow[None]:
+    def _arrive(self, job_id: str) -> RequestPlan[None]:
         left_s = ARRIVAL_S
         if self._deadline_s is not None:
-            left_s = min(left_s, self._deadline_s - self._terms.clock.elapsed_s())
+            left_s = min(left_s, self._deadline_s - self._state.clock.elapsed_s())
         try:
-            yield from _arrival(self._terms, job_id, left_s)
+            yield from _arrival(self._state, job_id, left_s)
         except NotFoundError:
             self._check_time()
             raise
 
-    def _listen(self, retrying: Retrying) -> Flow[None]:
+    def _listen(self, retrying: RetryBackoff) -> RequestPlan[None]:
         """One connection, until it ends or nothing is left to wait for."""
         reader = EventReader()
         yield _open_stream(self._last, self._quiet_s())
@@ -218,9 +299,9 @@ class Waiting:
         yield from self._survey()
         while self._pending:
             self._check_time()
-            chunk = yield More()
+            chunk = yield ReadMore()
             if chunk is None:
-                yield Pause(FIRST_S)
+                yield Sleep(FIRST_S)
                 return
             for event in reader.feed(chunk):
                 yield from self._hear(event)
@@ -228,13 +309,13 @@ class Waiting:
     def _quiet_s(self) -> float:
         if self._deadline_s is None:
             return LOOK_AGAIN_S
-        return min(LOOK_AGAIN_S, max(0.01, self._deadline_s - self._terms.clock.elapsed_s()))
+        return min(LOOK_AGAIN_S, max(0.01, self._deadline_s - self._state.clock.elapsed_s()))
 
     def _check_time(self) -> None:
-        if self._deadline_s is not None and self._terms.clock.elapsed_s() >= self._deadline_s:
+        if self._deadline_s is not None and self._state.clock.elapsed_s() >= self._deadline_s:
             raise WaitTimeoutError(tuple(self._pending))
 
-    def _hear(self, event: Event) -> Flow[None]:
+    def _hear(self, event: Event) -> RequestPlan[None]:
         self._last = event.id or self._last
         if event.kind == "reset":
             yield from self._survey()
@@ -243,14 +324,14 @@ class Waiting:
         if change.kind == "job":
             self._take(change.id, change.status)
 
-    def _survey(self) -> Flow[None]:
+    def _survey(self) -> RequestPlan[None]:
         if len(self._pending) >= SURVEY_FROM:
             yield from self._page_through()
         for job_id in tuple(self._pending)[: SURVEY_FROM - 1]:
-            job = yield from fetch(self._terms, calls.get_job(job_id))
+            job = yield from fetch(self._state, calls.get_job(job_id))
             self._take(job_id, job.status)
 
-    def _page_through(self) -> Flow[None]:
+    def _page_through(self) -> RequestPlan[None]:
         oldest, newest = min(self._pending), max(self._pending)
         search = JobSearch(
             status=FINAL,
@@ -263,7 +344,7 @@ class Waiting:
             self._take(job.job_id, job.status)
             return bool(self._pending) and job.job_id >= oldest
 
-        yield from all_jobs(self._terms, search, keep)
+        yield from all_jobs(self._state, search, keep)
 
     def _take(self, job_id: str, status: str) -> None:
         if status in FINAL and job_id in self._pending:

@@ -107,7 +107,7 @@ class LiveCheck:
         )
 
     def _in_an_hour(self) -> str:
-        now = datetime.fromtimestamp(self.client.terms.clock.now_ms() / 1000, UTC)
+        now = datetime.fromtimestamp(self.client.state.clock.now_ms() / 1000, UTC)
         return (now + timedelta(hours=1)).isoformat()
 
     # Results

@@ -13,7 +13,7 @@ from rota.cli.connect import answer, connected
 from rota.cli.options import Number, duration, json_option
 from rota.cli.render import Column, Row, Styled, print_object, show_facts, show_table, tell
 from rota.cli.text import local, size, span
-from rota.sdk.subjects import alert_calls as calls
+from rota.sdk.methods import admin_calls as calls
 from rota.wire.alerts import (
     AlertPage,
     AlertTrial,

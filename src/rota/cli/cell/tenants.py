@@ -12,7 +12,7 @@ from rota.cli.options import Number, json_option
 from rota.cli.render import Column, Row, print_object, show_table
 from rota.cli.text import size
 from rota.sdk import NotFoundError
-from rota.sdk.subjects import policy_calls
+from rota.sdk.methods import admin_calls
 from rota.wire.limits import PAGE_ITEMS_MAX
 from rota.wire.tenants import QuotaView, TenantPage, TenantView
 
@@ -39,7 +39,7 @@ def tenants(ctx: click.Context, *, as_json: bool) -> None:
         found: list[TenantView] = []
         cursor = None
         while True:
-            page = client.call(policy_calls.list_tenants(limit=PAGE_ITEMS_MAX, cursor=cursor))
+            page = client.call(admin_calls.list_tenants(limit=PAGE_ITEMS_MAX, cursor=cursor))
             found += page.items
             cursor = page.next_cursor
             if cursor is None:
@@ -86,7 +86,7 @@ def _draw(tenant: TenantView) -> None:
 def show(name: str, *, as_json: bool) -> None:
     """Show one tenant."""
     with connected() as client:
-        answer(client, policy_calls.get_tenant(name), _draw, as_json=as_json)
+        answer(client, admin_calls.get_tenant(name), _draw, as_json=as_json)
 
 
 @tenants.command("set")
@@ -104,7 +104,7 @@ def set_(name: str, *, weight: float | None, as_json: bool, **quota: str | None)
     with connected() as client:
         settings: dict[str, Any] = {"weight": 1.0, "quota": {}}
         try:
-            before = client.call(policy_calls.get_tenant(name))
+            before = client.call(admin_calls.get_tenant(name))
         except NotFoundError:
             pass
         else:
@@ -115,7 +115,7 @@ def set_(name: str, *, weight: float | None, as_json: bool, **quota: str | None)
         for kind, text in quota.items():
             if text is not None:
                 settings["quota"][kind] = _amount(kind, text)
-        answer(client, policy_calls.set_tenant(name, settings), _draw, as_json=as_json)
+        answer(client, admin_calls.set_tenant(name, settings), _draw, as_json=as_json)
 
 
 def _amount(kind: str, text: str) -> int | float | str | None:

@@ -17,7 +17,7 @@ from rota.api.problems import ProblemError
 from rota.cli.connect import connected
 from rota.cli.problems import Failure
 from rota.engine.clock import SystemClock
-from rota.sdk.subjects import access_calls
+from rota.sdk.methods import admin_calls
 from rota.store.postgres.access import open_postgres_access
 from rota.store.protocol import StoreError, StoreLockedError
 from rota.store.protocols.access import AccessBook
@@ -43,7 +43,7 @@ class ServerOffice:
     def create(self, spec: TokenSpec) -> NewTokenView:
         """Makes one."""
         with connected() as client:
-            return client.call(access_calls.create_token(spec))
+            return client.call(admin_calls.create_token(spec))
 
     def everyone(self) -> list[TokenView]:
         """All of them, newest first."""
@@ -51,7 +51,7 @@ class ServerOffice:
         cursor: str | None = None
         with connected() as client:
             while True:
-                call = access_calls.list_tokens(limit=PAGE_ITEMS_MAX, cursor=cursor)
+                call = admin_calls.list_tokens(limit=PAGE_ITEMS_MAX, cursor=cursor)
                 page = client.call(call)
                 found += page.items
                 cursor = page.next_cursor
@@ -61,7 +61,7 @@ class ServerOffice:
     def revoke(self, token_id: str) -> None:
         """Ends one."""
         with connected() as client:
-            client.call(access_calls.revoke_token(token_id))
+            client.call(admin_calls.revoke_token(token_id))
 
 
 class StoreOffice:

@@ -14,7 +14,7 @@ from rota.cli.options import duration, iso, json_option, now_ms, past
 from rota.cli.problems import Failure
 from rota.cli.render import Column, Row, Styled, print_object, show_table
 from rota.cli.text import age, local, plain, short
-from rota.sdk.subjects import access_calls
+from rota.sdk.methods import admin_calls
 from rota.wire.limits import PAGE_ITEMS_MAX
 from rota.wire.tokens import AuditPage, NewTokenView, TokenPage, TokenSpec, TokenView
 from rota.wire.units import Duration
@@ -150,7 +150,7 @@ def revoke(token: str, *, store: str | None, data: Path | None, as_json: bool) -
 @json_option
 def audit(*, token: str | None, about: str | None, as_json: bool, **given: Any) -> None:
     """Show who changed what, newest first."""
-    call = access_calls.list_audit(
+    call = admin_calls.list_audit(
         token_id=token,
         target=about,
         after=iso(given["after"]),

@@ -14,7 +14,7 @@ from rota.cli.problems import Failure
 from rota.cli.render import Column, Row, print_object, show_table, tell
 from rota.cli.text import local, plural, size
 from rota.sdk import Client
-from rota.sdk.subjects import file_calls as calls
+from rota.sdk.methods import file_calls as calls
 from rota.wire.bundles import BundlePage, BundleView
 from rota.wire.limits import PAGE_ITEMS_MAX
 from rota.wire.units import Duration

@@ -71,7 +71,7 @@ def submit_many(client: Client, entries: Iterable[Entry], *, total: int | None =
             reading.forget(count)
 
         flow = batches.submit_many(
-            client.terms, reading.jobs(), on_progress=submitted, jobs_max=limits().batch_jobs
+            client.state, reading.jobs(), on_progress=submitted, jobs_max=limits().batch_jobs
         )
         try:
             return client.run(flow)

@@ -11,7 +11,7 @@ from rota.cli.options import json_option
 from rota.cli.problems import Failure
 from rota.cli.render import Column, Row, print_object, show_table, tell
 from rota.cli.text import local
-from rota.sdk.subjects import schedule_calls as calls
+from rota.sdk.methods import schedule_calls as calls
 from rota.wire.schedules import CalendarPage, CalendarView
 
 COLUMNS = (

@@ -17,7 +17,7 @@ from rota.cli.options import json_option
 from rota.cli.problems import Failure
 from rota.cli.render import Column, Row, print_object, show_table
 from rota.cli.text import local, short
-from rota.sdk.subjects import event_calls as calls
+from rota.sdk.methods import event_calls as calls
 from rota.wire.events import EventView
 
 COLUMNS = (
@@ -80,7 +80,7 @@ def send(kind: str, data: str | None, *, as_json: bool, **given: Any) -> None:
         event["subject"] = given["subject"]
     with connected() as client:
         said = given["event_id"]
-        event["id"] = client.terms.mint_key() if said is None else said
+        event["id"] = client.state.mint_key() if said is None else said
         answer(client, calls.send_event(event), _draw, as_json=as_json)
 
 

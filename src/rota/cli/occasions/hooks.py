@@ -10,7 +10,7 @@ from rota.cli.connect import answer, connected
 from rota.cli.options import duration, json_option
 from rota.cli.render import Column, Row, print_object, show_table, tell
 from rota.cli.text import local, span
-from rota.sdk.subjects import event_calls as calls
+from rota.sdk.methods import event_calls as calls
 from rota.wire.events import HookPage, HookView
 
 COLUMNS = (

@@ -27,7 +27,7 @@ from rota.cli.problems import Failure
 from rota.cli.render import print_object, show_facts, show_table, tell
 from rota.cli.text import plain, plural
 from rota.sdk import Client, LedgerSearch
-from rota.sdk.subjects import schedule_calls as calls
+from rota.sdk.methods import schedule_calls as calls
 from rota.wire.queues import CountAnswer
 from rota.wire.schedules import (
     BackfillAnswer,

@@ -19,7 +19,7 @@ from rota.cli.render import Cell, Column, Row, Styled, print_object, show_facts,
 from rota.cli.text import local, plain, short, span
 from rota.cli.views import task_line
 from rota.sdk import Client
-from rota.sdk.subjects import event_calls as calls
+from rota.sdk.methods import event_calls as calls
 from rota.wire.events import ArrivalView
 from rota.wire.triggers import TrialAnswer, TriggerPage, TriggerView
 

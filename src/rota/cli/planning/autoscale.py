@@ -10,7 +10,7 @@ from rota.cli.options import NumberRange, duration, json_option, size
 from rota.cli.render import Column, Row, console, put, show_table
 from rota.cli.text import amount, count, plural, span
 from rota.cli.text import size as size_text
-from rota.sdk.subjects import planning_calls
+from rota.sdk.methods import admin_calls
 from rota.wire.autoscale import AutoscaleView, CrewView, KindView, QueueDemandView
 from rota.wire.units import ByteSize, Duration
 
@@ -55,7 +55,7 @@ def autoscale(
     asked = {"target": str(target.seconds), "queue": queue}
     asked["memory"] = None if memory is None else str(memory.bytes)
     asked |= {kind: None if given is None else str(given) for kind, given in amounts.items()}
-    call = planning_calls.get_autoscale({k: v for k, v in asked.items() if v is not None})
+    call = admin_calls.get_autoscale({k: v for k, v in asked.items() if v is not None})
     with connected() as client:
         answer(client, call, _draw, as_json=as_json)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from rota.cli.options import now, search_of
 from rota.sdk import Client, NotFoundError
-from rota.sdk.subjects import policy_calls
+from rota.sdk.methods import admin_calls
 from rota.simulate.history import (
     VERSION,
     JobLine,
@@ -48,7 +48,7 @@ def _tenants(client: Client) -> list[TenantLine]:
     cursor: str | None = None
     while True:
         try:
-            page = client.call(policy_calls.list_tenants(limit=PAGE_ITEMS_MAX, cursor=cursor))
+            page = client.call(admin_calls.list_tenants(limit=PAGE_ITEMS_MAX, cursor=cursor))
         except NotFoundError:  # a server of before there were any
             return found
         found += [tenant_line(tenant) for tenant in page.items]

@@ -14,7 +14,7 @@ from rota.cli.planning.policy_plan import plan
 from rota.cli.render import show_facts
 from rota.cli.text import span
 from rota.core.records.policy import PRESETS, BackfillKind, CandidateKind, OrderKind
-from rota.sdk.subjects import policy_calls
+from rota.sdk.methods import admin_calls
 from rota.wire.policy import PolicyView
 from rota.wire.units import parse_duration
 
@@ -38,7 +38,7 @@ policy.add_command(plan)
 def show(*, as_json: bool) -> None:
     """Show the policy in force."""
     with connected() as client:
-        answer(client, policy_calls.get_policy(), _draw, as_json=as_json)
+        answer(client, admin_calls.get_policy(), _draw, as_json=as_json)
 
 
 def _draw(view: PolicyView) -> None:
@@ -69,11 +69,11 @@ def set_(*, preset: str | None, as_json: bool, **given: Any) -> None:
         raise click.UsageError("say what to change: --preset, --order, --backfill, --beta …")
     with connected() as client:
         if preset is None:
-            before = msgspec.to_builtins(client.call(policy_calls.get_policy()))
+            before = msgspec.to_builtins(client.call(admin_calls.get_policy()))
             settings = {**before, **settings}
         else:
             settings["preset"] = preset
-        answer(client, policy_calls.set_policy(settings), _draw, as_json=as_json)
+        answer(client, admin_calls.set_policy(settings), _draw, as_json=as_json)
 
 
 def _value(name: str, given: Any) -> Any:

@@ -17,7 +17,7 @@ from rota.cli.planning.policy_trials import RECORDED, Names, tried
 from rota.cli.planning.replaying import past_case, replay, setting_of
 from rota.cli.render import Column, print_object, show_table
 from rota.core.records.policy import Policy
-from rota.sdk.subjects import policy_calls
+from rota.sdk.methods import admin_calls
 from rota.wire.policy import PolicySpec, PolicyView
 from rota.wire.units import dec_hook
 
@@ -39,7 +39,7 @@ def plan(file: Path, *, since: Any, as_json: bool) -> None:
     """
     new = read_policy(file)
     with connected() as client:
-        now = client.call(policy_calls.get_policy())
+        now = client.call(admin_calls.get_policy())
         given = {"after": since, "before": None, "queue": None, "tenant": None}
         case = None if since is None else past_case(client, given)
     names: Names = {RECORDED: None, "now": in_force(now), "then": new}

@@ -10,7 +10,7 @@ from rota.cli.connect import answer, connected
 from rota.cli.options import json_option, past
 from rota.cli.render import Column, Row, show_table
 from rota.cli.text import amount, count, local, size
-from rota.sdk.subjects import planning_calls
+from rota.sdk.methods import admin_calls
 from rota.wire.reports import AmountsView, WasteItem, WasteView
 
 COLUMNS = (
@@ -50,7 +50,7 @@ def waste(
         "since": None if since is None else since.isoformat(),
         "limit": str(limit),
     }
-    call = planning_calls.get_waste({k: v for k, v in asked.items() if v is not None})
+    call = admin_calls.get_waste({k: v for k, v in asked.items() if v is not None})
     with connected() as client:
         answer(client, call, _draw, as_json=as_json)
 

@@ -114,7 +114,7 @@ class _Disturbance:
         """Submits one job after the other, under keys, whatever happens to the servers."""
         seconds = self._time.seconds
         click.echo(f"now kill, restart, freeze or cut what you like, for {seconds:g} s ...")
-        clock = check.client.terms.clock
+        clock = check.client.state.clock
         until = clock.elapsed_s() + seconds
         number = 0
         while clock.elapsed_s() < until:

@@ -7,7 +7,6 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rota.sdk.answers import Answer
 from rota.sdk.calls import Call
 from rota.sdk.errors import SilenceError, UnreachableError
 from rota.sdk.lines.awaited_lines import Line, Lines
@@ -20,6 +19,7 @@ from rota.sdk.lines.messages import (
     request_for,
     words,
 )
+from rota.sdk.request_plan import Answer
 
 LINES_MAX = 100
 """Calls at a time; others wait, lest a program that asks for much at once runs out of files."""

@@ -9,7 +9,6 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rota.sdk.answers import Answer
 from rota.sdk.calls import Call
 from rota.sdk.clock import Clock
 from rota.sdk.errors import SilenceError, UnreachableError
@@ -23,6 +22,7 @@ from rota.sdk.lines.messages import (
     request_for,
     words,
 )
+from rota.sdk.request_plan import Answer
 
 KEPT_MAX = 20
 """Lines that wait for the next call, to one server."""

@@ -12,12 +12,11 @@ from typing import Any, TypedDict
 
 import httpx2
 
-from rota.sdk.answers import Answer
-from rota.sdk.calls import Call
+from rota.sdk.calls import Call, Params
 from rota.sdk.discovery import Endpoint
 from rota.sdk.errors import SilenceError, UnreachableError
 from rota.sdk.lines.messages import PLAIN_THERE, SPEAKS_PLAIN
-from rota.sdk.paths import Params
+from rota.sdk.request_plan import Answer
 
 
 class _Request(TypedDict):

@@ -15,10 +15,18 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from rota import __version__
-from rota.sdk.answers import Answer, error_of, is_passing
 from rota.sdk.discovery import Endpoint
 from rota.sdk.errors import ApiError, LimitError, UnreachableError
-from rota.sdk.flows import More, Open, Pause, Send, Terms
+from rota.sdk.request_plan import (
+    Answer,
+    ClientState,
+    OpenStream,
+    ReadMore,
+    SendRequest,
+    Sleep,
+    error_of,
+    is_passing,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -72,12 +80,12 @@ class Pool:
     """Blocking connections."""
 
     def __init__(
-        self, endpoint: Endpoint, terms: Terms, transport: httpx2.BaseTransport | None
+        self, endpoint: Endpoint, state: ClientState, transport: httpx2.BaseTransport | None
     ) -> None:
-        self.terms = terms
+        self.state = state
         self._endpoint = endpoint
         self._transport = transport
-        self._lines = _lines(endpoint, terms) if transport is None else None
+        self._lines = _lines(endpoint, state) if transport is None else None
         self._general: General | None = None
         self._loading = Lock()
 
@@ -97,7 +105,7 @@ class Pool:
             if self._general is None:
                 from rota.sdk.lines.general import General, Way
 
-                connect_s = self.terms.patience.connect_s
+                connect_s = self.state.patience.connect_s
                 way = Way(self._endpoint, _headers(self._endpoint), connect_s)
                 self._general = General(way, self._transport)
             return self._general
@@ -110,12 +118,12 @@ class Pool:
             self._general.close()
 
 
-def _lines(endpoint: Endpoint, terms: Terms) -> Lines | None:
+def _lines(endpoint: Endpoint, state: ClientState) -> Lines | None:
     if not _is_direct(endpoint):
         return None
     from rota.sdk.lines.blocking_lines import Lines
 
-    connect_s, clock = terms.patience.connect_s, terms.clock
+    connect_s, clock = state.patience.connect_s, state.clock
     return Lines(_headers(endpoint), connect_s, clock, partial(_trusted, endpoint))
 
 
@@ -124,41 +132,41 @@ class Talk:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._terms = pool.terms
+        self._state = pool.state
         self._server = ""
         """The one that was asked last."""
         self._open: Flowing | None = None
 
-    def take(self, step: Send | Open | More | Pause) -> Any:
+    def take(self, step: SendRequest | OpenStream | ReadMore | Sleep) -> Any:
         """What comes of a step; raises UnreachableError, ApiError."""
-        terms = self._terms
+        state = self._state
         try:
             match step:
-                case Send(call, headers, tried):
-                    self._server = terms.servers.current
-                    quiet_s = terms.read_s(call, tried)
+                case SendRequest(call, headers, tried):
+                    self._server = state.servers.current
+                    quiet_s = state.read_s(call, tried)
                     answer = self._pool.short.send(self._server, call, headers, quiet_s)
-                    terms.reached = True
+                    state.reached = True
                     return _good(answer)
-                case Open():
+                case OpenStream():
                     return self._start(step)
-                case More():
+                case ReadMore():
                     return None if self._open is None else self._open.more()
-                case Pause(seconds):
-                    return terms.clock.sleep(seconds)
+                case Sleep(seconds):
+                    return state.clock.sleep(seconds)
         except ApiError as error:
-            _refused(terms, self._server, error)
+            _refused(state, self._server, error)
             raise
         except UnreachableError:
-            _away(terms, self._server, step)
+            _away(state, self._server, step)
             raise
 
-    def _start(self, step: Open) -> None:
+    def _start(self, step: OpenStream) -> None:
         self.close()
-        self._server = self._terms.servers.current
+        self._server = self._state.servers.current
         general = self._pool.general
         self._open = opened = general.open(self._server, step.call, step.headers, step.quiet_s)
-        self._terms.reached = True
+        self._state.reached = True
         if opened.status >= 300:
             _good(opened.whole())
 
@@ -173,12 +181,12 @@ class AsyncPool:
     """Connections for asyncio."""
 
     def __init__(
-        self, endpoint: Endpoint, terms: Terms, transport: httpx2.AsyncBaseTransport | None
+        self, endpoint: Endpoint, state: ClientState, transport: httpx2.AsyncBaseTransport | None
     ) -> None:
-        self.terms = terms
+        self.state = state
         self._endpoint = endpoint
         self._transport = transport
-        self._calls = _awaited(endpoint, terms) if transport is None else None
+        self._calls = _awaited(endpoint, state) if transport is None else None
         self._general: AsyncGeneral | None = None
 
     def talk(self) -> AsyncTalk:
@@ -197,7 +205,7 @@ class AsyncPool:
         if self._general is None:
             from rota.sdk.lines.general import AsyncGeneral, Way
 
-            connect_s = self.terms.patience.connect_s
+            connect_s = self.state.patience.connect_s
             way = Way(self._endpoint, _headers(self._endpoint), connect_s)
             self._general = AsyncGeneral(way, self._transport)
         return self._general
@@ -210,12 +218,12 @@ class AsyncPool:
             await self._general.close()
 
 
-def _awaited(endpoint: Endpoint, terms: Terms) -> AwaitedCalls | None:
+def _awaited(endpoint: Endpoint, state: ClientState) -> AwaitedCalls | None:
     if not _is_direct(endpoint):
         return None
     from rota.sdk.lines.awaited_calls import AwaitedCalls
 
-    connect_s = terms.patience.connect_s
+    connect_s = state.patience.connect_s
     return AwaitedCalls(_headers(endpoint), connect_s, partial(_trusted, endpoint))
 
 
@@ -224,42 +232,42 @@ class AsyncTalk:
 
     def __init__(self, pool: AsyncPool) -> None:
         self._pool = pool
-        self._terms = pool.terms
+        self._state = pool.state
         self._server = ""
         self._open: AsyncFlowing | None = None
 
-    async def take(self, step: Send | Open | More | Pause) -> Any:
+    async def take(self, step: SendRequest | OpenStream | ReadMore | Sleep) -> Any:
         """What comes of a step; raises UnreachableError, ApiError."""
-        terms = self._terms
+        state = self._state
         try:
             match step:
-                case Send(call, headers, tried):
-                    self._server = terms.servers.current
-                    quiet_s = terms.read_s(call, tried)
+                case SendRequest(call, headers, tried):
+                    self._server = state.servers.current
+                    quiet_s = state.read_s(call, tried)
                     way = self._pool.taking(call)
                     answer = await way.send(self._server, call, headers, quiet_s)
-                    terms.reached = True
+                    state.reached = True
                     return _good(answer)
-                case Open():
+                case OpenStream():
                     return await self._start(step)
-                case More():
+                case ReadMore():
                     return None if self._open is None else await self._open.more()
-                case Pause(seconds):
+                case Sleep(seconds):
                     return await asyncio.sleep(seconds)
         except ApiError as error:
-            _refused(terms, self._server, error)
+            _refused(state, self._server, error)
             raise
         except UnreachableError:
-            _away(terms, self._server, step)
+            _away(state, self._server, step)
             raise
 
-    async def _start(self, step: Open) -> None:
+    async def _start(self, step: OpenStream) -> None:
         await self.aclose()
-        self._server = self._terms.servers.current
+        self._server = self._state.servers.current
         general = self._pool.general
         opened = await general.open(self._server, step.call, step.headers, step.quiet_s)
         self._open = opened
-        self._terms.reached = True
+        self._state.reached = True
         if opened.status >= 300:
             _good(await opened.whole())
 
@@ -270,12 +278,12 @@ class AsyncTalk:
             await opened.close()
 
 
-def _refused(terms: Terms, server: str, error: ApiError) -> None:
+def _refused(state: ClientState, server: str, error: ApiError) -> None:
     """Who asks too much of one server would ask too much of the next; else it is worth a try."""
     if is_passing(error) and not isinstance(error, LimitError):
-        terms.servers.passed(server)
+        state.servers.passed(server)
 
 
-def _away(terms: Terms, server: str, step: object) -> None:
-    if not isinstance(step, More):  # a stream that falls silent may have nothing to say
-        terms.servers.passed(server)
+def _away(state: ClientState, server: str, step: object) -> None:
+    if not isinstance(step, ReadMore):  # a stream that falls silent may have nothing to say
+        state.servers.passed(server)

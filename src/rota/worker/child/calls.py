@@ -10,7 +10,7 @@ import msgspec
 
 from rota.sdk.clock import SystemClock
 from rota.sdk.context import Context, ContextInfo, Transport
-from rota.sdk.endings import Cancelled
+from rota.sdk.job_exceptions import Cancelled
 from rota.worker.child.frames import Begin, Done
 from rota.worker.child.functions import NotFoundError
 from rota.worker.child.results import (

@@ -11,7 +11,7 @@ import msgspec
 
 from rota.sdk.app import App, JobFunction
 from rota.sdk.context import Context
-from rota.sdk.program.arguments import Payload, Shape
+from rota.sdk.declare.arguments import FunctionSignature, Payload
 from rota.wire.tasks import PythonCall
 from rota.worker.child.frames import Begin
 
@@ -40,7 +40,7 @@ class Found:
         self.function = function
         self.asynchronous = inspect.iscoroutinefunction(function)
         try:
-            self._shape: Shape | None = Shape(name, function)
+            self._shape: FunctionSignature | None = FunctionSignature(name, function)
         except ValueError:
             self._shape = None  # written in C, without a signature: it gets what was given
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from rota.sdk.documents import ArgumentError, document, type_name
-from rota.sdk.endings import Fail, Retry
+from rota.sdk.job_exceptions import Fail, Retry
 from rota.wire.limits import RESULT_BYTES_MAX
 from rota.wire.units import parse_duration
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from rota.sdk.context import Context
-from rota.sdk.endings import Cancelled
+from rota.sdk.job_exceptions import Cancelled
 from rota.worker.child.calls import Ending, context_of, raised, returned
 from rota.worker.child.frames import Begin, Done, Progress
 from rota.worker.child.functions import Functions

@@ -1,27 +1,101 @@
-"""Conversations with the server as generators: they yield what is to be done and do no I/O.
+"""Request plans: generators that say what to send and when to retry it, and do no I/O.
 
-A flow yields steps and is sent what came of each; an error that a step ended in is thrown into it.
-So retries, streams and waiting are written once, and a shell that blocks and one that awaits both
-walk them: `client.Client` and `aio.AsyncClient`.
+A plan yields steps and is sent what came of each; an error that a step ended in is thrown into it.
+So exponential backoff, streams and waiting are written once, and the blocking client and the
+asynchronous one both carry plans out.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from rota.sdk.answers import Answer, is_passing, read
+import msgspec
+
 from rota.sdk.backoff import pause_s
 from rota.sdk.calls import Call, uuid7
 from rota.sdk.clock import Clock
-from rota.sdk.errors import ApiError, KeyFormatError, LimitError, UnreachableError
+from rota.sdk.context import current_traceparent
+from rota.sdk.errors import (
+    AnswerError,
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    KeyFormatError,
+    LimitError,
+    NotFoundError,
+    ServerError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnreachableError,
+)
 from rota.sdk.servers import Servers
-from rota.sdk.tracing import current_traceparent
 from rota.wire.limits import KEY_CHARS_MAX
+from rota.wire.problems import Problem
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def read(call: Call[T], status: int, headers: Mapping[str, str], body: bytes) -> T:
+    """The answer of a call; raises the error it stands for."""
+    if status >= 300:
+        raise error_of(status, headers, body)
+    if call.answer is type(None):
+        return None
+    if call.answer is bytes:
+        return body  # type: ignore[return-value]  # T is bytes here
+    try:
+        return msgspec.json.decode(body, type=call.answer)
+    except msgspec.MsgspecError as error:
+        text = f"cannot read the answer to {call.method} {call.path}: {error}"
+        raise AnswerError(f"{text}; is this a Rota server of a like version?") from error
+
+
+_BY_STATUS: Mapping[int, type[ApiError]] = {
+    401: UnauthenticatedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    429: LimitError,
+    502: UnavailableError,
+    503: UnavailableError,
+    504: UnavailableError,
+    507: UnavailableError,
+}
+
+
+def error_of(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    """The error that a problem document, or whatever came instead of one, stands for."""
+    try:
+        problem = msgspec.json.decode(body, type=Problem)
+    except msgspec.MsgspecError:
+        said = body[:200].decode("utf-8", "replace").strip()
+        problem = Problem("about:blank", f"HTTP {status}", status, said)
+    fallback = ServerError if status >= 500 else InvalidError
+    return _BY_STATUS.get(status, fallback)(problem, _retry_after_s(headers))
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    text = headers.get("retry-after", "")
+    return float(text) if text.isascii() and text.isdigit() else None
+
+
+def is_passing(error: ApiError) -> bool:
+    """Whether the same call may well succeed a little later."""
+    return error.status in (429, 502, 503, 504)
+
 
 FIRST_SWITCH_S = 0.4
 """How long the first round of several servers is waited for, each, where any of them would do. It
@@ -33,7 +107,7 @@ EXPECTED_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendRequest:
     """Send a request; comes back with its `Answer`."""
 
     call: Call[Any]
@@ -43,7 +117,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenStream:
     """Open an answer to be read as it comes; one that is still open is closed first."""
 
     call: Call[bytes]
@@ -53,26 +127,26 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class More:
+class ReadMore:
     """Comes back with the next bytes of what is open, or None at its end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class Sleep:
     """Let so much time pass."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Emit:
+class EmitItem:
     """Hand this to the caller, who iterates."""
 
     item: Any
 
 
-Step: TypeAlias = Send | Open | More | Pause | Emit
-Flow: TypeAlias = Generator[Step, Any, T]
+PlanStep: TypeAlias = SendRequest | OpenStream | ReadMore | Sleep | EmitItem
+RequestPlan: TypeAlias = Generator[PlanStep, Any, T]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +164,7 @@ class Patience:
     """How long one of several servers is waited for; then the next is asked, under the same key."""
 
 
-class Terms:
+class ClientState:
     """What a flow needs to know of the client it runs for."""
 
     def __init__(self, clock: Clock, patience: Patience, servers: Servers) -> None:
@@ -130,13 +204,13 @@ class Terms:
         return self.patience.retry_for_s
 
 
-class Course(Generic[T]):
+class PlanRun(Generic[T]):
     """A flow under way: the step it waits for, until it has a result."""
 
-    def __init__(self, flow: Flow[T]) -> None:
-        self._flow = flow
+    def __init__(self, plan: RequestPlan[T]) -> None:
+        self._plan = plan
         self._result: list[T] = []
-        self.step: Step | None = None
+        self.step: PlanStep | None = None
         self.take(None)
 
     @property
@@ -147,14 +221,14 @@ class Course(Generic[T]):
     def take(self, came: Any) -> None:
         """What came of the step."""
         try:
-            self.step = self._flow.send(came)
+            self.step = self._plan.send(came)
         except StopIteration as stop:
             self._end(stop.value)
 
     def fail(self, error: UnreachableError | ApiError) -> None:
         """The step ended in an error; the flow may know what to do."""
         try:
-            self.step = self._flow.throw(error)
+            self.step = self._plan.throw(error)
         except StopIteration as stop:
             self._end(stop.value)
 
@@ -163,18 +237,18 @@ class Course(Generic[T]):
         self._result.append(result)
 
 
-def ask(terms: Terms, call: Call[Any], key: str | None = None) -> Flow[Answer]:
+def ask(state: ClientState, call: Call[Any], key: str | None = None) -> RequestPlan[Answer]:
     """The answer of a call, unread. A write is repeated only under the key of its first try, so
     however often it is sent it happens once."""
     check_key(key)
-    seed = terms.mint_key() if key is None else key
+    seed = state.mint_key() if key is None else key
     headers = {"Idempotency-Key": seed} if call.keyed else {}
     if call.keyed and (trace := current_traceparent()):
         headers["traceparent"] = trace
-    retrying = Retrying(terms, seed)
+    retrying = RetryBackoff(state, seed)
     while True:
         try:
-            answer: Answer = yield Send(call, headers, retrying.tried)
+            answer: Answer = yield SendRequest(call, headers, retrying.tried)
             return answer
         except (UnreachableError, ApiError) as error:
             yield from retrying.after(error)
@@ -188,45 +262,45 @@ def check_key(key: str | None) -> None:
         raise KeyFormatError(key)
 
 
-def fetch(terms: Terms, call: Call[T], key: str | None = None) -> Flow[T]:
+def fetch(state: ClientState, call: Call[T], key: str | None = None) -> RequestPlan[T]:
     """The answer of a call."""
-    answer = yield from ask(terms, call, key)
+    answer = yield from ask(state, call, key)
     return read(call, answer.status, answer.headers, answer.body)
 
 
-class Retrying:
+class RetryBackoff:
     """The waits of one call that is being repeated."""
 
-    def __init__(self, terms: Terms, seed: str) -> None:
-        self._terms = terms
+    def __init__(self, state: ClientState, seed: str) -> None:
+        self._state = state
         self._seed = seed
         self.tried = 0
         """Failures in a row."""
         self._failing_since_s = 0.0
 
-    def after(self, error: UnreachableError | ApiError) -> Flow[None]:
+    def after(self, error: UnreachableError | ApiError) -> RequestPlan[None]:
         """Waits, if another try may help and there is time for one; raises the error if not."""
         if isinstance(error, ApiError) and not is_passing(error):
             raise error
         if self.tried == 0:
-            self._failing_since_s = self._terms.clock.elapsed_s()
+            self._failing_since_s = self._state.clock.elapsed_s()
         self.tried += 1
         wait_s = self._wait_s(error)
-        spent_s = self._terms.clock.elapsed_s() - self._failing_since_s
+        spent_s = self._state.clock.elapsed_s() - self._failing_since_s
         # However little patience there is, each server is asked once.
-        if self.tried >= self._terms.servers.choices and (
-            spent_s + wait_s > self._terms.patience_s()
+        if self.tried >= self._state.servers.choices and (
+            spent_s + wait_s > self._state.patience_s()
         ):
             raise error
-        yield Pause(wait_s)
+        yield Sleep(wait_s)
 
     def _wait_s(self, error: UnreachableError | ApiError) -> float:
         """Little before another server is asked, longer after each round of all of them."""
         asked_s = error.retry_after_s if isinstance(error, ApiError) else None
         if isinstance(error, LimitError):
             return pause_s(self.tried, self._seed, asked_s)
-        rounds, within = divmod(self.tried - 1, self._terms.servers.choices)
-        if within == self._terms.servers.choices - 1:
+        rounds, within = divmod(self.tried - 1, self._state.servers.choices)
+        if within == self._state.servers.choices - 1:
             return pause_s(rounds + 1, self._seed, asked_s)
         return 0.0 if isinstance(error, UnreachableError) else pause_s(1, f"{self._seed}:{within}")
 

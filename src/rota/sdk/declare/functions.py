@@ -1,4 +1,5 @@
-"""Functions as jobs: what `@app.job` makes of a function, typed so that wrong calls are found.
+"""Functions as jobs: the object that `@app.job` makes of a function, typed so that wrong calls are
+found by a type checker.
 
 ParamSpec cannot add keywords to a function's own, so `submit` is overloaded: exactly the function's
 parameters; or its positional ones with options after them. What else was tried is in
@@ -7,9 +8,13 @@ docs/decisions/0015-options-of-a-typed-submit.md.
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import Future
 from typing import (
     Any,
     Generic,
@@ -28,13 +33,61 @@ import msgspec
 from rota.sdk.calls import uuid7
 from rota.sdk.clock import Clock
 from rota.sdk.context import Context, ContextInfo, current_or_none
-from rota.sdk.documents import ArgumentError
-from rota.sdk.program.arguments import Shape, encode_arguments
-from rota.sdk.program.handles import AsyncJob, AsyncPort, Job, Port
-from rota.sdk.program.options import CALL_OPTIONS, CallOptions, check_names, job_body, merged
-from rota.sdk.program.running import Silent, run_once
+from rota.sdk.declare.arguments import FunctionSignature, encode_arguments
+from rota.sdk.declare.handles import AsyncJob, AsyncPort, Job, Port
+from rota.sdk.declare.options import CALL_OPTIONS, CallOptions, check_names, job_body, merged
+from rota.sdk.documents import ArgumentError, document
 from rota.sdk.transactions import refuse_key
 from rota.wire.limits import PAYLOAD_BYTES_MAX
+
+
+class NullTransport:
+    """The transport of a call that no worker made: nobody listens."""
+
+    def report_progress(self, fraction: float, message: str) -> None:
+        """To nobody."""
+
+    def write_log(self, text: str) -> None:
+        """To nobody."""
+
+
+def run_once(
+    function: Callable[..., Any], signature: FunctionSignature, payload: bytes, context: Context
+) -> bytes:
+    """One try; what it returned, as JSON. Raises what the function raises."""
+    args, kwargs = signature.decode(payload, context)
+    with context.active():
+        returned = run_to_end(function, args, kwargs)
+    return document(f"the result of {signature.name}", returned)
+
+
+def run_to_end(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Calls a function, and waits for it if it is asynchronous, whether a loop runs here or not."""
+    if not inspect.iscoroutinefunction(function):
+        return function(*args, **kwargs)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(function(*args, **kwargs))
+    return _run_in_thread(function, args, kwargs)
+
+
+def _run_in_thread(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """In a loop of its own: the one here cannot be entered twice."""
+    done: Future[Any] = Future()
+    here = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            done.set_result(here.run(asyncio.run, function(*args, **kwargs)))
+        except BaseException as error:  # noqa: BLE001 - handed to the caller, who waits for it
+            done.set_exception(error)
+
+    thread = threading.Thread(target=run, name="rota-inline")
+    thread.start()
+    thread.join()
+    return done.result()
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,7 +100,7 @@ D = TypeVar("D")
 OnProgress = Callable[[int], None]
 
 
-class Desk(Protocol):
+class FunctionRegistry(Protocol):
     """Where functions hand in their jobs: the app."""
 
     clock: Clock
@@ -69,7 +122,7 @@ class Takes(Protocol[P, R_co]):
         ...
 
 
-class _Said(NamedTuple):
+class _Submission(NamedTuple):
     """One submission: the job, and the options that are not part of it."""
 
     body: dict[str, Any]
@@ -81,13 +134,17 @@ class JobFunction(Generic[P, R]):
     """A function that can be called, and submitted as a job."""
 
     def __init__(
-        self, desk: Desk, shape: Shape, function: Callable[..., Any], options: dict[str, Any]
+        self,
+        registry: FunctionRegistry,
+        signature: FunctionSignature,
+        function: Callable[..., Any],
+        options: dict[str, Any],
     ) -> None:
-        self.name = shape.name
+        self.name = signature.name
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)
-        self.shape = shape
-        self._desk = desk
+        self.signature = signature
+        self._registry = registry
         self._options = options
         functools.update_wrapper(cast("Any", self), function)
 
@@ -97,18 +154,20 @@ class JobFunction(Generic[P, R]):
     @property
     def wants_ctx(self) -> bool:
         """Whether its first parameter is for the context."""
-        return self.shape.wants_context
+        return self.signature.wants_context
 
     def options(self, **options: Unpack[CallOptions]) -> Self:
         """The same function with other options; `.submit` of it is type-checked in full."""
         check_names(options, CALL_OPTIONS, self.name)
-        return type(self)(self._desk, self.shape, self.function, merged(self._options, options))
+        return type(self)(
+            self._registry, self.signature, self.function, merged(self._options, options)
+        )
 
     def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs it here and now as a worker would, arguments and result through JSON and back."""
         payload = self.payload(args, kwargs)
-        returned = run_once(self.function, self.shape, payload, self._context())
-        result: R = self.shape.result(msgspec.json.decode(returned))
+        returned = run_once(self.function, self.signature, payload, self._context())
+        result: R = self.signature.result(msgspec.json.decode(returned))
         return result
 
     @overload
@@ -132,20 +191,22 @@ class JobFunction(Generic[P, R]):
 
         Keywords that are no parameters of the function are options.
         """
-        port = self._desk.port()
+        port = self._registry.port()
         job = self._job(args, kwargs)
         if job.conn is not None:
-            return Job(port.submit_in(job.conn, job.body), port, self.shape.result)
-        return Job(port.submit(job.body, idempotency_key=job.key).job_id, port, self.shape.result)
+            return Job(port.submit_in(job.conn, job.body), port, self.signature.result)
+        return Job(
+            port.submit(job.body, idempotency_key=job.key).job_id, port, self.signature.result
+        )
 
     async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[R]:
         """The same for asyncio; options by `.options(…)`."""
-        port = self._desk.async_port()
+        port = self._registry.async_port()
         job = self._job(args, kwargs)
         if job.conn is not None:
-            return AsyncJob(await port.submit_in(job.conn, job.body), port, self.shape.result)
+            return AsyncJob(await port.submit_in(job.conn, job.body), port, self.signature.result)
         view = await port.submit(job.body, idempotency_key=job.key)
-        return AsyncJob(view.job_id, port, self.shape.result)
+        return AsyncJob(view.job_id, port, self.signature.result)
 
     @overload
     def submit_many(
@@ -190,7 +251,7 @@ class JobFunction(Generic[P, R]):
     def payload(self, args: Iterable[Any], kwargs: dict[str, Any]) -> bytes:
         """The arguments as they travel; raises ArgumentError where they do not fit."""
         args = tuple(args)
-        self.shape.bind(args, kwargs)
+        self.signature.bind(args, kwargs)
         payload = encode_arguments(self.name, args, kwargs)
         if len(payload) > PAYLOAD_BYTES_MAX:
             text = f"the arguments of {self.name} are {len(payload)} bytes as JSON"
@@ -206,35 +267,35 @@ class JobFunction(Generic[P, R]):
     def _submit_all(
         self, calls: Iterable[tuple[Any, ...]], on_progress: OnProgress | None
     ) -> list[Job[Any]]:
-        port = self._desk.port()
+        port = self._registry.port()
         bodies = (self._job(args, {}).body for args in calls)
         conn, key = self._options.get("conn"), self._options.get("idempotency_key")
         if conn is not None:
             ids = [port.submit_in(conn, body) for body in bodies]
         else:
             ids = port.submit_many(bodies, on_progress=on_progress, idempotency_key=key)
-        return [Job(job_id, port, self.shape.result) for job_id in ids]
+        return [Job(job_id, port, self.signature.result) for job_id in ids]
 
-    def _job(self, args: Any, kwargs: Any) -> _Said:
-        own, said = self.shape.split(kwargs, CALL_OPTIONS)
+    def _job(self, args: Any, kwargs: Any) -> _Submission:
+        own, said = self.signature.split(kwargs, CALL_OPTIONS)
         options = merged(self._options, said)
         payload = self.payload(args, own)
         key = options.get("concurrency_key")
         if callable(key):
             options["concurrency_key"] = key(*args, **own)
-        body = job_body(self.name, options, self._desk.clock.now_ms())
+        body = job_body(self.name, options, self._registry.clock.now_ms())
         body["payload"] = msgspec.Raw(payload)
         conn = options.get("conn")
         if conn is not None:
             refuse_key(options.get("idempotency_key"))
-        return _Said(body, options.get("idempotency_key"), conn)
+        return _Submission(body, options.get("idempotency_key"), conn)
 
     def _context(self) -> Context:
         found = current_or_none()
         if found is not None:
             return found
-        made = uuid7(self._desk.clock.now_ms(), bytes(10))
-        return Context(ContextInfo(job_id=made, execution_id=made, name=self.name), Silent())
+        made = uuid7(self._registry.clock.now_ms(), bytes(10))
+        return Context(ContextInfo(job_id=made, execution_id=made, name=self.name), NullTransport())
 
     def _call(self, args: Any, kwargs: Any) -> Any:
         """The plain function; what a worker would fill in comes from the job around it, if any."""

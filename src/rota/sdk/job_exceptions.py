@@ -1,4 +1,4 @@
-"""How a function ends other than by returning: what it raises says what its worker does next."""
+"""Exceptions by which a job function tells its worker what to do next: fail, retry, cancelled."""
 
 from __future__ import annotations
 

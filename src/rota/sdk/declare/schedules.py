@@ -8,8 +8,8 @@ from typing import Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overlo
 
 import msgspec
 
-from rota.sdk.program.functions import AsyncFunction, JobFunction, SyncFunction
-from rota.sdk.program.options import Length, Moment
+from rota.sdk.declare.functions import AsyncFunction, JobFunction, SyncFunction
+from rota.sdk.declare.options import Length, Moment
 from rota.wire.schedules import ScheduleSpec
 from rota.wire.units import dec_hook, enc_hook
 
@@ -49,7 +49,7 @@ _PLAIN = (
 )
 
 
-class Registry(Protocol):
+class ScheduleRegistry(Protocol):
     """Where functions become jobs: the app."""
 
     declared: dict[str, dict[str, Any]]
@@ -62,7 +62,9 @@ class Registry(Protocol):
 class ScheduleDecorator:
     """Takes a function, or a job function, and declares when it runs."""
 
-    def __init__(self, app: Registry, when: dict[str, Any], options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, app: ScheduleRegistry, when: dict[str, Any], options: Mapping[str, Any]
+    ) -> None:
         self._app = app
         self._when = when
         self._options = options

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from rota.sdk.calls import Call
-from rota.sdk.paths import params_of, path_of
+from rota.sdk.calls import Call, params_of, path_of
 from rota.wire.events import (
     BATCHED,
     STRUCTURED,

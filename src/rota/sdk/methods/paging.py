@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 from rota.sdk import calls
 from rota.sdk.calls import Call, JobSearch
-from rota.sdk.flows import Emit, Flow, Terms, fetch
-from rota.sdk.subjects import event_calls, schedule_calls
+from rota.sdk.methods import event_calls, schedule_calls
+from rota.sdk.request_plan import ClientState, EmitItem, RequestPlan, fetch
 from rota.wire.events import HookView
 from rota.wire.jobs import JobView
 from rota.wire.limits import PAGE_ITEMS_MAX
@@ -36,14 +36,14 @@ class Page(Protocol):
 
 
 def all_jobs(
-    terms: Terms, search: JobSearch, keep: Callable[[JobView], bool] | None = None
-) -> Flow[None]:
+    state: ClientState, search: JobSearch, keep: Callable[[JobView], bool] | None = None
+) -> RequestPlan[None]:
     """Emits all jobs that match, newest first; or shows them to `keep` until that has enough."""
     while True:
-        page = yield from fetch(terms, calls.list_jobs(search))
+        page = yield from fetch(state, calls.list_jobs(search))
         for job in page.items:
             if keep is None:
-                yield Emit(job)
+                yield EmitItem(job)
             elif not keep(job):
                 return
         if page.next_cursor is None:
@@ -52,64 +52,68 @@ def all_jobs(
 
 
 def all_workers(
-    terms: Terms, status: Sequence[str], capabilities: Sequence[str]
-) -> Flow[list[WorkerView]]:
+    state: ClientState, status: Sequence[str], capabilities: Sequence[str]
+) -> RequestPlan[list[WorkerView]]:
     """Workers that are in one of the statuses and have all the capabilities."""
     return _gather(
-        terms,
+        state,
         lambda cursor: calls.list_workers(
             status=status, capabilities=capabilities, limit=PAGE_ITEMS_MAX, cursor=cursor
         ),
     )
 
 
-def all_queues(terms: Terms) -> Flow[list[QueueView]]:
+def all_queues(state: ClientState) -> RequestPlan[list[QueueView]]:
     """All queues, by name."""
-    return _gather(terms, lambda cursor: calls.list_queues(limit=PAGE_ITEMS_MAX, cursor=cursor))
+    return _gather(state, lambda cursor: calls.list_queues(limit=PAGE_ITEMS_MAX, cursor=cursor))
 
 
 def all_schedules(
-    terms: Terms, *, name: str | None, tenant: str | None, owner: str | None
-) -> Flow[list[ScheduleView]]:
+    state: ClientState, *, name: str | None, tenant: str | None, owner: str | None
+) -> RequestPlan[list[ScheduleView]]:
     """Schedules that match, newest first."""
     return _gather(
-        terms,
+        state,
         lambda cursor: schedule_calls.list_schedules(
             name=name, tenant=tenant, owner=owner, limit=PAGE_ITEMS_MAX, cursor=cursor
         ),
     )
 
 
-def all_calendars(terms: Terms) -> Flow[list[CalendarView]]:
+def all_calendars(state: ClientState) -> RequestPlan[list[CalendarView]]:
     """All calendars, by name."""
     return _gather(
-        terms,
+        state,
         lambda cursor: schedule_calls.list_calendars(limit=PAGE_ITEMS_MAX, cursor=cursor),
     )
 
 
-def all_triggers(terms: Terms, *, name: str | None, owner: str | None) -> Flow[list[TriggerView]]:
+def all_triggers(
+    state: ClientState, *, name: str | None, owner: str | None
+) -> RequestPlan[list[TriggerView]]:
     """Triggers that match, newest first."""
     return _gather(
-        terms,
+        state,
         lambda cursor: event_calls.list_triggers(
             name=name, owner=owner, limit=PAGE_ITEMS_MAX, cursor=cursor
         ),
     )
 
 
-def all_hooks(terms: Terms) -> Flow[list[HookView]]:
+def all_hooks(state: ClientState) -> RequestPlan[list[HookView]]:
     """All webhook endpoints, by name."""
     return _gather(
-        terms, lambda cursor: event_calls.list_hooks(limit=PAGE_ITEMS_MAX, cursor=cursor)
+        state, lambda cursor: event_calls.list_hooks(limit=PAGE_ITEMS_MAX, cursor=cursor)
     )
 
 
-def _gather(terms: Terms, page_at: Callable[[str | None], Call[Any]]) -> Flow[list[Any]]:
+def _gather(
+    state: ClientState, page_at: Callable[[str | None], Call[Any]]
+) -> RequestPlan[list[Any]]:
     found: list[Any] = []
     cursor: str | None = None
     while True:
-        page: Page = yield from fetch(terms, page_at(cursor))
+        page: Page = yield from fetch(state, page_at(cursor))
         found += page.items
         cursor = page.next_cursor
         if cursor is None:

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from rota.sdk.calls import Call
-from rota.sdk.paths import Params, params_of, path_of
+from rota.sdk.calls import Call, Params, params_of, path_of
 from rota.wire.queues import CountAnswer
 from rota.wire.schedules import (
     BackfillAnswer,

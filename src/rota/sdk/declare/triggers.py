@@ -8,9 +8,9 @@ from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 import msgspec
 
+from rota.sdk.declare.functions import AsyncFunction, JobFunction, SyncFunction
+from rota.sdk.declare.options import Length
 from rota.sdk.documents import ArgumentError
-from rota.sdk.program.functions import AsyncFunction, JobFunction, SyncFunction
-from rota.sdk.program.options import Length
 from rota.wire.triggers import TriggerSpec
 from rota.wire.units import dec_hook, enc_hook
 
@@ -37,7 +37,7 @@ class TriggerOptions(TypedDict, total=False):
 TRIGGER_OPTIONS = tuple(TriggerOptions.__annotations__)
 
 
-class Registry(Protocol):
+class TriggerRegistry(Protocol):
     """Where functions become jobs: the app."""
 
     reactions: dict[str, dict[str, Any]]
@@ -50,7 +50,7 @@ class Registry(Protocol):
 class TriggerDecorator:
     """Takes a function, or a job function, and declares what sets it off."""
 
-    def __init__(self, app: Registry, event: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, app: TriggerRegistry, event: str, options: Mapping[str, Any]) -> None:
         self._app = app
         self._event = event
         self._options = options

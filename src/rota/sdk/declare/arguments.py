@@ -33,7 +33,7 @@ def encode_arguments(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     return document(f"the arguments of {name}", Payload(list(args), dict(kwargs)))
 
 
-class Shape:
+class FunctionSignature:
     """A function's parameters and result, by their annotations; read once, when first needed.
 
     Not at decoration: annotations may name what the module defines further down.
@@ -58,7 +58,7 @@ class Shape:
         except msgspec.MsgspecError as error:
             text = f'the payload of {self.name} is not {{"args": […], "kwargs": {{…}}}}: {error}'
             raise ArgumentError(text) from error
-        signature, _ = self._shape()
+        signature, _ = self._signature()
         if not (given.args or given.kwargs) and self._takes_nothing:
             return ([context] if self.wants_context else []), {}
         bound = self.bind(given.args, given.kwargs)
@@ -71,12 +71,12 @@ class Shape:
     @cached_property
     def _takes_nothing(self) -> bool:
         """Whether it can be called without any argument."""
-        signature, _ = self._shape()
+        signature, _ = self._signature()
         return all(_is_optional(one) for one in signature.parameters.values())
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
         """The call's arguments by parameter; raises ArgumentError as a wrong call would."""
-        signature, _ = self._shape()
+        signature, _ = self._signature()
         try:
             return signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -87,7 +87,7 @@ class Shape:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Keywords that are the function's, and those that are options: a name that both have is
         the function's own."""
-        signature, _ = self._shape()
+        signature, _ = self._signature()
         said = {
             name: value
             for name, value in given.items()
@@ -97,12 +97,12 @@ class Shape:
 
     def result(self, value: Any) -> Any:
         """A result that came back as JSON, as the function's annotation has it."""
-        _, hints = self._shape()
+        _, hints = self._signature()
         wanted = hints.get("return", Any)
         return _convert(f"the result of {self.name}", value, wanted)
 
     def _convert(self, name: str, kind: Any, value: Any) -> Any:
-        _, hints = self._shape()
+        _, hints = self._signature()
         wanted = hints.get(name, Any)
         if kind is inspect.Parameter.VAR_POSITIONAL:
             wanted = tuple[wanted, ...]  # type: ignore[valid-type]  # a type made at run time
@@ -110,7 +110,7 @@ class Shape:
             wanted = dict[str, wanted]  # type: ignore[valid-type]
         return _convert(f"{self.name}: argument {name}", value, wanted)
 
-    def _shape(self) -> tuple[inspect.Signature, dict[str, Any]]:
+    def _signature(self) -> tuple[inspect.Signature, dict[str, Any]]:
         """The signature without the context, and the resolved annotations."""
         if self._read is None:
             signature = signature_of(self._function)

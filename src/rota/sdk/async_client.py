@@ -1,4 +1,7 @@
-"""The asynchronous client: the same calls as `client.Client`, awaited."""
+"""The asynchronous client: one method for each call of the API, and the requests of one event loop.
+
+The blocking client has the same methods.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,19 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
-from rota.sdk import batches, calls, flows, watching
-from rota.sdk.answers import Answer
+from rota.sdk import batches, calls, request_plan, watching
 from rota.sdk.calls import Call, JobLike, JobSearch
 from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.discovery import Endpoint, discover
 from rota.sdk.errors import ApiError, UnreachableError
-from rota.sdk.events import Event
-from rota.sdk.flows import Course, Emit, Flow, Patience, Terms
+from rota.sdk.methods import event_calls, file_calls, paging, schedule_calls
+from rota.sdk.methods.event_calls import EventLike, TriggerLike
+from rota.sdk.methods.file_calls import UploadSource
+from rota.sdk.methods.schedule_calls import LedgerSearch, ScheduleLike
+from rota.sdk.request_plan import Answer, ClientState, EmitItem, Patience, PlanRun, RequestPlan
 from rota.sdk.servers import Servers
-from rota.sdk.subjects import (
-    event_calls,
-    file_calls,
-    paging,
-    schedule_calls,
-)
-from rota.sdk.subjects.event_calls import EventLike, TriggerLike
-from rota.sdk.subjects.file_calls import Source
-from rota.sdk.subjects.schedule_calls import LedgerSearch, ScheduleLike
 from rota.sdk.transactions import refuse_key, submit_in_async
-from rota.sdk.watching import Waiting
+from rota.sdk.watching import Event, JobWaiter
 from rota.wire.bundles import BundlePage, BundleView, Format, LinkView
 from rota.wire.events import ArrivalPage, EventPage, EventView, HookSpec, HookView
 from rota.wire.executions import ArtifactView, ExecutionPage, ExecutionView
@@ -51,6 +47,7 @@ from rota.wire.workers import WorkerView
 
 if TYPE_CHECKING:
     import httpx2
+
 
 T = TypeVar("T")
 
@@ -80,8 +77,8 @@ class AsyncClient:
         endpoint = url if isinstance(url, Endpoint) else discover(url, token)
         self.endpoint = endpoint
         servers = Servers(endpoint.urls)
-        self.terms = Terms(clock or SystemClock(), patience or Patience(), servers)
-        self._pool = AsyncPool(endpoint, self.terms, transport)
+        self.state = ClientState(clock or SystemClock(), patience or Patience(), servers)
+        self._pool = AsyncPool(endpoint, self.state, transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,37 +92,37 @@ class AsyncClient:
 
     async def call(self, call: Call[T], *, key: str | None = None) -> T:
         """The answer of a call."""
-        return await self.run(flows.fetch(self.terms, call, key))
+        return await self.run(request_plan.fetch(self.state, call, key))
 
     async def ask(self, call: Call[Any], *, key: str | None = None) -> Answer:
         """The same, unread: for those who pass the bytes on as they are."""
-        return await self.run(flows.ask(self.terms, call, key))
+        return await self.run(request_plan.ask(self.state, call, key))
 
-    async def run(self, flow: Flow[T]) -> T:
+    async def run(self, plan: RequestPlan[T]) -> T:
         """Walks a flow to its end."""
-        course = Course(flow)
-        async with aclosing(self._walk(course)) as walk:
+        plan_run = PlanRun(plan)
+        async with aclosing(self._walk(plan_run)) as walk:
             async for _ in walk:
                 pass
-        return course.result
+        return plan_run.result
 
-    def iterate(self, flow: Flow[Any]) -> AsyncIterator[Any]:
+    def iterate(self, plan: RequestPlan[Any]) -> AsyncIterator[Any]:
         """Walks a flow for what it emits."""
-        return self._walk(Course(flow))
+        return self._walk(PlanRun(plan))
 
-    async def _walk(self, course: Course[Any]) -> AsyncGenerator[Any, None]:
+    async def _walk(self, plan_run: PlanRun[Any]) -> AsyncGenerator[Any, None]:
         async with aclosing(self._pool.talk()) as talk:
-            while (step := course.step) is not None:
-                if isinstance(step, Emit):
+            while (step := plan_run.step) is not None:
+                if isinstance(step, EmitItem):
                     yield step.item
-                    course.take(None)
+                    plan_run.take(None)
                     continue
                 try:
                     came = await talk.take(step)
                 except (UnreachableError, ApiError) as error:
-                    course.fail(error)
+                    plan_run.fail(error)
                 else:
-                    course.take(came)
+                    plan_run.take(came)
 
     # Jobs
 
@@ -160,7 +157,7 @@ class AsyncClient:
     async def submit_in(self, conn: Any, job: JobLike) -> str:
         """What `submit` does with a connection."""
         job_id = await submit_in_async(conn, job)
-        self.terms.expect(job_id)
+        self.state.expect(job_id)
         return job_id
 
     async def submit_batch(
@@ -185,7 +182,7 @@ class AsyncClient:
         Jobs may name earlier ones by `ref:`. Each batch is all or none.
         """
         return await self.run(
-            batches.submit_many(self.terms, jobs, on_progress=on_progress, key=idempotency_key)
+            batches.submit_many(self.state, jobs, on_progress=on_progress, key=idempotency_key)
         )
 
     async def job(self, job_id: str) -> JobView:
@@ -194,7 +191,7 @@ class AsyncClient:
 
     def jobs(self, search: JobSearch | None = None) -> AsyncIterator[JobView]:
         """All jobs that match, newest first, fetched page by page as they are asked for."""
-        return self.iterate(paging.all_jobs(self.terms, search or JobSearch()))
+        return self.iterate(paging.all_jobs(self.state, search or JobSearch()))
 
     async def jobs_page(self, search: JobSearch | None = None) -> JobPage:
         """One page of them."""
@@ -234,7 +231,7 @@ class AsyncClient:
 
     def follow_logs(self, job_id: str, *, tail: int | None = None) -> AsyncIterator[bytes]:
         """What a job printed (or the last lines of it) and prints, until it has ended."""
-        return self.iterate(watching.follow_log(self.terms, job_id, tail))
+        return self.iterate(watching.follow_log(self.state, job_id, tail))
 
     async def execute(self, job_id: str, worker_id: str) -> ExecutionView:
         """Runs this job on that worker, past time, order and pause."""
@@ -246,7 +243,7 @@ class AsyncClient:
 
     async def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
         """Waits until a job has ended, and answers it as it then is."""
-        return await self.run(watching.ended(self.terms, job_id, timeout_s))
+        return await self.run(watching.ended(self.state, job_id, timeout_s))
 
     async def wait_all(
         self,
@@ -257,12 +254,12 @@ class AsyncClient:
     ) -> dict[str, str]:
         """Waits until all have ended; answers the status of each, by id."""
         return await self.run(
-            Waiting(self.terms, job_ids, timeout_s=timeout_s, on_end=on_end).flow()
+            JobWaiter(self.state, job_ids, timeout_s=timeout_s, on_end=on_end).plan()
         )
 
     async def result(self, job_id: str, *, timeout_s: float | None = None) -> Any:
         """Waits for what a job returned; raises JobFailed if it ended otherwise."""
-        return await self.run(watching.result(self.terms, job_id, timeout_s))
+        return await self.run(watching.result(self.state, job_id, timeout_s))
 
     # Workers
 
@@ -274,7 +271,7 @@ class AsyncClient:
         self, *, status: Sequence[str] = (), capabilities: Sequence[str] = ()
     ) -> list[WorkerView]:
         """Workers that are in one of the statuses and have all the capabilities."""
-        return await self.run(paging.all_workers(self.terms, status, capabilities))
+        return await self.run(paging.all_workers(self.state, status, capabilities))
 
     async def drain_worker(self, worker_id: str) -> WorkerView:
         """Gives a worker no new work."""
@@ -314,7 +311,7 @@ class AsyncClient:
 
     async def queues(self) -> list[QueueView]:
         """All queues, by name."""
-        return await self.run(paging.all_queues(self.terms))
+        return await self.run(paging.all_queues(self.state))
 
     async def queue(self, name: str) -> QueueView:
         """One queue."""
@@ -362,7 +359,7 @@ class AsyncClient:
 
     def stream(self, *, after: str | None = None) -> AsyncIterator[Event]:
         """Every state change from now on, or after an event's id."""
-        return self.iterate(watching.events(self.terms, after))
+        return self.iterate(watching.events(self.state, after))
 
     # Schedules
 
@@ -371,7 +368,7 @@ class AsyncClient:
     ) -> list[ScheduleView]:
         """All schedules that match, newest first."""
         return await self.run(
-            paging.all_schedules(self.terms, name=name, tenant=tenant, owner=owner)
+            paging.all_schedules(self.state, name=name, tenant=tenant, owner=owner)
         )
 
     async def schedule(self, schedule_id: str) -> ScheduleView:
@@ -438,7 +435,7 @@ class AsyncClient:
 
     async def calendars(self) -> list[CalendarView]:
         """All calendars, by name."""
-        return await self.run(paging.all_calendars(self.terms))
+        return await self.run(paging.all_calendars(self.state))
 
     async def calendar(self, name: str) -> CalendarView:
         """One calendar."""
@@ -458,7 +455,7 @@ class AsyncClient:
         self, *, name: str | None = None, owner: str | None = None
     ) -> list[TriggerView]:
         """All triggers that match, newest first."""
-        return await self.run(paging.all_triggers(self.terms, name=name, owner=owner))
+        return await self.run(paging.all_triggers(self.state, name=name, owner=owner))
 
     async def trigger(self, trigger_id: str) -> TriggerView:
         """One trigger."""
@@ -504,7 +501,7 @@ class AsyncClient:
         return (
             await self.call(
                 event_calls.try_event(
-                    event_calls.with_id(event, self.terms.mint_key),
+                    event_calls.with_id(event, self.state.mint_key),
                     trigger=trigger,
                     trigger_id=trigger_id,
                 )
@@ -518,7 +515,7 @@ class AsyncClient:
     async def send_event(self, event: EventLike) -> EventView:
         """Tells that something happened; durable, with its effects, when this returns."""
         return await self.call(
-            event_calls.send_event(event_calls.with_id(event, self.terms.mint_key))
+            event_calls.send_event(event_calls.with_id(event, self.state.mint_key))
         )
 
     async def send_events(self, events: Sequence[EventLike]) -> list[EventView]:
@@ -526,7 +523,7 @@ class AsyncClient:
         return (
             await self.call(
                 event_calls.send_events(
-                    [event_calls.with_id(one, self.terms.mint_key) for one in events]
+                    [event_calls.with_id(one, self.state.mint_key) for one in events]
                 )
             )
         ).items
@@ -539,7 +536,7 @@ class AsyncClient:
 
     async def hooks(self) -> list[HookView]:
         """All webhook endpoints, by name."""
-        return await self.run(paging.all_hooks(self.terms))
+        return await self.run(paging.all_hooks(self.state))
 
     async def set_hook(self, name: str, hook: HookSpec | Mapping[str, Any]) -> HookView:
         """Sets up a webhook endpoint."""
@@ -560,9 +557,9 @@ class AsyncClient:
         format: Format | None = None,
     ) -> BundleView:
         """Uploads a program, a script or an archive; what the server has is not sent again."""
-        source = await asyncio.to_thread(Source, Path(path))
+        source = await asyncio.to_thread(UploadSource, Path(path))
         named = name or source.path.name
-        return await self.run(file_calls.push(self.terms, source, named, tenant, format))
+        return await self.run(file_calls.push(self.state, source, named, tenant, format))
 
     async def bundles(
         self,
@@ -589,7 +586,7 @@ class AsyncClient:
 
     async def fetch_bundle(self, bundle_id: str, path: str | os.PathLike[str]) -> None:
         """Downloads a bundle to a file."""
-        await self._save(file_calls.download_bundle(self.terms, bundle_id), Path(path))
+        await self._save(file_calls.download_bundle(self.state, bundle_id), Path(path))
 
     async def artifacts(self, execution_id: str) -> list[ArtifactView]:
         """An execution's output files, by name."""
@@ -601,16 +598,16 @@ class AsyncClient:
 
     async def read_artifact(self, execution_id: str, name: str) -> bytes:
         """What is in an output file, checked."""
-        flow = file_calls.download_artifact(self.terms, execution_id, name)
-        return b"".join([chunk async for chunk in self.iterate(flow)])
+        plan = file_calls.download_artifact(self.state, execution_id, name)
+        return b"".join([chunk async for chunk in self.iterate(plan)])
 
     async def fetch_artifact(
         self, execution_id: str, name: str | ArtifactView, path: str | os.PathLike[str]
     ) -> None:
         """Downloads an output file to a file, checked; of many, give those that were listed."""
-        await self._save(file_calls.download_artifact(self.terms, execution_id, name), Path(path))
+        await self._save(file_calls.download_artifact(self.state, execution_id, name), Path(path))
 
-    async def _save(self, flow: Flow[None], path: Path) -> None:
-        with file_calls.arriving(path) as file:
-            async for chunk in self.iterate(flow):
+    async def _save(self, plan: RequestPlan[None], path: Path) -> None:
+        with file_calls.written_whole(path) as file:
+            async for chunk in self.iterate(plan):
                 await asyncio.to_thread(file.write, chunk)

@@ -1,4 +1,4 @@
-"""Uploads and downloads of files, in pieces: a lost connection costs the piece that was under way.
+"""Uploads and downloads of bundles and output files, in pieces that survive a lost connection.
 
 What arrives is compared with what was sent.
 """
@@ -14,7 +14,7 @@ from typing import IO
 import msgspec
 
 from rota.sdk.backoff import pause_s
-from rota.sdk.calls import Call
+from rota.sdk.calls import Call, params_of, path_of
 from rota.sdk.errors import (
     AnswerError,
     ApiError,
@@ -23,15 +23,24 @@ from rota.sdk.errors import (
     NotFoundError,
     UnreachableError,
 )
-from rota.sdk.flows import Emit, Flow, More, Open, Pause, Retrying, Terms, ask, fetch
-from rota.sdk.paths import params_of, path_of
+from rota.sdk.request_plan import (
+    ClientState,
+    EmitItem,
+    OpenStream,
+    ReadMore,
+    RequestPlan,
+    RetryBackoff,
+    Sleep,
+    ask,
+    fetch,
+)
 from rota.wire.bundles import BundlePage, BundleUploadView, BundleView, LinkView, UploadView
 from rota.wire.executions import ArtifactView
 
 OCTETS = "application/octet-stream"
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
+class UploadPiece(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a bundle on its way up."""
 
     name: str
@@ -50,7 +59,7 @@ class ArtifactPage(msgspec.Struct):
     items: list[ArtifactView]
 
 
-def push_piece(piece: Piece) -> Call[bytes]:
+def upload_piece(piece: UploadPiece) -> Call[bytes]:
     """Uploads a part of a bundle: answers how much is there (202), or the bundle."""
     params = params_of(
         name=piece.name,
@@ -118,7 +127,7 @@ CONFLICTS_MAX = 10
 QUIET_S = 30.0
 
 
-class Source:
+class UploadSource:
     """A file to upload."""
 
     def __init__(self, path: Path) -> None:
@@ -135,15 +144,15 @@ class Source:
 
 
 def push(
-    terms: Terms, source: Source, name: str, tenant: str | None, format: str | None
-) -> Flow[BundleView]:
+    state: ClientState, source: UploadSource, name: str, tenant: str | None, format: str | None
+) -> RequestPlan[BundleView]:
     """Uploads what the server does not have yet; answers the bundle."""
-    there = yield from fetch(terms, bundle_upload(source.sha256, tenant))
+    there = yield from fetch(state, bundle_upload(source.sha256, tenant))
     if there.bundle is not None:
         return there.bundle
     offset, conflicts = min(there.offset, source.size), 0
     while True:
-        piece = Piece(
+        piece = UploadPiece(
             name=name,
             tenant=tenant,
             format=format,
@@ -153,14 +162,14 @@ def push(
             data=source.read(offset),
         )
         try:
-            answer = yield from ask(terms, push_piece(piece))
+            answer = yield from ask(state, upload_piece(piece))
         except (ConflictError, InvalidError) as error:
             # Another one is sending the same, or what lay there from before was damaged.
             conflicts += 1
             if conflicts > CONFLICTS_MAX or not _may_go_on(error):
                 raise
-            yield Pause(pause_s(conflicts, terms.mint_key()))
-            offset = (yield from fetch(terms, bundle_upload(source.sha256, tenant))).offset
+            yield Sleep(pause_s(conflicts, state.mint_key()))
+            offset = (yield from fetch(state, bundle_upload(source.sha256, tenant))).offset
             continue
         if answer.status != 202:
             return msgspec.json.decode(answer.body, type=BundleView)
@@ -172,44 +181,46 @@ def _may_go_on(error: ApiError) -> bool:
     return kind in ("wrong_offset", "taken_over", "checksum")
 
 
-def download_artifact(terms: Terms, execution_id: str, file: str | ArtifactView) -> Flow[None]:
+def download_artifact(
+    state: ClientState, execution_id: str, file: str | ArtifactView
+) -> RequestPlan[None]:
     """Emits the content of an output file; one that is named is looked up first."""
     if isinstance(file, str):
         name = file
-        page = yield from fetch(terms, list_artifacts(execution_id))
+        page = yield from fetch(state, list_artifacts(execution_id))
         found = next((one for one in page.items if one.name == name), None)
     else:
         name, found = file.name, file
     call = get_artifact(execution_id, name)
     if found is None or found.sha256 is None:
         # A small file, or none at all: then the server says so.
-        answer = yield from ask(terms, call)
+        answer = yield from ask(state, call)
         known = answer.headers.get("etag", "").strip('"')
         if known and hashlib.sha256(answer.body).hexdigest() != known:
             raise AnswerError(f"{name} was damaged on its way: fetch it again")
-        yield Emit(answer.body)
+        yield EmitItem(answer.body)
         return
-    yield from _download(terms, call, found.size, found.sha256)
+    yield from _download(state, call, found.size, found.sha256)
 
 
-def download_bundle(terms: Terms, bundle_id: str) -> Flow[None]:
+def download_bundle(state: ClientState, bundle_id: str) -> RequestPlan[None]:
     """Emits the content of a bundle."""
-    bundle = yield from fetch(terms, get_bundle(bundle_id))
-    yield from _download(terms, bundle_content(bundle_id), bundle.size, bundle.sha256)
+    bundle = yield from fetch(state, get_bundle(bundle_id))
+    yield from _download(state, bundle_content(bundle_id), bundle.size, bundle.sha256)
 
 
-def _download(terms: Terms, call: Call[bytes], size: int, sha256: str) -> Flow[None]:
-    offset, hasher, retrying = 0, hashlib.sha256(), Retrying(terms, sha256)
+def _download(state: ClientState, call: Call[bytes], size: int, sha256: str) -> RequestPlan[None]:
+    offset, hasher, retrying = 0, hashlib.sha256(), RetryBackoff(state, sha256)
     while offset < size:
         before = offset
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         try:
-            yield Open(call, headers, QUIET_S)
-            while (chunk := (yield More())) is not None:
+            yield OpenStream(call, headers, QUIET_S)
+            while (chunk := (yield ReadMore())) is not None:
                 retrying.progressed()
                 offset += len(chunk)
                 hasher.update(chunk)
-                yield Emit(chunk)
+                yield EmitItem(chunk)
         except NotFoundError:
             raise
         except (UnreachableError, ApiError) as error:
@@ -222,7 +233,7 @@ def _download(terms: Terms, call: Call[bytes], size: int, sha256: str) -> Flow[N
 
 
 @contextmanager
-def arriving(path: Path) -> Iterator[IO[bytes]]:
+def written_whole(path: Path) -> Iterator[IO[bytes]]:
     """A file that has its name when all of it is there; in folders that are made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")

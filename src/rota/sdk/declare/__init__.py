@@ -1,0 +1,1 @@
+"""Declarations of a program: functions as jobs, schedules, triggers; and runs without a server."""

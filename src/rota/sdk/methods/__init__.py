@@ -1,0 +1,1 @@
+"""Calls of the API by subject (schedules, events, files, administration), and paging."""

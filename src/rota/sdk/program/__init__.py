@@ -1,3 +1,0 @@
-"""What a program declares: functions as jobs, schedules and triggers beside them, runs without a
-server.
-"""
