@@ -58,7 +58,7 @@ def test_a_data_directory_is_looked_at_and_brought_up_to_date(rota: Rota, tmp_pa
     data = tmp_path / "data"
     missing = rota("migrate", "--data", str(data), "--check")
     assert missing.status == 1
-    assert "0001_initial.sql" in missing.out
+    assert "0001_baseline.sql" in missing.out
     assert not data.exists()
     assert rota("migrate", "--data", str(data)).status == 0
     assert "up to date" in rota("migrate", "--data", str(data), "--check").out

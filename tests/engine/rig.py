@@ -191,7 +191,6 @@ class SlowStore:
         self.nodes = store.nodes
         self.hooks = store.hooks
         self.notes = store.notes
-        self.has_schedules = store.has_schedules
         self.durability = store.durability
 
     async def close(self) -> None:

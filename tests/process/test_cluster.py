@@ -177,7 +177,7 @@ def test_the_schema_is_looked_at_and_brought_up_to_date(cluster: Cluster) -> Non
     empty = cluster.dsn.rpartition("/")[0] + "/" + shared_server().new_database()
     missing = cluster.run("migrate", "--store", empty, "--check")
     assert missing.returncode == 1
-    assert "0001_initial.sql" in missing.stdout
+    assert "0001_baseline.sql" in missing.stdout
     sick = cluster.run("doctor", "--store", empty, "--json")
     assert {check["name"]: check["verdict"] for check in json.loads(sick.stdout)["checks"]} == {
         "store": "ok",

@@ -115,8 +115,6 @@ class _Version(NamedTuple):
 class _RemoteStore:
     """The store behind trips."""
 
-    has_schedules = True
-
     def __init__(self, database: Database, machine: Machine, version: _Version) -> None:
         store = database.store
         self.ledger = cast(Ledger, _RemotePart(database, machine, store.ledger, version))

@@ -330,7 +330,7 @@ LOST = (ExecutionState.LOST,)
 
 
 def of_jobs(**given: Any) -> Search:
-    return job_search(JobQuery(**given), shelves=True, reading=True)
+    return job_search(JobQuery(**given))
 
 
 def step(search: Search, *walked: int) -> Statement:
@@ -355,7 +355,7 @@ PAGES = {
     "labels of a name": step(RARE_LABEL, 1),
     "label and name": step(RARE_LABEL, 0, 1),
     "name and queue": step(RARE_PAIR, 0, 1),
-    "bodies": job_bodies(["x"], ("life", "spec"), shelves=True),
+    "bodies": job_bodies(["x"], ("life", "spec")),
     "runs of a job": plain(execution_search(ExecutionQuery(job_id=JobId("x"))), WHOLE, 51),
     "runs of a worker": plain(execution_search(ExecutionQuery(worker_id=WorkerId("x"))), WHOLE, 51),
     "lost runs": plain(execution_search(ExecutionQuery(states=LOST)), WHOLE, 51),

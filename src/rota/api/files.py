@@ -17,7 +17,7 @@ class Files:
     spool: Spool
     outputs: Outputs
     book: ObjectBook | None
-    """What is kept of bundles; None: an older schema has no tables for them."""
+    """What is kept of bundles; None: in a simulation, which has no files."""
     blobs: Blobs
     """Where bundles are."""
     warnings: tuple[str, ...] = ()

@@ -13,8 +13,7 @@ from contextlib import suppress
 
 import structlog
 
-from rota.core.errors import Conflict
-from rota.core.inputs import AnyInput, ClosePoll, Poll, Refilled, ScheduleInput, Submit, Timing
+from rota.core.inputs import AnyInput, ClosePoll, Poll, Refilled, Submit, Timing
 from rota.core.learned import Name
 from rota.core.model import (
     Instant,
@@ -29,7 +28,6 @@ from rota.core.model import (
 )
 from rota.core.outcome import Answer, AnyReceipt
 from rota.core.outlook.autoscale import Demand
-from rota.core.records.event_inputs import EventInput
 from rota.core.records.events import Event, Rule
 from rota.core.records.glance import (
     Deadline,
@@ -276,11 +274,6 @@ class Engine:
         """Steps one input; what it answers is durable."""
         if not self.ready:
             raise UnavailableError(f"not ready: {self._trouble}")
-        if isinstance(event, ScheduleInput | EventInput) and not self._store.has_schedules:
-            raise Conflict(
-                "the database has no tables for schedules and events: its schema is older than"
-                " this program. Run `rota migrate`, then restart the servers"
-            )
         return await self._step(event)
 
     async def _post_entry(self, event: AnyInput, entry: int) -> AnyReceipt:

@@ -1,6 +1,8 @@
-"""Numbered SQL files, applied in order, each recorded with its checksum.
+"""Schema migrations: numbered SQL files, applied in order, each recorded with its checksum.
 
-A file that was ever released is never edited: a change of the schema is the next number.
+A file that was ever released is never edited: a change of the schema is the next number. The first
+release is 0.2.0; until then the baseline itself is edited. `from_0_1.sql` takes the last schema of
+0.1 to the baseline, and only `rota migrate` applies it: no server may run meanwhile.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -39,20 +42,58 @@ class Migration(msgspec.Struct, frozen=True):
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
+_NEWEST_OF_0_1 = frozenset(
+    {
+        (9, "da3578bb0fe9c111141f2ee9f32670fa5b41880e8bb557cefc3aaa1f02545d61"),
+        (13, "15a3bb532022eea18cce81faead8fb93c1e494fe4c88ef736f524d9eb9acd1fa"),
+    }
+)
+"""The last step of 0.1 and its checksum, in rota.db and on PostgreSQL. logs.db is as it was."""
+_FROM_0_1 = "from_0_1.sql"
+
+
 def known_migrations(dialect: str) -> list[Migration]:
-    """All steps this program brings for a dialect, a folder of `migrations/`."""
-    folder = resources.files("rota.store") / "migrations" / dialect
-    names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
+    """All numbered steps this program brings for a dialect, a folder of `migrations/`."""
+    folder = _folder(dialect)
+    names = sorted(file.name for file in folder.iterdir() if file.name[:1].isdigit())
     return [
         Migration(int(name.partition("_")[0]), name, (folder / name).read_text("utf-8"))
         for name in names
     ]
 
 
+def step_from_0_1(dialect: str) -> Migration:
+    """Makes a database of 0.1 what the baseline makes of an empty one."""
+    return Migration(0, _FROM_0_1, (_folder(dialect) / _FROM_0_1).read_text("utf-8"))
+
+
+def is_of_0_1(applied: Mapping[int, str]) -> bool:
+    """Whether these recorded steps are those of the last 0.1."""
+    return bool(applied) and max(applied.items()) in _NEWEST_OF_0_1
+
+
+def pending_migrations(
+    applied: Mapping[int, str], known: Sequence[Migration], where: str, dialect: str
+) -> list[Migration]:
+    """All that `rota migrate` would do; refuses a schema this program cannot take over."""
+    if is_of_0_1(applied):
+        return [step_from_0_1(dialect), *known[1:]]
+    return missing_migrations(applied, known, where)
+
+
+def _folder(dialect: str) -> Traversable:
+    return resources.files("rota.store") / "migrations" / dialect
+
+
 def missing_migrations(
     applied: Mapping[int, str], known: Sequence[Migration], where: str
 ) -> list[Migration]:
     """The steps still to do; refuses a schema this program did not make."""
+    if is_of_0_1(applied):
+        raise SchemaError(
+            f"{where} has the schema of Rota 0.1: stop all servers that use it, make a backup, and"
+            " run `rota migrate`"
+        )
     newest = known[-1].number if known else 0
     if applied and max(applied) > newest:
         raise left_behind(where, max(applied), newest)
@@ -73,9 +114,13 @@ def left_behind(where: str, found: int, newest: int) -> SchemaError:
     )
 
 
-def migrate_sqlite(connection: apsw.Connection, known: Sequence[Migration]) -> int:
+def migrate_sqlite(
+    connection: apsw.Connection, known: Sequence[Migration], *, from_0_1: bool = False
+) -> int:
     """Brings a database up to date, all steps or none; answers how many there were to do."""
     where = connection.filename
+    if from_0_1:
+        _take_over_0_1(connection, known[0])
     if connection.table_exists("main", "migrations"):
         # Looked at without the write lock, so that opening an up-to-date file writes nothing.
         missing = missing_migrations(_applied(connection), known, where)
@@ -87,10 +132,7 @@ def migrate_sqlite(connection: apsw.Connection, known: Sequence[Migration]) -> i
         missing = missing_migrations(_applied(connection), known, where)
         for step in missing:
             connection.execute(step.sql).fetchall()
-            connection.execute(
-                "INSERT INTO migrations (number, name, checksum) VALUES (?, ?, ?)",
-                (step.number, step.name, step.checksum),
-            )
+            _record(connection, step)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
@@ -98,8 +140,22 @@ def migrate_sqlite(connection: apsw.Connection, known: Sequence[Migration]) -> i
     return len(missing)
 
 
+def _take_over_0_1(connection: apsw.Connection, baseline: Migration) -> None:
+    """Has no effect on any other database."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if connection.table_exists("main", "migrations") and is_of_0_1(_applied(connection)):
+            connection.execute(step_from_0_1("sqlite").sql).fetchall()
+            connection.execute(_RECORD_TABLE)
+            _record(connection, baseline)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 def missing_in_file(path: Path, dialect: str) -> list[Migration]:
-    """What `migrate_sqlite` would do to a file, which may not be there yet; changes nothing."""
+    """What `rota migrate` would do to a file, which may not be there yet; changes nothing."""
     known = known_migrations(dialect)
     if not path.exists():
         return known
@@ -113,7 +169,14 @@ def missing_in_file(path: Path, dialect: str) -> list[Migration]:
         raise StoreError(f"cannot read {path}: {error}") from error
     finally:
         connection.close()
-    return missing_migrations(applied, known, str(path))
+    return pending_migrations(applied, known, str(path), dialect)
+
+
+def _record(connection: apsw.Connection, step: Migration) -> None:
+    connection.execute(
+        "INSERT INTO migrations (number, name, checksum) VALUES (?, ?, ?)",
+        (step.number, step.name, step.checksum),
+    )
 
 
 def _applied(connection: apsw.Connection) -> dict[int, str]:

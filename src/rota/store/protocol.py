@@ -347,13 +347,8 @@ class Store(Protocol):
         ...
 
     @property
-    def has_schedules(self) -> bool:
-        """Whether it has tables for schedules, triggers and events; an older schema has none."""
-        ...
-
-    @property
-    def objects(self) -> ObjectBook | None:
-        """For what is in object storage; None: an older schema has no tables for it."""
+    def objects(self) -> ObjectBook:
+        """For what is in object storage."""
         ...
 
     @property

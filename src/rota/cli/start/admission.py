@@ -16,7 +16,6 @@ from rota.api.ids import IdMint, mint_token
 from rota.cli.start.identity import keep_token, kept_token
 from rota.cli.start.up import ServerOptions, UpOptions
 from rota.engine.ports import Clock
-from rota.store.memory.access import MemoryAccess
 from rota.store.protocol import Store
 from rota.wire.tokens import TokenSpec
 
@@ -56,9 +55,7 @@ async def open_admission(
     roster = Roster(store.access, clock)
     await roster.refresh()
     token = None
-    # A schema without tokens: this server's are its own, as they were in the program before.
-    own_book = isinstance(store.access, MemoryAccess)
-    if options.auth and (own_book or makes_token(options)):
+    if options.auth and makes_token(options):
         token = await local_token(roster, options.data, _maker(options), clock)
     access = Access(
         roster=roster,

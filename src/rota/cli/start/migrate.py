@@ -17,10 +17,7 @@ from rota.store.postgres.checkup import check_up
 from rota.store.postgres.connect import parse_address
 from rota.store.postgres.migrate import migrate_postgres
 from rota.store.protocol import StoreError
-from rota.store.sqlite.store import open_sqlite
-
-FILES = {"rota.db": "sqlite", "logs.db": "sqlite_logs"}
-"""What a data directory has, and which steps are for it."""
+from rota.store.sqlite.store import DATABASES, migrate_directory
 
 
 @click.command()
@@ -37,7 +34,7 @@ def migrate(
 ) -> None:
     """Bring a store's schema up to date. Servers do the same when they start, if they may.
 
-    The servers of the version before go on beside the new schema, so it can go first.
+    A store of Rota 0.1 is brought over by this command alone: stop its servers first.
     """
     if (store is None) == (data is None):
         raise click.UsageError("name one of --store DSN and --data DIR")
@@ -62,22 +59,17 @@ def _look(store: str | None, data: Path | None) -> tuple[str, Sequence[str]]:
     assert data is not None
     return str(data), [
         step.name
-        for file, dialect in FILES.items()
+        for file, dialect in DATABASES.items()
         for step in missing_in_file(data / file, dialect)
     ]
 
 
 def _apply(store: str | None, data: Path | None) -> None:
     if store is not None:
-        asyncio.run(migrate_postgres(parse_address(store)))
+        asyncio.run(migrate_postgres(parse_address(store), from_0_1=True))
     else:
         assert data is not None
-        asyncio.run(_open_and_close(data))
-
-
-async def _open_and_close(data: Path) -> None:
-    """A data directory is brought up to date by whoever opens it."""
-    await open_sqlite(data).close()
+        migrate_directory(data)
 
 
 def _told(missing: Sequence[str], *, check: bool) -> str:

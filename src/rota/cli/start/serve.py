@@ -170,7 +170,7 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     await refuse_double(store, member)
     clock = SystemClock()
     counts = Counts()
-    engine = Engine(store, clock, timing_of(options, store), counts, member)
+    engine = Engine(store, clock, timing_of(options), counts, member)
     await engine.start(SubmittedSpecs(clock))
     admission = await open_admission(options, store, clock)
     await admission.start()

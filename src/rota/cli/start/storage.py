@@ -34,7 +34,7 @@ async def open_files(
 ) -> Files:
     """Large files in the named storage; without one in the data folder, or in the database."""
     named = None if options.objects is None else open_blobs(options.objects)
-    if named is not None and store.objects is not None:
+    if named is not None:
         await check_is_ours(named, store.objects, adopt=options.adopt_storage)
     shares = not isinstance(store, SqliteStore)
     own: Blobs = _own_folder(options) if isinstance(store, SqliteStore) else store.blobs

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli.start.listening import is_everywhere
 from rota.cli.start.up import ServerOptions, UpOptions
-from rota.core.inputs import Timing, Window
+from rota.core.inputs import Timing
 from rota.engine.seat import Member
 from rota.store.sqlite.store import SqliteStore, open_sqlite
 from rota.wire.limits import LOG_BYTES_PER_EXECUTION_MAX
@@ -62,9 +61,7 @@ def member_of(options: UpOptions | ServerOptions, url: str) -> Member:
     )
 
 
-def timing_of(options: UpOptions | ServerOptions, store: SqliteStore | PostgresStore) -> Timing:
+def timing_of(options: UpOptions | ServerOptions) -> Timing:
     """A new leader waits for as long as the one before it may have gone on."""
     handover_ms = 0 if options.store is None else options.leader_ttl_ms
-    # An older schema has no shelf to put jobs on.
-    window = Window() if store.shelves else Window(jobs=sys.maxsize)
-    return Timing(lease_ttl_ms=options.lease_ttl_ms, handover_ms=handover_ms, window=window)
+    return Timing(lease_ttl_ms=options.lease_ttl_ms, handover_ms=handover_ms)

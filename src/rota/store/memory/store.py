@@ -67,8 +67,6 @@ from rota.store.samples import count_first
 class MemoryStore:
     """Everything that is remembered, until the process ends."""
 
-    has_schedules = True
-
     def __init__(self, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION) -> None:
         self.logs = MemoryLogs(log_bytes_max)
         self.artifacts = MemoryArtifacts()

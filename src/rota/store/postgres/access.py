@@ -24,9 +24,8 @@ from rota.store.access_rows import (
 from rota.store.limits import SIDE_DEADLINE_S, TOKEN_KEPT_MS, TOKENS_MAX
 from rota.store.postgres.connect import Address, Connection, Line, parse_address
 from rota.store.postgres.glance import REVISION, Glance
-from rota.store.postgres.migrate import prepared
+from rota.store.postgres.migrate import prepare
 from rota.store.postgres.pool import ReaderPool
-from rota.store.protocol import SchemaError
 from rota.store.protocols.access import (
     TAIL_CHARS,
     AccessSnapshot,
@@ -94,8 +93,7 @@ class PostgresAccess:
 async def open_postgres_access(dsn: str) -> AsyncIterator[PostgresAccess]:
     """Just this part of a store, its schema brought up to date; for who starts no server."""
     address = parse_address(dsn)
-    if not (await prepared(address)).has("access"):
-        raise SchemaError(f"{address.shown} has no tables for tokens: run `rota migrate`")
+    await prepare(address)
     line, readers = access_line(address), ReaderPool(address)
     try:
         await readers.open()

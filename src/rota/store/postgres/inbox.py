@@ -19,7 +19,6 @@ ON CONFLICT (key) WHERE key IS NOT NULL DO NOTHING RETURNING id, kind, body
 """
 _BY_KEY = "SELECT id, kind, body FROM rota.inbox WHERE key = $1"
 _BY_JOB = "SELECT id, kind, body FROM rota.inbox WHERE $1 = ANY (job_ids) LIMIT 1"
-_PUT_PLAIN = "INSERT INTO rota.inbox (kind, body) VALUES ($1, $2) RETURNING id"
 
 
 class InboxLines(NamedTuple):
@@ -27,39 +26,29 @@ class InboxLines(NamedTuple):
 
     writes: Line
     takes: Line
-    glance: Glance | None
-    """Tells whether there is anything to take; None: nobody can, so it is tried."""
+    glance: Glance
+    """Tells whether there is anything to take."""
 
 
 class PostgresInbox:
     """A part of the ledger, which shares its connection for what must be durable."""
 
-    def __init__(self, lines: InboxLines, readers: ReaderPool, *, has_keys: bool) -> None:
-        """`has_keys`: whether the schema has a place for keys and the jobs' ids."""
+    def __init__(self, lines: InboxLines, readers: ReaderPool) -> None:
         self._writes, self._takes, self._glance = lines
         self._readers = readers
-        self._has_keys = has_keys
 
     async def put_inbox(
         self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
     ) -> InboxEntry:
         """Keeps a submission for the next leader, durably; the first with a key stays."""
-        if self._has_keys:
-            return await self._writes.write(lambda c: _put(c, body, key, job_ids))
-        if key is not None:
-            raise StoreError(
-                "nobody leads, and this schema keeps no keys without a leader: ask again"
-            )
-        kind = InboxKind.INPUT
-        entry_id = await self._writes.write(lambda c: c.fetchval(_PUT_PLAIN, kind.value, body))
-        return InboxEntry(int(entry_id), kind, body)
+        return await self._writes.write(lambda c: _put(c, body, key, job_ids))
 
     async def take_inbox(self, limit: int) -> list[InboxEntry]:
         """The oldest entries; they stay until an append consumes them.
 
         No mark of how far was read: an entry may become visible after a later one.
         """
-        if self._glance is not None and (await self._glance.see(HAS_INBOX)) == (False,):
+        if (await self._glance.see(HAS_INBOX)) == (False,):
             return []
         found = await self._takes.read(
             lambda c: c.fetch("SELECT id, kind, body FROM rota.inbox ORDER BY id LIMIT $1", limit)
@@ -81,8 +70,6 @@ class PostgresInbox:
         return await self._find(_BY_JOB, job_id)
 
     async def _find(self, sql: str, wanted: str) -> InboxEntry | None:
-        if not self._has_keys:
-            return None
         row = await self._readers.run(lambda c: c.fetchrow(sql, wanted))
         return None if row is None else InboxEntry(row[0], InboxKind(row[1]), row[2])
 

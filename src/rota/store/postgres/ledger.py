@@ -12,13 +12,12 @@ from rota.core.outcome import AnyWrite, Refill
 from rota.store.folding.jobs_in_bulk import JobsInBulk
 from rota.store.journal import decode_record, encode_record
 from rota.store.limits import APPEND_DEADLINE_S, APPEND_IDLE_S, FOLLOW_DEADLINE_S
-from rota.store.migrate import left_behind
+from rota.store.migrate import known_migrations, left_behind
 from rota.store.postgres.connect import Address, Connection, Line
 from rota.store.postgres.durability import DURABILITY, judged, read_durability
 from rota.store.postgres.glance import Glance, look_line
 from rota.store.postgres.inbox import InboxLines, PostgresInbox
 from rota.store.postgres.mark import SeatMark
-from rota.store.postgres.migrate import Schema
 from rota.store.postgres.pool import ReaderPool
 from rota.store.postgres.tables.folder import PostgresFolder
 from rota.store.postgres.tables.load import read_shelves
@@ -27,7 +26,6 @@ from rota.store.protocol import (
     FencedError,
     JournalRecord,
     LeaderRow,
-    SchemaError,
     Seq,
     Snapshot,
     StoreError,
@@ -53,11 +51,11 @@ _WHY_NOT = "SELECT epoch, (SELECT max(seq) FROM rota.journal) FROM rota.leader"
 _CLAIM = """
 UPDATE rota.leader SET epoch = epoch + 1, nonce = nonce + 1, holder = $1, address = $2
 WHERE ($3::bigint IS NULL OR (epoch = $3 AND nonce = $4))
-    AND NOT EXISTS (SELECT FROM rota.migrations WHERE works_from > $5)
+    AND NOT EXISTS (SELECT FROM rota.migrations WHERE number > $5)
 RETURNING epoch
 """
 """Nor may a program lead that the schema has left behind, while it was frozen for example."""
-_SHUT_OUT = "SELECT max(number) FROM rota.migrations WHERE works_from > $1"
+_SHUT_OUT = "SELECT max(number) FROM rota.migrations HAVING max(number) > $1"
 _DURABLY = {"synchronous_commit": "on"}
 """Whatever the database's default is: `on` waits for the disk, and the standby's where named."""
 _READ_ONLY = {"default_transaction_read_only": "on"}
@@ -70,23 +68,19 @@ class PostgresLedger(PostgresInbox):
     def __init__(
         self,
         address: Address,
-        schema: Schema,
         folder: PostgresFolder,
         readers: ReaderPool,
         leader_deadline_s: float,
     ) -> None:
         self._address = address
-        self._schema = schema
+        self._schema = known_migrations("postgres")[-1].number
         self._folder = folder
         self._appends = Line(address, "append", APPEND_DEADLINE_S, _DURABLY)
         # Not one of the readers': a crowd of them must not keep a server from following.
         self._follows = Line(address, "follow", FOLLOW_DEADLINE_S, _READ_ONLY)
         self.glance = Glance(look_line(address))
         # A server that puts something into the inbox does not append: that connection is free.
-        lines = InboxLines(
-            self._appends, self._follows, self.glance if schema.has("access") else None
-        )
-        super().__init__(lines, readers, has_keys=schema.has("followers"))
+        super().__init__(InboxLines(self._appends, self._follows, self.glance), readers)
         self._leader = Line(address, "leader", leader_deadline_s, _DURABLY)
         self._mark = SeatMark(self._leader)
         self._bulk = JobsInBulk()
@@ -108,8 +102,6 @@ class PostgresLedger(PostgresInbox):
 
     async def name_cell(self, name: str) -> str:
         """Names the cell if it has no name yet; answers the one it has."""
-        if not self._schema.has("cell"):
-            return ""
 
         async def work(connection: Connection) -> str:
             # Two statements: one alone would not see the name that another server gave meanwhile.
@@ -127,25 +119,16 @@ class PostgresLedger(PostgresInbox):
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
         """Opens a new epoch; whoever held an older one can append no more."""
         was = (seen.epoch, seen.nonce) if seen else (None, None)
-        # Steps that were taken since the start are not made use of here before the next one.
-        known = min(self._schema.known, self._schema.number)
+        known = self._schema
         epoch = await self._leader.write(lambda c: c.fetchval(_CLAIM, holder, address, *was, known))
         if epoch is None:
             shut_out = await self._leader.read(lambda c: c.fetchval(_SHUT_OUT, known))
             if shut_out is not None:
-                raise self._left_behind(shut_out)
+                raise left_behind(self._address.shown, shut_out, known)
             raise FencedError("another server claimed first")
         self._folder.leads = True
         await self._mark.hold(Epoch(epoch))
         return Epoch(epoch)
-
-    def _left_behind(self, found: int) -> SchemaError:
-        where, known = self._address.shown, self._schema.known
-        if found > known:
-            return left_behind(where, found, known)
-        return SchemaError(
-            f"{where} was migrated to schema {found} after this server started: restart it"
-        )
 
     async def renew(self, epoch: Epoch) -> bool:
         """Writes, durably, that the holder of `epoch` is alive."""

@@ -1,26 +1,26 @@
 """Brings PostgreSQL's schema up to date: one server at a time, each step recorded.
 
-The first line of every step says from which schema on a program can work with it. Steps expand: a
-new column has a default, a new table is nobody's yet, so that the program before goes on beside
-the new one while servers are replaced one by one. What is no longer used is removed ("contract")
-only in a later release, by a step whose first line shuts the older programs out.
-
-The other way round, a step's second line may say what is missing `without it`. A program that
-finds the schema before such a step works on it all the same; any other step it needs.
+A server that runs goes on with a schema that was migrated after its start, so that servers can be
+replaced one by one, but does not become leader any more. A program needs all the steps it knows.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 
 import asyncpg
-import msgspec
 
 from rota.store.limits import MIGRATE_TRIES, MIGRATE_WAIT_MS
-from rota.store.migrate import Migration, known_migrations, missing_migrations
+from rota.store.migrate import (
+    Migration,
+    is_of_0_1,
+    known_migrations,
+    missing_migrations,
+    pending_migrations,
+    step_from_0_1,
+)
 from rota.store.postgres.ahead import as_applied, build_ahead, drop_unfinished
 from rota.store.postgres.connect import Address, Connection, close, connect
 from rota.store.postgres.trouble import TROUBLE, told
@@ -29,8 +29,6 @@ from rota.store.protocol import SchemaError
 _LOCK = 0x726F7461
 """The advisory lock of all who migrate: "rota" in ASCII."""
 _PAUSE_S = 1.0
-_WORKS_FROM = re.compile(r"-- works with programs from: (\d+)\n")
-_WITHOUT_IT = re.compile(r"-- without it: (.+)\n")
 _CURE = "let the role that owns schema rota run `rota migrate`"
 
 _RECORD_TABLE = """
@@ -38,7 +36,6 @@ CREATE TABLE IF NOT EXISTS rota.migrations (
     number integer PRIMARY KEY,
     name text NOT NULL,
     checksum text NOT NULL,
-    works_from integer NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
 )
 """
@@ -48,29 +45,16 @@ class NotOwnerError(SchemaError):
     """The role may not change the schema."""
 
 
-class Schema(msgspec.Struct, frozen=True):
-    """The schema that was found."""
-
-    number: int
-    """Its newest step."""
-    steps: tuple[str, ...]
-    """The names of the steps this program knows and that were done, without their numbers."""
-    known: int
-    """The newest step that this program knows."""
-    warnings: tuple[str, ...] = ()
-    """What this program does without."""
-
-    def has(self, step: str) -> bool:
-        """Whether a step of this program was done."""
-        return step in self.steps
-
-
-async def migrate_postgres(address: Address, known: Sequence[Migration] | None = None) -> int:
+async def migrate_postgres(
+    address: Address, known: Sequence[Migration] | None = None, *, from_0_1: bool = False
+) -> int:
     """All steps or none; answers how many there were to do. Others wait meanwhile."""
     steps = known_migrations("postgres") if known is None else known
     settings = {"client_min_messages": "warning"}
     connection = await connect(address, "migrate", settings, statement_s=2 * MIGRATE_WAIT_MS / 1000)
     try:
+        if from_0_1:
+            await _take_over_0_1(connection, steps[0])
         return await _migrate(connection, steps, address)
     except asyncpg.InsufficientPrivilegeError as error:
         raise NotOwnerError(f"{address.shown}: {error}: {_CURE}") from error
@@ -80,44 +64,47 @@ async def migrate_postgres(address: Address, known: Sequence[Migration] | None =
         await close(connection)
 
 
-async def prepared(address: Address, *, migrate: bool = True) -> Schema:
-    """Brings the schema up to date if need be, and if it may be; answers what it is then."""
+async def prepare(address: Address, *, migrate: bool = True) -> None:
+    """Brings the schema up to date if need be, and if it may be; refuses what is not then."""
     if migrate:
         # Whoever may not change the schema works on the one that is there, if that can be done.
         with suppress(NotOwnerError):
             await migrate_postgres(address)
-    return await find_schema(address)
+    await check_schema(address)
 
 
-async def find_schema(address: Address, known: Sequence[Migration] | None = None) -> Schema:
-    """The schema as it is; refuses one that this program cannot work with."""
+async def check_schema(address: Address, known: Sequence[Migration] | None = None) -> None:
+    """Refuses a schema that this program cannot work with."""
     steps = known_migrations("postgres") if known is None else known
     connection = await connect(address, "migrate", {}, statement_s=MIGRATE_WAIT_MS / 1000)
     try:
         if not await _recorded(connection):
             raise SchemaError(f"{address.shown} has no tables of Rota yet: {_CURE}")
         missing = await _missing(connection, steps, address)
-        number = await connection.fetchval("SELECT max(number) FROM rota.migrations")
     except TROUBLE as error:
         raise told(error, address.shown) from error
     finally:
         await close(connection)
-    warnings = []
-    for step in missing:
-        without = _WITHOUT_IT.search(step.sql)
-        if without is None:
-            raise SchemaError(
-                f"{address.shown} has schema {number}, and this program needs {step.name}: {_CURE}"
-            )
-        warnings.append(f"schema {number} is older than this program: {without[1]}; {_CURE}")
-    done = tuple(_word(step) for step in steps if step not in missing)
-    return Schema(number, done, steps[-1].number, tuple(warnings))
+    if missing:
+        raise SchemaError(f"{address.shown}: this program needs {missing[0].name}: {_CURE}")
 
 
 async def missing_steps(connection: Connection, address: Address) -> list[Migration]:
-    """What `migrate_postgres` would do; refuses a schema that this program did not make."""
+    """What `rota migrate` would do; refuses a schema that this program cannot take over."""
     steps = known_migrations("postgres")
-    return await _missing(connection, steps, address) if await _recorded(connection) else steps
+    if not await _recorded(connection):
+        return steps
+    return pending_migrations(await _applied(connection), steps, address.shown, "postgres")
+
+
+async def _take_over_0_1(connection: Connection, baseline: Migration) -> None:
+    """Has no effect on any other database."""
+    async with connection.transaction():
+        await _lock(connection)
+        if await _recorded(connection) and is_of_0_1(await _applied(connection)):
+            await connection.execute(step_from_0_1("postgres").sql)
+            await connection.execute(_RECORD_TABLE)
+            await _record(connection, baseline)
 
 
 async def _migrate(connection: Connection, steps: Sequence[Migration], address: Address) -> int:
@@ -142,10 +129,7 @@ async def _migrate_at_once(
     connection: Connection, steps: Sequence[Migration], address: Address
 ) -> int:
     async with connection.transaction():
-        await connection.execute(f"SET LOCAL lock_timeout = {MIGRATE_WAIT_MS}")
-        # Of the transaction, not the session: PgBouncer would give a session's to somebody.
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-        await connection.execute("SET LOCAL lock_timeout = '2s'")
+        await _lock(connection)
         # Not "if not exists": that wants the right to make one even where it exists.
         if await connection.fetchval("SELECT to_regnamespace('rota') IS NULL"):
             await connection.execute("CREATE SCHEMA rota")
@@ -153,13 +137,16 @@ async def _migrate_at_once(
         missing = await _missing(connection, steps, address)
         await drop_unfinished(connection)
         for step in missing:
-            await _apply(connection, step)
+            await connection.execute(as_applied(step))
+            await _record(connection, step)
     return len(missing)
 
 
-def _word(step: Migration) -> str:
-    """`0002_access.sql`: access."""
-    return step.name.partition("_")[2].removesuffix(".sql")
+async def _lock(connection: Connection) -> None:
+    await connection.execute(f"SET LOCAL lock_timeout = {MIGRATE_WAIT_MS}")
+    # Of the transaction, not the session: PgBouncer would give a session's to somebody.
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+    await connection.execute("SET LOCAL lock_timeout = '2s'")
 
 
 async def _recorded(connection: Connection) -> bool:
@@ -169,22 +156,18 @@ async def _recorded(connection: Connection) -> bool:
 async def _missing(
     connection: Connection, steps: Sequence[Migration], address: Address
 ) -> list[Migration]:
-    found = await connection.fetch("SELECT number, checksum, works_from FROM rota.migrations")
-    newest = steps[-1].number
-    # A newer schema that says it works with this program is no obstacle.
-    ours = {row[0]: row[1] for row in found if row[0] <= newest or row[2] > newest}
-    return missing_migrations(ours, steps, address.shown)
+    return missing_migrations(await _applied(connection), steps, address.shown)
 
 
-async def _apply(connection: Connection, step: Migration) -> None:
-    works_from = _WORKS_FROM.match(step.sql)
-    if works_from is None:
-        raise SchemaError(f"{step.name} does not say which programs work with it")
-    await connection.execute(as_applied(step))
+async def _applied(connection: Connection) -> dict[int, str]:
+    found = await connection.fetch("SELECT number, checksum FROM rota.migrations")
+    return {row[0]: row[1] for row in found}
+
+
+async def _record(connection: Connection, step: Migration) -> None:
     await connection.execute(
-        "INSERT INTO rota.migrations (number, name, checksum, works_from) VALUES ($1, $2, $3, $4)",
+        "INSERT INTO rota.migrations (number, name, checksum) VALUES ($1, $2, $3)",
         step.number,
         step.name,
         step.checksum,
-        int(works_from[1]),
     )

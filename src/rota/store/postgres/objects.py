@@ -122,13 +122,10 @@ async def doom_outputs(connection: Connection, where: str, *args: Any) -> None:
     )
 
 
-async def remove_outputs(
-    connection: Connection, execution_ids: list[str], *, has_objects: bool
-) -> None:
+async def remove_outputs(connection: Connection, execution_ids: list[str]) -> None:
     """All that executions of deleted jobs have left behind."""
     async with connection.transaction():
-        if has_objects:
-            await doom_outputs(connection, "execution_id = ANY ($1)", execution_ids)
+        await doom_outputs(connection, "execution_id = ANY ($1)", execution_ids)
         for table in ("log_pieces", "logs", "artifact_pieces", "artifacts", "leftovers"):
             await connection.execute(
                 f"DELETE FROM rota.{table} WHERE execution_id = ANY ($1)", execution_ids

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from rota.core.model import Instant
 from rota.store.cell_name import agreed
 from rota.store.limits import LEADER_DEADLINE_S, LOG_BYTES_PER_EXECUTION, SIDE_DEADLINE_S
-from rota.store.memory.access import MemoryAccess
 from rota.store.postgres.access import PostgresAccess, access_line
 from rota.store.postgres.bulk import PostgresArtifacts, PostgresLogs
 from rota.store.postgres.connect import Address, Line, parse_address
 from rota.store.postgres.ledger import PostgresLedger
-from rota.store.postgres.migrate import Schema, prepared
+from rota.store.postgres.migrate import prepare
 from rota.store.postgres.nodes import PostgresNodes
 from rota.store.postgres.notes import PostgresNotes
 from rota.store.postgres.objects import PostgresBlobs, PostgresObjects
@@ -21,13 +18,8 @@ from rota.store.postgres.tables.events import PostgresHooks
 from rota.store.postgres.tables.folder import PostgresFolder
 from rota.store.postgres.tables.reader import PostgresCatalog, keys_line
 from rota.store.protocol import StoreError
-from rota.store.protocols.access import AccessBook
 from rota.store.protocols.dropping import Dropped
 from rota.store.protocols.durability import Durability
-from rota.store.protocols.hooks import Hooks, MemoryHooks
-from rota.store.protocols.nodes import MemoryNodes, Nodes
-from rota.store.protocols.notes import MemoryNotes, Notes
-from rota.store.protocols.objects import ObjectBook
 
 
 async def open_postgres(
@@ -39,8 +31,8 @@ async def open_postgres(
 ) -> PostgresStore:
     """Brings the schema up to date if need be and may be, and connects; refuses a replica."""
     address = parse_address(dsn)
-    schema = await prepared(address, migrate=migrate)
-    store = PostgresStore(address, schema, log_bytes_max, leader_deadline_s)
+    await prepare(address, migrate=migrate)
+    store = PostgresStore(address, log_bytes_max, leader_deadline_s)
     try:
         await store.open()
     except StoreError:
@@ -52,45 +44,26 @@ async def open_postgres(
 class PostgresStore:
     """Everything that is remembered, under one roof."""
 
-    def __init__(
-        self, address: Address, schema: Schema, log_bytes_max: int, leader_deadline_s: float
-    ) -> None:
-        self.schema = schema
-        self.shelves = schema.has("lines")
-        """Whether waiting jobs can be left to it."""
-        self.has_schedules = schema.has("schedules_and_events")
-        self._folder = PostgresFolder(address, schema)
+    def __init__(self, address: Address, log_bytes_max: int, leader_deadline_s: float) -> None:
+        self._folder = PostgresFolder(address)
         self._readers = ReaderPool(address)
         # Workers hold on to what was not acknowledged, and a log is no promise: a crash of the
         # database loses perhaps the last moments.
         self._logs_line = Line(address, "logs", SIDE_DEADLINE_S, {"synchronous_commit": "off"})
         self._files_line = Line(address, "files", SIDE_DEADLINE_S, {})
         self._access_line = access_line(address)
-        self.ledger = PostgresLedger(
-            address, schema, self._folder, self._readers, leader_deadline_s
-        )
+        self.ledger = PostgresLedger(address, self._folder, self._readers, leader_deadline_s)
         self._keys_line = keys_line(address)
-        self.catalog = PostgresCatalog(self._readers, self._keys_line, self._folder, schema)
+        self.catalog = PostgresCatalog(self._readers, self._keys_line, self._folder)
         self.logs = PostgresLogs(self._logs_line, self._readers, log_bytes_max)
         self.artifacts = PostgresArtifacts(self._files_line, self._readers)
-        # On a schema that has no tables for these yet, each server has its own.
-        self.access: AccessBook = MemoryAccess()
-        if schema.has("access"):
-            self.access = PostgresAccess(self._access_line, self._readers, self.ledger.glance)
-        self.hooks: Hooks = MemoryHooks()
-        if self.has_schedules:
-            self.hooks = PostgresHooks(self._access_line)
-        self.objects: ObjectBook | None = None
-        if schema.has("bundles"):
-            self.objects = PostgresObjects(self._files_line, self._readers)
+        self.access = PostgresAccess(self._access_line, self._readers, self.ledger.glance)
+        self.hooks = PostgresHooks(self._access_line)
+        self.objects = PostgresObjects(self._files_line, self._readers)
         self.blobs = PostgresBlobs(self._files_line, self._readers)
         """For bundles, where no object storage is named."""
-        self.notes: Notes = MemoryNotes()
-        if schema.has("settings"):
-            self.notes = PostgresNotes(self._access_line)
-        self.nodes: Nodes = MemoryNodes()
-        if schema.has("followers"):
-            self.nodes = PostgresNodes(self._logs_line, self.ledger.glance)
+        self.notes = PostgresNotes(self._access_line)
+        self.nodes = PostgresNodes(self._logs_line, self.ledger.glance)
 
     async def open(self) -> None:
         """Connects, and asks whether this database takes writes."""
@@ -99,9 +72,8 @@ class PostgresStore:
         await self._folder.start()
 
     async def durability(self) -> Durability:
-        """What a commit is worth: to be asked again and again; with what the schema lacks."""
-        found = await self.ledger.durability()
-        return replace(found, warnings=(*found.warnings, *self.schema.warnings))
+        """What a commit is worth: to be asked again and again."""
+        return await self.ledger.durability()
 
     async def name_cell(self, name: str) -> str:
         """The cell's name; the first one given stays."""

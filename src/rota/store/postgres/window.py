@@ -12,11 +12,10 @@ from rota.core.outcome import AnyWrite
 from rota.store.journal import decode_record
 from rota.store.limits import POSTGRES_FOLD_WINDOW_WRITES
 from rota.store.postgres.connect import Connection
-from rota.store.postgres.migrate import Schema
 from rota.store.postgres.plans import BY_KEY, PLANNED, Plans
 from rota.store.protocol import Epoch, JournalRecord, Seq
 
-_LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done")
+_LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done", "jobs_shelved")
 
 
 class Window(msgspec.Struct):
@@ -55,21 +54,20 @@ class Before(msgspec.Struct):
         return self.folded == folded and window.epoch in (None, self.epoch)
 
 
-async def take_turn(connection: Connection, window: Window, schema: Schema, plans: Plans) -> Before:
+async def take_turn(connection: Connection, window: Window, plans: Plans) -> Before:
     """Sets the transaction's planner right, and locks out whoever else folds."""
     await plans.age(connection, window.writes)
     await connection.execute(PLANNED)
-    tables = (*_LOOKED_UP, "jobs_shelved") if schema.has("lines") else _LOOKED_UP
-    greatest = ", ".join(f"(SELECT max(id) FROM rota.{table})" for table in tables)
+    greatest = ", ".join(f"(SELECT max(id) FROM rota.{table})" for table in _LOOKED_UP)
     found = await connection.fetchrow(
         "SELECT folded_seq, xmin::text, (SELECT epoch FROM rota.journal WHERE seq = $1),"
         f" {greatest} FROM rota.meta WHERE id = 1",
         window.last_seq,
     )
-    assert found is not None, "the first migration makes the row"
+    assert found is not None, "the baseline makes the row"
     await connection.execute(BY_KEY)
     folded, stamp, epoch, *newest = found
-    return Before(folded, epoch, stamp, dict(zip(tables, newest, strict=True)))
+    return Before(folded, epoch, stamp, dict(zip(_LOOKED_UP, newest, strict=True)))
 
 
 async def stamp_of(connection: Connection) -> str:

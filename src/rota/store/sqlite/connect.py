@@ -27,7 +27,9 @@ from rota.store.rows import Row
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def open_writer(path: Path, dialect: str, vfs: str | None = None) -> apsw.Connection:
+def open_writer(
+    path: Path, dialect: str, vfs: str | None = None, *, from_0_1: bool = False
+) -> apsw.Connection:
     """The one connection that writes; makes and migrates the file if need be."""
     try:
         # Made before SQLite sees it, so that it is never readable by others, not for a moment;
@@ -48,7 +50,7 @@ def open_writer(path: Path, dialect: str, vfs: str | None = None) -> apsw.Connec
         connection.pragma("temp_store", "memory")
         connection.pragma("cache_size", -WRITER_CACHE_KIB)
         connection.pragma("journal_size_limit", WAL_BYTES_KEPT)
-        migrate_sqlite(connection, known_migrations(dialect))
+        migrate_sqlite(connection, known_migrations(dialect), from_0_1=from_0_1)
     except apsw.Error as error:
         connection.close()
         raise StoreError(f"cannot use {path}: {error}") from error

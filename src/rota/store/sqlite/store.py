@@ -17,7 +17,7 @@ from rota.store.protocols.dropping import Dropped
 from rota.store.protocols.durability import ONE_DISK, Durability
 from rota.store.protocols.nodes import MemoryNodes
 from rota.store.sqlite.access import SqliteAccess
-from rota.store.sqlite.connect import give_back
+from rota.store.sqlite.connect import give_back, open_writer
 from rota.store.sqlite.hooks import SqliteHooks
 from rota.store.sqlite.logs import SqliteLogs
 from rota.store.sqlite.notes import SqliteNotes
@@ -26,14 +26,13 @@ from rota.store.sqlite.reader import SqliteCatalog
 from rota.store.sqlite.retention import drop_some
 from rota.store.sqlite.writer import SqliteWriter
 
+DATABASES = {"rota.db": "sqlite", "logs.db": "sqlite_logs"}
+"""The files of a data directory, and which schema each has."""
+
 
 def open_sqlite(data_dir: Path, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION) -> SqliteStore:
     """Opens or makes the store; refuses a directory that another server uses."""
-    try:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = DirectoryLock(data_dir)
-    except OSError as error:
-        raise StoreError(f"cannot use {data_dir} as data directory: {error}") from error
+    lock = _locked(data_dir)
     try:
         return SqliteStore(data_dir, lock, log_bytes_max)
     except StoreError:
@@ -41,12 +40,26 @@ def open_sqlite(data_dir: Path, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION)
         raise
 
 
+def migrate_directory(data_dir: Path) -> None:
+    """Brings a data directory up to date, also one of 0.1; refuses one that a server uses."""
+    lock = _locked(data_dir)
+    try:
+        for file, dialect in DATABASES.items():
+            open_writer(data_dir / file, dialect, from_0_1=True).close()
+    finally:
+        lock.release()
+
+
+def _locked(data_dir: Path) -> DirectoryLock:
+    try:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return DirectoryLock(data_dir)
+    except OSError as error:
+        raise StoreError(f"cannot use {data_dir} as data directory: {error}") from error
+
+
 class SqliteStore:
     """Everything that is remembered, under one roof."""
-
-    shelves = True
-    """Whether waiting jobs can be left to it."""
-    has_schedules = True
 
     def __init__(self, data_dir: Path, lock: DirectoryLock, log_bytes_max: int) -> None:
         self._lock = lock

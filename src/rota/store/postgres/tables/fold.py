@@ -17,7 +17,6 @@ from rota.store.folding.precedence import GiveWay, in_slices
 from rota.store.folding.tail import Tail
 from rota.store.limits import FOLD_SLICE_ROWS
 from rota.store.postgres.connect import Connection
-from rota.store.postgres.migrate import Schema
 from rota.store.postgres.tables.events import write_events
 from rota.store.postgres.tables.times import write_times
 from rota.store.postgres.window import Window
@@ -69,7 +68,6 @@ class Way(msgspec.Struct, frozen=True):
     """How it is done: what the database can be asked to do, and who goes first."""
 
     copies: bool
-    schema: Schema
     give_way: GiveWay
 
 
@@ -91,7 +89,6 @@ class WindowFold:
         self._window = window
         self._tail = tail
         self._copies = way.copies
-        self._schema = way.schema
         self._give_way = way.give_way
         self._newest: Mapping[str, str | None] = {}
         self._tables: tuple[str, ...] = ()
@@ -130,14 +127,10 @@ class WindowFold:
 
     async def _write_rarer(self, folded: Folded) -> None:
         await self._write_others(folded)
-        if folded.schedules or folded.events.triggers:
-            await self._connection.execute("SELECT rota.open_agenda()")
         await write_times(self._connection, folded)
         await write_events(self._connection, folded.events)
 
     async def _shelf_in_use(self) -> bool:
-        if not self._schema.has("lines"):
-            return False
         return bool(await self._connection.fetchval("SELECT EXISTS (SELECT FROM rota.lines)"))
 
     async def _find(self, job_ids: Sequence[JobId]) -> None:
@@ -211,8 +204,6 @@ class WindowFold:
         await self._insert("jobs_done", _JOB_COLUMNS, done, _job_row)
         if shelved:
             await self._insert("jobs_shelved", _SHELF_COLUMNS, shelved)
-            if "jobs_shelved" not in self._tables:
-                await self._connection.execute("SELECT rota.open_shelf()")
         jobs = folded.specs.items()
         labels = chain.from_iterable(rows.label_rows(*job) for job in jobs if job[1].labels)
         edges = chain.from_iterable(rows.edge_rows(*job) for job in jobs if job[1].dependencies)
@@ -283,7 +274,7 @@ class WindowFold:
                     f" ON CONFLICT ({key}) DO UPDATE SET body = excluded.body",
                     *_columns(bodies, (key, "body")),
                 )
-        settings = setting_rows(folded) if self._schema.has("settings") else []
+        settings = setting_rows(folded)
         if settings:
             await self._connection.execute(
                 f"INSERT INTO rota.settings SELECT v.* FROM {_unnest(_SETTING_COLUMNS)}"

@@ -44,7 +44,6 @@ from rota.store.limits import (
     UPKEEP_EVERY_MS,
 )
 from rota.store.postgres.connect import Address, Connection, Line
-from rota.store.postgres.migrate import Schema
 from rota.store.postgres.objects import remove_outputs
 from rota.store.postgres.plans import Plans
 from rota.store.postgres.tables.fold import Done, Way, WindowFold
@@ -61,8 +60,7 @@ T = TypeVar("T")
 class PostgresFolder:
     """Asked from the server's loop; works in its own thread."""
 
-    def __init__(self, address: Address, schema: Schema) -> None:
-        self._schema = schema
+    def __init__(self, address: Address) -> None:
         self.watermark = Watermark(Seq(0), Seq(0))
         self.leads = False
         self._unfolded = Unfolded()
@@ -331,10 +329,10 @@ class PostgresFolder:
         tail.in_use = True
         self._waits.taken_by(connection)
         async with connection.transaction():
-            before = await take_turn(connection, window, self._schema, self._plans)
+            before = await take_turn(connection, window, self._plans)
             if not before.fits(window, tail.after) or not self._is_newest(before, tail):
                 return None
-            way = Way(not self._address.pgbouncer, self._schema, self.precedence.give_way)
+            way = Way(not self._address.pgbouncer, self.precedence.give_way)
             fold = WindowFold(connection, window, tail, way)
             done = await fold.run(before.newest, whole=whole)
             self._stamp = await stamp_of(connection)
@@ -380,7 +378,7 @@ class PostgresFolder:
             stamp = await self._line.read(stamp_of)
             # Where nothing is left to fold, nothing was written ahead of it either.
             if not await self._fold_next():
-                read = partial(read_snapshot, schema=self._schema, kept=kept, stamp=stamp)
+                read = partial(read_snapshot, kept=kept, stamp=stamp)
                 snapshot = await self._line.read(read)
         return snapshot
 
@@ -394,5 +392,4 @@ class PostgresFolder:
         self._to_sweep = len(found) == SWEEP_EXECUTIONS
         if found:
             ids = [row[0] for row in found]
-            has_objects = self._schema.has("bundles")
-            await self._line.write(lambda c: remove_outputs(c, ids, has_objects=has_objects))
+            await self._line.write(lambda c: remove_outputs(c, ids))

@@ -18,7 +18,6 @@ from rota.store.folding.jobs_in_bulk import Alike, Form, JobsInBulk
 from rota.store.folding.known_shelf import ShelfRow
 from rota.store.limits import LOAD_ROWS_PER_FETCH, SHELF_ROWS_PER_FETCH
 from rota.store.postgres.connect import Connection
-from rota.store.postgres.migrate import Schema
 from rota.store.postgres.tables.events import read_held, read_triggers
 from rota.store.postgres.window import stamp_of
 from rota.store.protocol import Seq, Snapshot, Totals
@@ -173,9 +172,7 @@ def _jobs_on(
     return shelves
 
 
-async def read_snapshot(
-    connection: Connection, schema: Schema, kept: int, stamp: str
-) -> Snapshot | None:
+async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapshot | None:
     """As of the newest record folded, with the first `kept` jobs of each shelf.
 
     None: somebody has folded since the stamp was read. It may be ahead of that record, and whoever
@@ -187,21 +184,17 @@ async def read_snapshot(
         meta = await connection.fetchrow("SELECT folded_seq, order_next, submitted FROM rota.meta")
         assert meta is not None
         jobs = await _live_jobs(connection)
-        lines: list[tuple[int, int]] = []
-        if schema.has("lines"):
-            found = await connection.fetch("SELECT line, count FROM rota.lines ORDER BY line")
-            lines = [(row[0], row[1]) for row in found]
-            wanted = [Refill(line, -1, kept, 0) for line, _ in lines]
-            shelved = await _fetch_shelves(connection, wanted)
-            jobs += chain.from_iterable(_jobs_on(shelved, wanted, JobsInBulk()))
+        found = await connection.fetch("SELECT line, count FROM rota.lines ORDER BY line")
+        lines = [(row[0], row[1]) for row in found]
+        wanted = [Refill(line, -1, kept, 0) for line, _ in lines]
+        shelved = await _fetch_shelves(connection, wanted)
+        jobs += chain.from_iterable(_jobs_on(shelved, wanted, JobsInBulk()))
         # Nearly in order already, which Python's sort makes use of.
         jobs.sort(key=_by_arrival)
         executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")
         workers = await connection.fetch("SELECT body FROM rota.workers ORDER BY id")
         queues = await connection.fetch("SELECT body FROM rota.queues ORDER BY name")
-        settings = []
-        if schema.has("settings"):
-            settings = await connection.fetch("SELECT kind, body FROM rota.settings")
+        settings = await connection.fetch("SELECT kind, body FROM rota.settings")
         totals = await connection.fetch("SELECT queue, state, count FROM rota.totals")
         plain = Snapshot(
             seq=Seq(meta[0]),
@@ -214,8 +207,6 @@ async def read_snapshot(
             totals=Totals(meta[2], tuple((row[0], row[1], row[2]) for row in totals)),
             lines=lines,
         )
-        if not schema.has("schedules_and_events"):
-            return plain
         return await _with_occasions(connection, plain)
 
 

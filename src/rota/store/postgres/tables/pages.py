@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from rota.core.model import Instant
 from rota.store.limits import SEARCH_FIRST_UNITS, SEARCH_SAMPLE, SEARCH_STEP_UNITS
 from rota.store.postgres.connect import Connection
@@ -43,28 +41,18 @@ from rota.store.protocols.queries import Page
 from rota.store.rows import Row
 
 
-class Sight(msgspec.Struct, frozen=True):
-    """What a search goes by."""
-
-    now: Instant
-    """Only says where to look first."""
-    shelves: bool = True
-    reading: bool = True
-    """Whether the schema knows the jobs whose ids tell another time."""
-
-
-async def find_jobs(connection: Connection, query: JobQuery, sight: Sight) -> Page[Row]:
-    """Rows of id, life, spec, newest first."""
+async def find_jobs(connection: Connection, query: JobQuery, now: Instant) -> Page[Row]:
+    """Rows of id, life, spec, newest first; `now` only says where to look first."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        ids = await _job_ids(connection, query, sight)
-        bodies = job_bodies(ids, ("life", "spec"), shelves=sight.shelves)
+        ids = await _job_ids(connection, query, now)
+        bodies = job_bodies(ids, ("life", "spec"))
         return Page(await _in_order(connection, bodies) if ids else (), ids.rest)
 
 
-async def find_job_ids(connection: Connection, query: JobQuery, sight: Sight) -> Page[str]:
+async def find_job_ids(connection: Connection, query: JobQuery, now: Instant) -> Page[str]:
     """The ids alone."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        return await _job_ids(connection, query, sight)
+        return await _job_ids(connection, query, now)
 
 
 async def find_executions(connection: Connection, query: ExecutionQuery, now: Instant) -> Page[Row]:
@@ -78,15 +66,14 @@ async def find_executions(connection: Connection, query: ExecutionQuery, now: In
         return Page(await _in_order(connection, execution_bodies(ids)) if ids else (), ids.rest)
 
 
-async def _job_ids(connection: Connection, query: JobQuery, sight: Sight) -> Page[str]:
-    search = job_search(query, shelves=sight.shelves, reading=sight.reading)
-    hunt = _Hunt(connection, search, query.limit, query.look, sight.now)
-    by_time = query.created_after is not None or query.created_before is not None
-    if by_time and sight.reading:
+async def _job_ids(connection: Connection, query: JobQuery, now: Instant) -> Page[str]:
+    search = job_search(query)
+    hunt = _Hunt(connection, search, query.limit, query.look, now)
+    if query.created_after is not None or query.created_before is not None:
         probe = is_any_astray(query)
         if await connection.fetchval(probe.sql, *probe.args):
             await hunt.take(astray_jobs(query, search, query.limit))
-    return await hunt.run(spans(job_span(query, astray=sight.reading), sight.now))
+    return await hunt.run(spans(job_span(query), now))
 
 
 class _Hunt:

@@ -7,7 +7,7 @@ locks: whoever waits for a lock on a table makes everybody behind it wait too.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import date
 from functools import partial
 from typing import TypeAlias
@@ -60,10 +60,6 @@ class Daily(msgspec.Struct, frozen=True):
         digits = f"{day * DAY_MS:012x}"
         return f"'{digits[:8]}-{digits[8:]}'"
 
-    def exists(self, there: Mapping[str, None]) -> bool:
-        """Whether the schema has the table, by the partitions that are there."""
-        return f"{self.table}_rest" in there
-
     def partition(self, day: int) -> str:
         """Its name."""
         return f"{self.table}_{date.fromordinal(_EPOCH_ORDINAL + day):%Y%m%d}"
@@ -72,7 +68,7 @@ class Daily(msgspec.Struct, frozen=True):
 _OF_KEPT_JOB = "IN (SELECT id FROM kept_jobs)"
 _OF_KEPT_EXECUTION = "IN (SELECT id FROM kept_executions)"
 JOBS_DONE = Daily("jobs_done", "id", f"id {_OF_KEPT_JOB}", index="USING brin (finished_at)")
-"""Without `autosummarize`: see `0013_quiet_summaries.sql`."""
+"""Without `autosummarize`, which the table's own has in a database that began with 0.1."""
 EXECUTIONS_DONE = Daily("executions_done", "id", f"id {_OF_KEPT_EXECUTION}")
 KEYS = Daily("keys", "at")
 OCCURRENCES = Daily("occurrences", "nominal")
@@ -119,7 +115,7 @@ def _missing(there: dict[str, None], newest: Seq, now: Instant | None) -> list[M
         partial(_make_day, daily=daily, day=day)
         for day in days
         for daily in DAILY
-        if daily.exists(there) and daily.partition(day) not in there
+        if daily.partition(day) not in there
     ]
 
 
@@ -141,8 +137,7 @@ async def drop_old_journal(connection: Connection, now: Instant) -> None:
             if old or end <= folded - JOURNAL_RECORDS_MAX:
                 await connection.execute(f"DROP TABLE rota.journal_{number}")
         for aged, age in AGED.items():
-            if aged.exists(there):
-                await _drop_aged(connection, aged, there, now - age)
+            await _drop_aged(connection, aged, there, now - age)
 
 
 async def _drop_aged(
@@ -167,7 +162,7 @@ async def drop_old(connection: Connection, before: Instant) -> Dropped:
     there = await _partitions(connection)
     days = _days_before(there, JOBS_DONE, before)
     if not days:
-        return await _drop_from_rest(connection, before, there)
+        return await _drop_from_rest(connection, before)
     jobs = await _size(connection, JOBS_DONE.partition(days[0]))
     async with connection.transaction():
         await _drop_day(connection, days[0], before, there)
@@ -194,12 +189,10 @@ async def _drop_day(
     await connection.execute(_LOCK_PATIENCE)
     await connection.fetchval(_TAKE_TURN)
     end = JOBS_DONE.bound(day + 1)
-    has_shelf = await connection.fetchval("SELECT to_regclass('rota.jobs_shelved') IS NOT NULL")
-    shelved = f" UNION ALL SELECT id FROM rota.jobs_shelved WHERE id < {end}" if has_shelf else ""
     await connection.execute(
         "CREATE TEMP TABLE kept_jobs ON COMMIT DROP AS"
         f" SELECT id FROM rota.jobs_live WHERE id < {end}"
-        f"{shelved}"
+        f" UNION ALL SELECT id FROM rota.jobs_shelved WHERE id < {end}"
         " UNION ALL SELECT id FROM rota.jobs_done_rest"
         f" UNION ALL SELECT id FROM rota.{JOBS_DONE.partition(day)} WHERE finished_at >= {before:d}"
     )
@@ -209,14 +202,12 @@ async def _drop_day(
         f" UNION ALL SELECT id FROM rota.{EXECUTIONS_DONE.partition(day)}"
         f" WHERE job_id {_OF_KEPT_JOB}"
     )
-    if await connection.fetchval("SELECT to_regclass('rota.objects') IS NOT NULL"):
-        # Whatever is older, too: a program that knows nothing of them may have dropped those days.
-        await doom_outputs(
-            connection, f"execution_id < {end} AND NOT execution_id {_OF_KEPT_EXECUTION}"
-        )
+    await doom_outputs(
+        connection, f"execution_id < {end} AND NOT execution_id {_OF_KEPT_EXECUTION}"
+    )
     for daily in DAILY:
         part = daily.partition(day)
-        # Some have an age of their own; a table that came later has no days from before.
+        # Some have an age of their own. A day of before 0.1 may lack some tables.
         if daily in AGED or part not in there:
             continue
         await connection.execute(
@@ -226,21 +217,17 @@ async def _drop_day(
         )
 
 
-async def _drop_from_rest(
-    connection: Connection, before: Instant, there: dict[str, None]
-) -> Dropped:
+async def _drop_from_rest(connection: Connection, before: Instant) -> Dropped:
     """Those without a day of their own, a few thousand at a time; they are never many."""
     async with connection.transaction():
         await connection.fetchval(_TAKE_TURN)
-        decided = []
-        if OCCURRENCES.exists(there):
-            decided = await connection.fetch(
-                "DELETE FROM rota.occurrences_rest WHERE ctid = ANY (ARRAY("
-                " SELECT ctid FROM rota.occurrences_rest WHERE nominal < $1 LIMIT $2))"
-                " RETURNING true",
-                before,
-                REST_ROWS_PER_DROP,
-            )
+        decided = await connection.fetch(
+            "DELETE FROM rota.occurrences_rest WHERE ctid = ANY (ARRAY("
+            " SELECT ctid FROM rota.occurrences_rest WHERE nominal < $1 LIMIT $2))"
+            " RETURNING true",
+            before,
+            REST_ROWS_PER_DROP,
+        )
         gone = await connection.fetch(
             "DELETE FROM rota.jobs_done_rest WHERE ctid = ANY (ARRAY("
             " SELECT ctid FROM rota.jobs_done_rest"

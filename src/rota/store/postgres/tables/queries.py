@@ -58,12 +58,12 @@ def id_at(at: Instant) -> str:
     return f"{digits[:8]}-{digits[8:]}"
 
 
-def job_span(query: JobQuery, *, astray: bool) -> Span:
-    """Where all matches are; with `astray`, but for those whose ids tell another time."""
+def job_span(query: JobQuery) -> Span:
+    """Where all matches are, but for those whose ids tell another time."""
     low, high = query.after, query.before
-    if astray and query.created_after is not None:
+    if query.created_after is not None:
         low = max(low or "", id_at(query.created_after - ID_SLACK_MS))
-    if astray and query.created_before is not None:
+    if query.created_before is not None:
         bound = id_at(query.created_before + ID_SLACK_MS + 1)
         high = bound if high is None else min(high, bound)
     return Span(low, high)
@@ -88,20 +88,19 @@ def spans(whole: Span, now: Instant) -> Iterator[Span]:
         high, days = low, days + (2 << back)
 
 
-def job_search(query: JobQuery, *, shelves: bool, reading: bool) -> Search:
-    """What a list of jobs asks; `reading`: whether the indexes hold more than what they are of."""
+def job_search(query: JobQuery) -> Search:
+    """What a list of jobs asks."""
     branches = _branches("jobs_live", query.states, JobState, is_final=False)
-    if shelves and (not query.states or JobState.QUEUED in query.states):
+    if not query.states or JobState.QUEUED in query.states:
         branches.append(("jobs_shelved", ()))
     branches += _branches("jobs_done", query.states, JobState, is_final=True)
     terms = [label_term(key, value) for key, value in query.labels]
     for column, beside in _BESIDE.items():
-        known = beside if reading else ()
         if column == STATE:
-            terms += _state_terms(branches, known)
+            terms += _state_terms(branches, beside)
         elif (value := getattr(query, column)) is not None:
-            terms.append(Term(f"{{row}}.{column} = {{}}", (value,), column, known))
-    terms += _other_terms(query, reading=reading)
+            terms.append(Term(f"{{row}}.{column} = {{}}", (value,), column, beside))
+    terms += _other_terms(query)
     return Search(tuple(branches), tuple(terms), everywhere=not query.states)
 
 
@@ -118,10 +117,10 @@ def execution_search(query: ExecutionQuery) -> Search:
     return Search(tuple(branches), tuple(terms), everywhere=not query.states)
 
 
-def _other_terms(query: JobQuery, *, reading: bool) -> Iterator[Term]:
+def _other_terms(query: JobQuery) -> Iterator[Term]:
     if query.priority is not None:
         # Written out, as the states are: an index has all but the usual one.
-        beside = () if reading and query.priority != 0 else None
+        beside = () if query.priority != 0 else None
         yield Term(f"{{row}}.priority = {query.priority:d}", (), "priority", beside)
     if query.not_priority is not None:
         yield Term(f"{{row}}.priority <> {query.not_priority:d}", (), "priority")
@@ -175,11 +174,11 @@ def astray_jobs(query: JobQuery, search: Search, limit: int) -> Statement:
     return plain(search, Span(query.after, query.before), limit, _ASTRAY)
 
 
-def job_bodies(job_ids: Sequence[str], columns: Sequence[str], *, shelves: bool) -> Statement:
+def job_bodies(job_ids: Sequence[str], columns: Sequence[str]) -> Statement:
     """Rows of id and `columns`. Each id looks into its own day's partition only."""
     each = " UNION ALL ".join(
         f"SELECT {_of(table, columns)} FROM rota.{table} WHERE id = v.id {_BETWEEN}"
-        for table in (_TABLES if shelves else _TABLES[:2])
+        for table in _TABLES
     )
     return _each_of(job_ids, each)
 

@@ -20,11 +20,10 @@ from rota.store import rows
 from rota.store.journal import decode_record
 from rota.store.limits import COUNT_ROWS_MAX, FOLLOW_DEADLINE_S, JOBS_PER_LOOK
 from rota.store.postgres.connect import Address, Connection, Line
-from rota.store.postgres.migrate import Schema
 from rota.store.postgres.pool import ReaderPool
 from rota.store.postgres.tables.events import find_arrivals, find_events, read_told
 from rota.store.postgres.tables.folder import PostgresFolder
-from rota.store.postgres.tables.pages import Sight, find_executions, find_job_ids, find_jobs
+from rota.store.postgres.tables.pages import find_executions, find_job_ids, find_jobs
 from rota.store.postgres.tables.queries import execution_bodies, job_bodies
 from rota.store.postgres.tables.times import find_occurrences
 from rota.store.protocol import (
@@ -57,14 +56,12 @@ SELECT (SELECT at FROM rota.journal WHERE seq > m.folded_seq ORDER BY seq LIMIT 
 FROM rota.meta m LEFT JOIN (
     unnest($1::text[]) v (wanted)
     LEFT JOIN LATERAL (SELECT * FROM rota.keys WHERE key = v.wanted LIMIT 1) k ON true
-    LEFT JOIN LATERAL ({inbox}) i ON true
+    LEFT JOIN LATERAL (SELECT key FROM rota.inbox WHERE key = v.wanted LIMIT 1) i ON true
 ) ON k.key IS NOT NULL OR i.key IS NOT NULL
 """
 """One statement, so one moment: a key is in the tables by then, or its record is not folded yet, or
 it waits in the inbox. Key by key: a table that fills within minutes has no figures that the planner
 could go by."""
-_INBOX = "SELECT key FROM rota.inbox WHERE key = v.wanted LIMIT 1"
-_NO_INBOX = "SELECT NULL::text AS key"
 _PLANNED_ONCE = {
     "default_transaction_read_only": "on",
     # Every submission asks this, and to plan it takes longer than to do it.
@@ -88,31 +85,23 @@ _COUNTS = """
 SELECT state, count(*) FROM (
     SELECT * FROM (
         SELECT state FROM rota.jobs_live WHERE tenant = $1
-        {shelved} UNION ALL SELECT state FROM rota.jobs_done WHERE tenant = $1
+        UNION ALL SELECT 'queued' FROM rota.jobs_shelved WHERE tenant = $1
+        UNION ALL SELECT state FROM rota.jobs_done WHERE tenant = $1
     ) of_tenant LIMIT $2
 ) counted GROUP BY state
 """
-_SHELVED_COUNTS = "UNION ALL SELECT 'queued' FROM rota.jobs_shelved WHERE tenant = $1"
 
 
 class PostgresCatalog:
     """The readers' side of the store, the same on leader and followers."""
 
-    def __init__(
-        self, readers: ReaderPool, keys: Line, folder: PostgresFolder, schema: Schema
-    ) -> None:
+    def __init__(self, readers: ReaderPool, keys: Line, folder: PostgresFolder) -> None:
         self._readers = readers
         self._keys_line = keys
         self._folder = folder
-        self._shelves = shelves = schema.has("lines")
-        self._occasions = schema.has("schedules_and_events")
-        self._reading = schema.has("reading")
         self._keys = KeyDesk(self._read_keys)
-        inbox = _INBOX if schema.has("followers") else _NO_INBOX
-        self._keys_at_once = _KEYS_AT_ONCE.format(inbox=inbox)
         self._single_jobs = Desk(self._read_jobs, JOBS_PER_LOOK)
         self._below_single_jobs = Desk(self._read_below, JOBS_PER_LOOK)
-        self._counts = _COUNTS.format(shelved=_SHELVED_COUNTS if shelves else "")
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
         """Those that exist; callers that ask for one each are answered together."""
@@ -129,18 +118,18 @@ class PostgresCatalog:
     async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
         """A page, newest first."""
         now = await self._caught_up()
-        found = await self._readers.run(lambda c: find_jobs(c, query, self._sight(now)))
+        found = await self._readers.run(lambda c: find_jobs(c, query, now))
         return Page(map(rows.job, found), found.rest)
 
     async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
         """The ids of a page."""
         now = await self._caught_up()
-        found = await self._readers.run(lambda c: find_job_ids(c, query, self._sight(now)))
+        found = await self._readers.run(lambda c: find_job_ids(c, query, now))
         return Page(map(JobId, found), found.rest)
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
         """How many of a tenant are in which state."""
-        found = await self._read(lambda c: c.fetch(self._counts, tenant, COUNT_ROWS_MAX))
+        found = await self._read(lambda c: c.fetch(_COUNTS, tenant, COUNT_ROWS_MAX))
         return {JobState(state): count for state, count in found}
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
@@ -173,19 +162,19 @@ class PostgresCatalog:
 
     async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
         """A page of a schedule's ledger, newest first."""
-        return await self._read_occasions(lambda c: find_occurrences(c, query))
+        return await self._read(lambda c: find_occurrences(c, query))
 
     async def told(self, keys: Sequence[str]) -> list[Told]:
         """Those of these events that were accepted."""
-        return await self._read_occasions(lambda c: read_told(c, keys))
+        return await self._read(lambda c: read_told(c, keys))
 
     async def find_events(self, query: EventQuery) -> list[Told]:
         """A page of accepted events, newest first."""
-        return await self._read_occasions(lambda c: find_events(c, query))
+        return await self._read(lambda c: find_events(c, query))
 
     async def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
         """A page of a trigger's ledger, newest first."""
-        return await self._read_occasions(lambda c: find_arrivals(c, query))
+        return await self._read(lambda c: find_arrivals(c, query))
 
     async def key(self, key: str) -> KeyRecord | None:
         """What was answered to an idempotency key."""
@@ -208,7 +197,7 @@ class PostgresCatalog:
 
     async def _read_keys(self, keys: Sequence[str]) -> Found:
         def look(connection: Connection) -> Awaitable[Sequence[Any]]:
-            return connection.fetch(self._keys_at_once, keys)
+            return connection.fetch(_KEYS_AT_ONCE, keys)
 
         try:
             found = await self._keys_line.read(look)
@@ -252,15 +241,8 @@ class PostgresCatalog:
             below.setdefault(edge.parent, []).append(edge)
         return below
 
-    async def _read_occasions(self, read: Callable[[Connection], Awaitable[list[T]]]) -> list[T]:
-        """Of an older schema, which has no such tables: nothing."""
-        return await self._read(read) if self._occasions else []
-
-    def _sight(self, now: Instant) -> Sight:
-        return Sight(now, self._shelves, self._reading)
-
     async def _bodies(self, job_ids: Sequence[JobId], *columns: str) -> Sequence[Any]:
-        wanted = job_bodies(job_ids, columns, shelves=self._shelves)
+        wanted = job_bodies(job_ids, columns)
         return await self._read(lambda c: c.fetch(wanted.sql, *wanted.args))
 
     async def _read(self, read: Callable[[Connection], Awaitable[T]]) -> T:

@@ -1,0 +1,3 @@
+-- From the last schema of 0.1, which has the same tables, to the baseline: the recorded steps go.
+
+DROP TABLE migrations;
