@@ -39,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## List the doors
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 ## -- Set up ------------------------------------------------------------------------------------
 
@@ -183,6 +183,22 @@ sim: $(VENV)/.product ## Simulate clusters from seeds, break them, believe nobod
 	PYTHONHASHSEED=2 $(BIN)/rota verify --seeds $(TWICE) -j $(JOBS) --hashes $(ARGS) > .sim/again
 	@grep -Fxq -f .sim/all .sim/again && ! grep -Fxvq -f .sim/all .sim/again || { \
 	  echo "A seed was not the same run twice: compare .sim/all with .sim/again" >&2; exit 1; }
+
+.PHONY: oracles
+oracles: $(VENV)/.product $(VENV)/.test ## Compare all recorded stories, and what users see, with what is recorded
+	$(PYTEST) -q -p no:schemathesis tests/oracles $(ARGS)
+
+.PHONY: oracles-quick
+oracles-quick: $(VENV)/.product $(VENV)/.test ## The same with few stories: seconds
+	@VENV=$(VENV) tests/oracles/quick
+
+.PHONY: oracles-renew
+oracles-renew: $(VENV)/.product $(VENV)/.test ## Record the stories' outcomes anew: for a change that means to decide otherwise
+	$(BIN)/python -m tests.oracles renew
+
+.PHONY: oracles-against
+oracles-against: $(VENV)/.product $(VENV)/.test ## Play the stories against the core of another commit too (REV=<commit>)
+	$(BIN)/python -m tests.oracles against $(REV) $(ARGS)
 
 .PHONY: mutants
 mutants: $(VENV)/.product $(VENV)/.test ## Plant bugs and see each found; die at every step of a run

@@ -1,0 +1,164 @@
+"""Names of the core that the story player uses: the one file that a rename of the core changes.
+
+Everything else in a story is plain data, told by position as it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from rota.core.errors import Refusal
+from rota.core.inputs import (
+    Absence,
+    BackfillSchedule,
+    Cancel,
+    CancelBackfill,
+    ClockJump,
+    ClosePoll,
+    Complete,
+    CreateSchedule,
+    Delete,
+    DeleteCalendar,
+    DeleteSchedule,
+    DeploySchedules,
+    Drain,
+    Execute,
+    Heartbeat,
+    Leave,
+    PauseSchedule,
+    Poll,
+    Progress,
+    Purge,
+    PutQueueSettings,
+    PutTenantSettings,
+    Refilled,
+    Register,
+    Reject,
+    Resume,
+    Retry,
+    SetCalendar,
+    SetPolicy,
+    Submit,
+    Tick,
+    Timing,
+    TriggerSchedule,
+    Update,
+    UpdateSchedule,
+    Window,
+)
+from rota.core.model import JobRecord
+from rota.core.outcome import Outcome
+from rota.core.records.event_inputs import (
+    CreateTrigger,
+    DeleteTrigger,
+    DeployTriggers,
+    PauseTrigger,
+    ReceiveEvents,
+    UpdateTrigger,
+)
+from rota.core.records.policy import PRESETS
+from rota.core.restore import Stored
+from rota.core.scheduler import Scheduler
+from rota.engine.zones import load_zone
+
+COMMANDS: Mapping[str, type[msgspec.Struct]] = {
+    "absence": Absence,
+    "backfill_schedule": BackfillSchedule,
+    "cancel": Cancel,
+    "cancel_backfill": CancelBackfill,
+    "clock_jump": ClockJump,
+    "close_poll": ClosePoll,
+    "complete": Complete,
+    "create_schedule": CreateSchedule,
+    "create_trigger": CreateTrigger,
+    "delete": Delete,
+    "delete_calendar": DeleteCalendar,
+    "delete_schedule": DeleteSchedule,
+    "delete_trigger": DeleteTrigger,
+    "deploy_schedules": DeploySchedules,
+    "deploy_triggers": DeployTriggers,
+    "drain": Drain,
+    "execute": Execute,
+    "heartbeat": Heartbeat,
+    "leave": Leave,
+    "pause_schedule": PauseSchedule,
+    "pause_trigger": PauseTrigger,
+    "poll": Poll,
+    "progress": Progress,
+    "purge": Purge,
+    "receive_events": ReceiveEvents,
+    "refilled": Refilled,
+    "register": Register,
+    "reject": Reject,
+    "resume": Resume,
+    "retry": Retry,
+    "set_calendar": SetCalendar,
+    "set_policy": SetPolicy,
+    "set_queue": PutQueueSettings,
+    "set_tenant": PutTenantSettings,
+    "submit": Submit,
+    "tick": Tick,
+    "trigger_schedule": TriggerSchedule,
+    "update": Update,
+    "update_schedule": UpdateSchedule,
+    "update_trigger": UpdateTrigger,
+}
+"""By the story's own words."""
+
+FIELDS: Mapping[str, str] = {}
+"""Fields of commands that are named otherwise now than in the player: the player's name first."""
+
+
+def command(name: str, fields: Mapping[str, Any]) -> Any:
+    """A command made of plain data."""
+    return msgspec.convert(_renamed(fields), COMMANDS[name])
+
+
+def _renamed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {FIELDS.get(name, name): _renamed(one) for name, one in value.items()}
+    return value
+
+
+class Core:
+    """A scheduler and what it is made of, for one story."""
+
+    def __init__(self, spill: Mapping[str, int] | None, policy: str, now: int) -> None:
+        window = Window() if spill is None else Window(**spill)
+        self._timing, self._policy = Timing(window=window), PRESETS[policy]
+        self.kept = window.line
+        self._new(now)
+
+    def _new(self, now: int) -> None:
+        self._scheduler = Scheduler(self._timing, now, load_zone, self._policy)
+
+    def turn(self, commands: list[Any], now: int) -> Outcome:
+        """Plays one turn."""
+        return self._scheduler.turn(commands, now)
+
+    def next_due(self) -> int | None:
+        """When a turn is needed next."""
+        return self._scheduler.next_due()
+
+    def restart(self, stored: Mapping[str, Any], now: int) -> None:
+        """Builds the scheduler anew from what was written."""
+        self._new(now)
+        self._scheduler.restore(msgspec.convert(stored, Stored), now)
+
+    def why(self, job: list[Any], now: int) -> list[str]:
+        """Codes of what keeps a job from running."""
+        record = msgspec.convert(job, JobRecord)
+        explanation = self._scheduler.why(record.id, now, record)
+        return [] if explanation is None else [cause.code for cause in explanation.causes]
+
+    def check(self) -> None:
+        """Raises AssertionError if an invariant is broken."""
+        self._scheduler.check()
+
+
+def refusal_code(reply: object) -> str | None:
+    """The stable code of a refusal; None for every other reply."""
+    return reply.code if isinstance(reply, Refusal) else None
