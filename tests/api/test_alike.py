@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.api.problems import ProblemError
 from rota.api.reading.alike import read_batch
 from rota.api.reading.bodies import decode_json
 from rota.wire.jobs import BatchSpec
+from rota.wire.problems import ProblemError
 from rota.wire.units import dec_hook
 from tests.api.house import NOOP, House
 

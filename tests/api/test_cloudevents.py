@@ -8,10 +8,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.api.problems import ProblemError
 from rota.api.reading.cloudevents import read_events
 from rota.core.records.events import Event, event_value
 from rota.wire.events import BATCHED, STRUCTURED
+from rota.wire.problems import ProblemError
 
 _names = st.text("abcxyz019", min_size=1, max_size=12)
 _texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=30)

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from rota import wire
 from rota.api.customs.paging import read_cursor
 from rota.api.limits import NAMED_BODY_BYTES, NAMED_ENTRIES
-from rota.api.problems import ProblemError
 from rota.api.reading.bodies import read_json
 from rota.api.reading.entries import named
 from rota.wire import patterns
 from rota.wire.cursors import make_cursor
 from rota.wire.limits import BODY_BYTES_MAX
+from rota.wire.problems import ProblemError
 from tests.api.house import NOOP, House
 
 START = b'{"name":"a","task":{"kind":"noop"}'

@@ -65,7 +65,7 @@ def test_the_first_word_counts_and_what_never_starts_is_forgotten() -> None:
     calibration.foretold(JobId("a"), late)
     calibration.started([JobId("a"), JobId("unknown")], NOON + 2 * HOUR)
     assert calibration.starts == 1
-    error = dict(calibration.buckets())
+    error = dict(calibration.errors_s.buckets())
     assert (error[900], error[3600]) == (0, 1), "an hour late by what was said first"
     assert not calibration.is_waiting
 

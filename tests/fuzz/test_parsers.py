@@ -23,7 +23,6 @@ from rota.api.customs.paging import read_cursor, read_id_cursor
 from rota.api.door.throttle import group_of
 from rota.api.endpoints import OPERATIONS
 from rota.api.jobs.jobs import JobsQuery
-from rota.api.problems import ProblemError
 from rota.api.reading.bodies import QueryReader, decode_json, read_json
 from rota.api.reading.cloudevents import read_events
 from rota.api.reading.signatures import check_signature
@@ -38,7 +37,6 @@ from rota.core.triggers.filter_text import parse_filter, parse_path
 from rota.core.triggers.filters import TooLong, passes, read_filter
 from rota.events.config import ConfigError, read_config
 from rota.gateway import merge, stream
-from rota.gateway.problems import ProblemError as GatewayProblemError
 from rota.simulate.fleet import pool
 from rota.simulate.history import read_history
 from rota.simulate.reading import TraceError
@@ -50,6 +48,7 @@ from rota.store.protocol import StoreError
 from rota.store.protocols.hooks import Hook
 from rota.wire.cells import tag_in
 from rota.wire.cursors import make_cursor, parse_cursor
+from rota.wire.problems import ProblemError
 from rota.wire.traces import TraceParent, parse_traceparent
 from rota.wire.units import dec_hook, parse_deadline, parse_duration, parse_size
 from tests.doubt import examples
@@ -141,7 +140,7 @@ PARSERS = [
     Parser("cursor of a gateway", merge.read_places,
            texts(str(merge.write_places({"north": "x"}))), ValueError),
     Parser("place in a gateway's stream", stream.read_places, texts("north=42.0,south=1"),
-           GatewayProblemError),
+           ProblemError),
     Parser("traceparent", parse_traceparent, texts(f"00-{'a' * 32}-{'b' * 16}-01"), ()),
     Parser("cell of an id", tag_in, texts("01a1e084-e300-7000-98ef-464423f46e12"), ()),
     Parser("address", group_of, texts("::1", "fe80::1%eth0", "127.0.0.1", "::ffff:1.2.3.4"), ()),

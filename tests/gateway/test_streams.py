@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rota.gateway.problems import ProblemError
 from rota.gateway.stream import Weaver, read_places
+from rota.wire.problems import ProblemError
 from tests.gateway.fleet import PATIENCE_S, Gateway, TestFleet
 
 

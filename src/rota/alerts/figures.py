@@ -16,6 +16,7 @@ from rota.core.model import Instant, JobState, Millis, WorkerState
 from rota.core.records.glance import QueueGlance, WorkerGlance
 from rota.core.records.schedules import Decision, Why
 from rota.core.times.slack import AT_RISK, MISSED
+from rota.engine.observe import Histogram
 from rota.engine.ports import Brain
 
 _ENDED = (JobState.SUCCEEDED.value, JobState.FAILED.value)
@@ -23,14 +24,6 @@ LEFT_OUT = (Why.MISSED, Why.TOO_OLD, Why.BACKLOG)
 """Why runs of schedules are skipped that somebody may have counted on."""
 
 Buckets = Sequence[tuple[float, int]]
-
-
-class Histogram(Protocol):
-    """Figures of one thing measured many times."""
-
-    def buckets(self) -> Buckets:
-        """(upper bound, how many were at or below it), rising; the last bound is infinity."""
-        ...
 
 
 class Counted(Protocol):

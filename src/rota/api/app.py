@@ -19,8 +19,9 @@ from rota.api.endpoints import OPERATIONS
 from rota.api.ids import IdMint
 from rota.api.pages import PageServer, document_page, load_pages
 from rota.api.parts import Desk, Parts
-from rota.api.problems import ProblemError, respond
+from rota.api.problems import respond
 from rota.api.routes import Operation, PathServer, Server
+from rota.wire.problems import ProblemError
 from rota.wire.units import encode
 
 __all__ = ["Parts", "create_app"]

@@ -14,7 +14,7 @@ from rota.api.customs.paging import cut, cut_found
 from rota.api.limits import OUTLINES_AT_ONCE
 from rota.api.pace import Pace
 from rota.api.parts import Parts
-from rota.api.problems import ProblemError, invalid, not_found
+from rota.api.problems import invalid, not_found
 from rota.api.reading.wording import in_words
 from rota.api.routes import Call
 from rota.core.errors import UnknownDependency
@@ -23,6 +23,7 @@ from rota.engine.ports import UnavailableError
 from rota.store.protocol import Catalog, ExecutionQuery, Outline
 from rota.wire.cursors import make_cursor
 from rota.wire.jobs import JobSpec, QueueName
+from rota.wire.problems import ProblemError
 
 
 def name_in(call: Call[Any, Any]) -> str:

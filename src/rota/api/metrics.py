@@ -23,6 +23,7 @@ from rota.core.records.glance import QueueGlance, WorkerGlance
 from rota.core.records.schedules import Decision
 from rota.core.times.slack import AT_RISK, MET, MISSED
 from rota.engine.assurance import Assurance
+from rota.engine.observe import Histogram
 from rota.engine.ports import Brain
 from rota.engine.presence import Presence
 from rota.store.protocols.durability import DurabilityLevel
@@ -40,18 +41,6 @@ ENDED = (
 LIVE = (JobState.PENDING, JobState.QUEUED, JobState.RUNNING, JobState.CANCELLING)
 USAGE_KINDS = ("cpu", "memory", "storage", "gpu", "processes", "load")
 """The reported kinds that get a series; a label that workers could choose would never end."""
-
-
-class Histogram(Protocol):
-    """Figures of one thing measured many times."""
-
-    def buckets(self) -> Sequence[tuple[float, int]]:
-        """(upper bound, how many were at or below it), rising; the last bound is infinity."""
-        ...
-
-    def total(self) -> float:
-        """The sum of everything measured."""
-        ...
 
 
 class Figures(Protocol):

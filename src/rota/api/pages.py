@@ -21,8 +21,9 @@ from starlette.types import Receive, Scope, Send
 
 from rota.api.door.sessions import open_session, session_cookie
 from rota.api.parts import Parts
-from rota.api.problems import ProblemError, respond
+from rota.api.problems import respond
 from rota.api.reading.bodies import header
+from rota.wire.problems import ProblemError
 
 STATIC = Path(__file__).parent / "static"
 BUILT = STATIC / "dashboard"

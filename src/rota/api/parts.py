@@ -32,7 +32,6 @@ from rota.api.limits import (
 from rota.api.log_bell import LogBell
 from rota.api.metrics import Figures
 from rota.api.peers.mailbox import Mailbox
-from rota.api.problems import ProblemError
 from rota.core.inputs import Key
 from rota.core.model import Instant, WorkerId
 from rota.engine.assurance import Assurance
@@ -43,6 +42,7 @@ from rota.store.protocols.hooks import Hooks
 from rota.traces.naming import PASSED_ON, Naming
 from rota.wire.jobs import BulkAnswer
 from rota.wire.overview import AttentionView
+from rota.wire.problems import ProblemError
 
 if TYPE_CHECKING:
     from rota.api.peers.forward import Forwarder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from http import HTTPStatus
 
 from starlette.responses import Response
@@ -32,36 +31,11 @@ from rota.store.protocol import (
     StoreFullError,
 )
 from rota.wire import problems as wire
-from rota.wire.problems import TITLES, TYPE_PREFIX, FieldError, Problem
+from rota.wire.problems import TITLES, TYPE_PREFIX, FieldError, Problem, ProblemError
 from rota.wire.units import encode
 
 RETRY_AFTER_S = 1
 """Told to those who met a limit or a server that is not ready."""
-NO_HEADERS: Mapping[str, str] = {}
-
-
-class ProblemError(Exception):
-    """An answer other than the one hoped for, found out by the api itself."""
-
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        detail: str,
-        *,
-        errors: list[FieldError] | None = None,
-        headers: Mapping[str, str] = NO_HEADERS,
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.code = code
-        self.detail = detail
-        self.errors = errors or []
-        self.headers = headers
-
-
-class GoneAwayError(Exception):
-    """The client left before the answer was ready: nobody is there to be told."""
 
 
 def invalid(field: str, message: str) -> ProblemError:

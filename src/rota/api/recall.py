@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from rota.api.limits import READ_AT_ONCE, RECALL_JOBS_MAX, RECALL_PAUSE_S, RECALL_TRIES
 from rota.api.lookup import check_own, refuse_while_not_taken
 from rota.api.parts import Parts
-from rota.api.problems import ProblemError
 from rota.api.routes import Call
 from rota.core.errors import NotFound, StaleRecall
 from rota.core.inputs import AnyInput, Key, Recall
 from rota.core.model import JobId, JobRecord, JobState
 from rota.core.outcome import AnyReceipt, JobsAccepted
 from rota.store.protocol import Catalog, Direction, KeyLook
+from rota.wire.problems import ProblemError
 
 R = TypeVar("R")
 Build = Callable[[Recall | None], AnyInput]

@@ -19,15 +19,7 @@ from rota.api.door.roles import Caller, Permission, caller_of, permit
 from rota.api.ids import mint_request_id
 from rota.api.limits import AUDIT_TEXT_MAX
 from rota.api.parts import Desk, Parts
-from rota.api.problems import (
-    NO_HEADERS,
-    GoneAwayError,
-    ProblemError,
-    fault,
-    from_exception,
-    invalid,
-    respond,
-)
+from rota.api.problems import fault, from_exception, invalid, respond
 from rota.api.reading.bodies import (
     decode_json,
     header,
@@ -42,6 +34,7 @@ from rota.api.waiting import first_of
 from rota.core.inputs import Key
 from rota.store.protocols.access import AuditEntry
 from rota.wire.limits import BODY_BYTES_MAX, KEY_CHARS_MAX
+from rota.wire.problems import NO_HEADERS, ClientDisconnectedError, ProblemError
 from rota.wire.traces import parse_traceparent
 from rota.wire.units import dec_hook, encode
 
@@ -208,7 +201,7 @@ class Server:
                 # What has been done must be told: only who reads can be asked to come again.
                 if len(response.body) > piece_bytes and not self.operation.writes:
                     cargo.add(len(response.body))
-            except GoneAwayError:
+            except ClientDisconnectedError:
                 return
             except Exception as error:  # noqa: BLE001  (the top of every request)
                 response = respond(problem_of(error, scope))

@@ -12,10 +12,10 @@ from starlette.types import Receive, Scope, Send
 
 from rota.api.limits import STREAM_LAST_WORD_S, STREAM_SEND_S
 from rota.api.parts import Seats
-from rota.api.problems import NO_HEADERS
 from rota.api.waiting import first_of, gone
 from rota.engine.ports import UnavailableError
 from rota.store.protocol import StoreError
+from rota.wire.problems import NO_HEADERS
 
 log = structlog.get_logger(__name__)
 

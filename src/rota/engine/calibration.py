@@ -7,10 +7,8 @@ outside, intervals grow until the share is right again, and shrink when it is to
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Mapping
 from math import exp, log
 
 import msgspec
@@ -18,6 +16,7 @@ import msgspec
 from rota.core.model import Instant, JobId, Millis
 from rota.engine.estimates import Accuracy
 from rota.engine.limits import ERRORS_KEPT, FORETOLD_KEPT
+from rota.engine.observe import Histogram
 
 AIMED_AT = 0.8
 """The share of starts that an interval is to hold."""
@@ -53,8 +52,8 @@ class Calibration:
         self._all: deque[float] = deque(maxlen=ERRORS_KEPT)
         self._miss = 1 - AIMED_AT
         self._recent: deque[bool] = deque(maxlen=ERRORS_KEPT)
-        self._counts = [0] * (len(ERROR_SECONDS) + len(ERROR_SECONDS_LATE) + 1)
-        self._total_s = 0.0
+        self.errors_s = Histogram((*ERROR_SECONDS, *ERROR_SECONDS_LATE))
+        """Real minus estimated start, in seconds."""
         self.starts = 0
         self.inside = 0
 
@@ -103,9 +102,7 @@ class Calibration:
         self._all.append(error)
         wrong = (AIMED_AT - 1) + (0.0 if is_inside else 1.0)
         self._miss = min(_MISSES[1], max(_MISSES[0], self._miss - _PATIENCE * wrong))
-        seconds = (now - estimate.at) / 1000
-        self._counts[bisect_left((*ERROR_SECONDS, *ERROR_SECONDS_LATE), seconds)] += 1
-        self._total_s += seconds
+        self.errors_s.note((now - estimate.at) / 1000)
 
     def accuracy(self) -> Accuracy | None:
         """Of late; None: no estimate has come true yet."""
@@ -116,15 +113,6 @@ class Calibration:
     def outcomes(self) -> Mapping[str, int]:
         """Starts inside and outside the interval, since the beginning."""
         return {"inside": self.inside, "outside": self.starts - self.inside}
-
-    def buckets(self) -> Sequence[tuple[float, int]]:
-        """(upper bound of real minus estimated start in seconds, how many were at or below it)."""
-        bounds = (*ERROR_SECONDS, *ERROR_SECONDS_LATE, float("inf"))
-        return list(zip(bounds, accumulate(self._counts), strict=True))
-
-    def total(self) -> float:
-        """The sum of all errors, in seconds."""
-        return self._total_s
 
 
 def promised(calibration: Calibration, method: str, at: Instant, now: Instant) -> Foretold:

@@ -17,9 +17,10 @@ from starlette.types import Message, Receive, Scope, Send
 from rota.gateway.desk import Desk, Visit
 from rota.gateway.fanout import RefusalError
 from rota.gateway.gate import Gate
-from rota.gateway.problems import AwayError, GoneAwayError, ProblemError, away, respond
+from rota.gateway.problems import AwayError, away, respond
 from rota.gateway.routing import PASSED_ON, ROUTES, Route
 from rota.gateway.stream import stream_changes
+from rota.wire.problems import ClientDisconnectedError, ProblemError
 
 log = structlog.get_logger(__name__)
 
@@ -98,7 +99,7 @@ class PathServer:
             async with self._desk.bodies.reading(headers, receive) as body:
                 visit = Visit(self._desk, scope, headers, scope["path_params"], body)
                 response = await route.serve(visit)
-        except GoneAwayError:
+        except ClientDisconnectedError:
             return
         except Exception as error:  # noqa: BLE001  (the top of every request)
             response = _answer(error, scope)

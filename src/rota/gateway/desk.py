@@ -13,10 +13,10 @@ from starlette.types import Receive, Scope
 from rota.gateway.fleet import Fleet
 from rota.gateway.limits import BODIES_BYTES_MAX, BODY_READ_S, RETRY_AFTER_S, STREAMS_MAX
 from rota.gateway.metrics import Figures
-from rota.gateway.problems import GoneAwayError, ProblemError
 from rota.gateway.strangers import Strangers
 from rota.gateway.told import Told
 from rota.wire.limits import BODY_BYTES_MAX
+from rota.wire.problems import ClientDisconnectedError, ProblemError
 
 _LATER = {"Retry-After": str(RETRY_AFTER_S)}
 _CLOSE = {"Connection": "close"}
@@ -52,7 +52,7 @@ class Bodies:
         while more:
             message = await receive()
             if message["type"] != "http.request":
-                raise GoneAwayError
+                raise ClientDisconnectedError
             piece = message.get("body", b"")
             pieces.append(piece)
             size += len(piece)

@@ -14,9 +14,9 @@ from rota.gateway.headers import passed_out
 from rota.gateway.health import Cell
 from rota.gateway.limits import ANSWER_BYTES_MAX
 from rota.gateway.lines import Ask
-from rota.gateway.problems import MISSING_HEADER, AwayError, ProblemError, retry_later
+from rota.gateway.problems import MISSING_HEADER, AwayError, retry_later
 from rota.gateway.told import Told
-from rota.wire.problems import Problem
+from rota.wire.problems import Problem, ProblemError
 from rota.wire.units import encode
 
 

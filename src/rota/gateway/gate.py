@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rota.gateway.problems import ProblemError, respond
+from rota.gateway.problems import respond
+from rota.wire.problems import ProblemError
 
 _SECURITY_HEADERS = (
     (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'"),

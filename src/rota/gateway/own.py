@@ -6,7 +6,8 @@ from starlette.responses import Response
 
 from rota.gateway.desk import Visit
 from rota.gateway.metrics import CONTENT_TYPE
-from rota.gateway.problems import ProblemError, retry_later
+from rota.gateway.problems import retry_later
+from rota.wire.problems import ProblemError
 from rota.wire.service import Health
 from rota.wire.units import encode
 

@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from starlette.responses import Response
 
 from rota.gateway.limits import RETRY_AFTER_S
-from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, FieldError, Problem
+from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, FieldError, Problem, ProblemError
 from rota.wire.units import encode
 
-NO_HEADERS: Mapping[str, str] = {}
 CELL_HEADER = "Rota-Cell"
 """The cell that an answer came from, or that is down."""
 MISSING_HEADER = "Rota-Missing-Cells"
 """The cells that a merged answer lacks."""
-
-
-class ProblemError(Exception):
-    """An answer other than the one hoped for."""
-
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        detail: str,
-        *,
-        errors: Sequence[FieldError] = (),
-        headers: Mapping[str, str] = NO_HEADERS,
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.code = code
-        self.detail = detail
-        self.errors = errors
-        self.headers = headers
-
-
-class GoneAwayError(Exception):
-    """The client left before the answer was ready: nobody is there to be told."""
 
 
 class AwayError(Exception):
@@ -59,7 +32,7 @@ def respond(error: ProblemError) -> Response:
         title=TITLES[error.status],
         status=error.status,
         detail=error.detail,
-        errors=list(error.errors),
+        errors=error.errors,
     )
     return Response(
         encode(problem), error.status, headers=dict(error.headers), media_type=MEDIA_TYPE

@@ -9,8 +9,9 @@ from rota.gateway.fanout import ask_each
 from rota.gateway.headers import passed_in
 from rota.gateway.health import Cell
 from rota.gateway.lines import Ask
-from rota.gateway.problems import ProblemError, retry_later
+from rota.gateway.problems import retry_later
 from rota.gateway.relay import relay
+from rota.wire.problems import ProblemError
 
 
 async def by_id(visit: Visit) -> Response:

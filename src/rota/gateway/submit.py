@@ -11,9 +11,8 @@ from starlette.responses import Response
 from rota.gateway.desk import Visit
 from rota.gateway.fleet import Fleet
 from rota.gateway.health import Cell
-from rota.gateway.problems import ProblemError
 from rota.gateway.relay import relay
-from rota.wire.problems import FieldError
+from rota.wire.problems import FieldError, ProblemError
 
 DEFAULT_TENANT = "default"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -47,3 +47,29 @@ TITLES: Mapping[int, str] = {
     503: "Not now",
     507: "No space left",
 }
+
+NO_HEADERS: Mapping[str, str] = {}
+
+
+class ProblemError(Exception):
+    """An answer other than the one asked for, found out by a server or a gateway itself."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        errors: Sequence[FieldError] = (),
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.errors = list(errors)
+        self.headers = headers
+
+
+class ClientDisconnectedError(Exception):
+    """The client left before the answer was ready, so there is nobody to answer."""

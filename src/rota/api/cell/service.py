@@ -17,12 +17,12 @@ from rota.api.metrics import (
     StandingCollector,
     expose,
 )
-from rota.api.problems import ProblemError
 from rota.api.routes import Call, NoQuery, Operation
 from rota.core.model import JobState
 from rota.store.protocol import JobQuery
 from rota.wire.jobs import JobPage
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.problems import ProblemError
 from rota.wire.service import Health
 
 

@@ -16,7 +16,7 @@ from rota.api.jobs.downloads import OCTETS
 from rota.api.jobs.jobs import job_page
 from rota.api.limits import SIMULATION_JOBS_MAX
 from rota.api.parts import Simulator, SimulatorError
-from rota.api.problems import GoneAwayError, ProblemError, invalid
+from rota.api.problems import invalid
 from rota.api.routes import Call, NoQuery, Operation
 from rota.api.waiting import first_of, gone
 from rota.core.model import Instant, JobState, WorkerState
@@ -24,6 +24,7 @@ from rota.engine.ports import Brain
 from rota.store.protocol import JobQuery
 from rota.wire.jobs import JobView
 from rota.wire.limits import PAGE_ITEMS_MAX, TRACE_BYTES_MAX
+from rota.wire.problems import ClientDisconnectedError, ProblemError
 from rota.wire.queues import QueueView
 from rota.wire.simulations import ReplayName, SimulationSpec, SimulationView, TraceQuery
 from rota.wire.tenants import TenantView
@@ -133,7 +134,7 @@ async def _seated(call: Call[Any, Any], gather: Callable[[], Awaitable[Study]]) 
         work = _simulated(simulator, gather)
         found = await first_of(work, gone(call.request.receive), call.parts.closing.wait())
     if found is None:
-        raise GoneAwayError
+        raise ClientDisconnectedError
     return found
 
 

@@ -12,7 +12,7 @@ from rota.api.customs.paging import Cursor, Limit, PageQuery, cut, read_cursor
 from rota.api.door.roles import TENANT_ROLES, Permission
 from rota.api.door.roster import Roster, digest
 from rota.api.ids import TokenSeed, mint_token
-from rota.api.problems import ProblemError, invalid, not_found
+from rota.api.problems import invalid, not_found
 from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.model import Instant
 from rota.store.access_rows import TokenTakenError
@@ -21,6 +21,7 @@ from rota.store.protocol import TooManyTokensError
 from rota.store.protocols.access import AuditEntry, AuditQuery, Role, Token
 from rota.wire.jobs import Moment
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.problems import ProblemError
 from rota.wire.tokens import (
     AuditPage,
     AuditView,

@@ -17,7 +17,7 @@ from rota.api.door.roles import Permission
 from rota.api.ids import mint_session
 from rota.api.letters import Letter
 from rota.api.metrics import worker_status
-from rota.api.problems import GoneAwayError, invalid, not_found
+from rota.api.problems import invalid, not_found
 from rota.api.recall import expect, post
 from rota.api.routes import JSON, Call, NoQuery, Operation
 from rota.api.waiting import first_of, gone
@@ -27,6 +27,7 @@ from rota.core.outcome import Answer, Beat, WorkerAnswer
 from rota.core.records.glance import WorkerGlance
 from rota.engine.ports import Clerk, UnavailableError
 from rota.wire.limits import LEASE_ORDERS_MAX, PAGE_ITEMS_DEFAULT
+from rota.wire.problems import ClientDisconnectedError
 from rota.wire.workers import (
     HeartbeatAnswer,
     HeartbeatSpec,
@@ -166,7 +167,7 @@ async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll, clerk: Clerk) -> Ans
         if answer is not None:
             return answer
         if not closing.is_set():
-            raise GoneAwayError
+            raise ClientDisconnectedError
     if poll.completed and not heard.is_set():
         raise UnavailableError("the server is stopping: send the reports again")
     return Answer(poll_id=poll.poll_id)

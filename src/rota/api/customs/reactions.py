@@ -10,7 +10,7 @@ import msgspec
 from rota.api.customs.deadlines import refuse_fixed
 from rota.api.customs.timetables import job_form
 from rota.api.customs.translate import spec_of
-from rota.api.problems import ProblemError, invalid
+from rota.api.problems import invalid
 from rota.api.reading.bodies import check_depth
 from rota.core.errors import Invalid
 from rota.core.model import RateLimit, Spec
@@ -27,7 +27,7 @@ from rota.core.records.events import (
 from rota.core.records.glance import Trial, TriggerGlance
 from rota.wire.events import ArrivalView, EventOutcome, EventView
 from rota.wire.jobs import JobSpec
-from rota.wire.problems import FieldError
+from rota.wire.problems import FieldError, ProblemError
 from rota.wire.queues import RateLimitView
 from rota.wire.triggers import (
     BatchingSpec,

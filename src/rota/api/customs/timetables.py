@@ -12,7 +12,7 @@ from rota.api.customs.deadlines import refuse_fixed
 from rota.api.customs.translate import spec_of
 from rota.api.customs.views import submitted_form
 from rota.api.limits import INSTANT_MAX, RUNS_SHOWN
-from rota.api.problems import ProblemError, invalid
+from rota.api.problems import invalid
 from rota.core.errors import Invalid
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life, Spec
 from rota.core.records.glance import ScheduleGlance
@@ -32,7 +32,7 @@ from rota.core.records.schedules import (
 from rota.core.times.foresight import Foreseen
 from rota.engine.zones import zone_names
 from rota.wire.jobs import JobSpec
-from rota.wire.problems import FieldError
+from rota.wire.problems import FieldError, ProblemError
 from rota.wire.schedules import (
     CalendarSpec,
     CalendarView,

@@ -16,7 +16,7 @@ from rota.api.customs.banding import band_of, placed
 from rota.api.customs.deadlines import finish_by_of
 from rota.api.ids import IdMint
 from rota.api.limits import FUNCTIONS_REMEMBERED_MAX, INSTANT_MAX
-from rota.api.problems import ProblemError, invalid
+from rota.api.problems import invalid
 from rota.api.reading.bodies import check_depth, read_json
 from rota.core.errors import DependencyCycle, Invalid, UnknownDependency
 from rota.core.inputs import NewJob
@@ -49,6 +49,7 @@ from rota.wire.limits import (
     PAYLOAD_BYTES_MAX,
     TASK_BYTES_MAX,
 )
+from rota.wire.problems import ProblemError
 from rota.wire.tasks import FUNCTION_CAPABILITY, HttpCall, PythonCall, implied_capabilities
 from rota.wire.units import ByteSize, Duration, encode, milli, to_instant
 from rota.wire.workers import ResourcesSpec

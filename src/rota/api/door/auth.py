@@ -13,9 +13,10 @@ from rota.api.door.roles import ANYBODY, Caller, remember
 from rota.api.door.roster import Roster, caller_from
 from rota.api.door.sessions import SignInCodes, cookie_in, read_session, split_host
 from rota.api.door.throttle import Throttle, group_of
-from rota.api.problems import ProblemError, respond, retry_after
+from rota.api.problems import respond, retry_after
 from rota.engine.ports import Clock
 from rota.store.protocols.access import Token
+from rota.wire.problems import ProblemError
 
 log = structlog.get_logger(__name__)
 

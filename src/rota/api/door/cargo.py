@@ -9,7 +9,8 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Send
 
 from rota.api.limits import HELD_BYTES_MAX
-from rota.api.problems import RETRY_AFTER_S, ProblemError
+from rota.api.problems import RETRY_AFTER_S
+from rota.wire.problems import ProblemError
 
 
 class Cargo:

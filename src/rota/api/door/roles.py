@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from rota.api.problems import ProblemError
 from rota.store.protocols.access import Role
+from rota.wire.problems import ProblemError
 
 TENANT_ROLES = (Role.SUBMITTER, Role.VIEWER)
 """The roles that may be bound to a tenant: queues, workers and tokens are everybody's."""

@@ -17,8 +17,9 @@ from rota.api.limits import (
     TRIES_WAIT_MS,
     TRIES_WAIT_MS_MAX,
 )
-from rota.api.problems import ProblemError, retry_after
+from rota.api.problems import retry_after
 from rota.core.model import Millis
+from rota.wire.problems import ProblemError
 
 
 class Rate(NamedTuple):

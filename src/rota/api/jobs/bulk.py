@@ -17,7 +17,7 @@ from rota.api.jobs.error_groups import fingerprint_of, read_dead
 from rota.api.jobs.jobs import label_in, post_retry, states_in
 from rota.api.jobs.members import take_along
 from rota.api.limits import BULK_AT_ONCE
-from rota.api.problems import ProblemError, invalid
+from rota.api.problems import invalid
 from rota.api.recall import post_about
 from rota.api.routes import Call, NoQuery, Operation
 from rota.core.band import Array, Gang
@@ -28,6 +28,7 @@ from rota.core.model import JobId, JobRecord, JobState, Spec
 from rota.engine.ports import UnavailableError
 from rota.store.protocol import JobQuery
 from rota.wire.jobs import BulkAnswer, BulkSpec, JobFilter
+from rota.wire.problems import ProblemError
 from rota.wire.units import to_instant
 
 Act = Callable[[JobRecord], Awaitable[Any]]

@@ -17,7 +17,7 @@ from rota.api.jobs.executions import execution_id_in
 from rota.api.jobs.uploads import Sending, received
 from rota.api.limits import BUNDLE_USE_MS
 from rota.api.lookup import check_tenant, find_execution, tenants_of
-from rota.api.problems import ProblemError, invalid, not_found
+from rota.api.problems import invalid, not_found
 from rota.api.reading.bodies import header
 from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.model import Instant
@@ -38,6 +38,7 @@ from rota.wire.bundles import (
 )
 from rota.wire.jobs import JobSpec, QueueName
 from rota.wire.limits import BUNDLE_BYTES_MAX, PAGE_ITEMS_DEFAULT
+from rota.wire.problems import ProblemError
 from rota.wire.tasks import BundleRun, bundles_of
 from rota.wire.units import Duration, from_instant
 

@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import quote
 
 from rota.api.jobs.uploads import hash_of
-from rota.api.problems import ProblemError
 from rota.api.reading.bodies import header
 from rota.api.routes import Call, HeaderSpec
 from rota.api.streams import Stream
 from rota.store.files.outputs import WHOLE, Content, OutOfRangeError, Range
 from rota.store.limits import OBJECT_BYTES_MIN
+from rota.wire.problems import ProblemError
 
 OCTETS = "application/octet-stream"
 RANGE = {"Range": HeaderSpec("bytes=0-99")}

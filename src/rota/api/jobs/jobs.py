@@ -24,7 +24,7 @@ from rota.api.jobs.rehearsing import rehearse
 from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS, READ_AT_ONCE
 from rota.api.lookup import adopt, check_upstream, find_job
 from rota.api.pace import weight
-from rota.api.problems import ProblemError, invalid, not_found
+from rota.api.problems import invalid, not_found
 from rota.api.reading.alike import read_batch
 from rota.api.reading.bodies import header
 from rota.api.recall import (
@@ -59,6 +59,7 @@ from rota.wire.jobs import (
     Priority,
 )
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.problems import ProblemError
 from rota.wire.traces import parse_traceparent
 from rota.wire.units import to_instant
 from rota.wire.why import DryRunBatchView, DryRunView

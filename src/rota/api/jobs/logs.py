@@ -21,13 +21,14 @@ from rota.api.limits import LOG_GRACE_MS, LOG_PIECE_BYTES_MAX, LOG_TAIL_LINES_MA
 from rota.api.log_bell import LogBell
 from rota.api.lookup import find_execution, find_job
 from rota.api.parts import Parts
-from rota.api.problems import ProblemError, invalid, not_found
+from rota.api.problems import invalid, not_found
 from rota.api.reading.bodies import read_body
 from rota.api.routes import Call, Operation
 from rota.api.streams import Stream
 from rota.core.model import ExecutionId, JobId, JobRecord
 from rota.store.protocol import LogPage
 from rota.wire.limits import LOG_CHUNK_BYTES_MAX
+from rota.wire.problems import ProblemError
 
 TEXT = "text/plain; charset=utf-8"
 OFFSET_HEADER = "Rota-Log-Offset"

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from rota.api.limits import BULK_AT_ONCE
 from rota.api.lookup import is_own
-from rota.api.problems import ProblemError
 from rota.api.recall import post_about
 from rota.api.routes import Call
 from rota.core.band import Array, Gang, Member, unlucky
@@ -22,6 +21,7 @@ from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, JobRecord, JobState
 from rota.core.outcome import AnyReceipt
 from rota.store.protocol import JobQuery
+from rota.wire.problems import ProblemError
 
 _UNLUCKY = tuple(state for state in JOB_FINAL if state is not JobState.SUCCEEDED)
 

@@ -12,10 +12,10 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 
 from rota.api.limits import BODY_READ_S
-from rota.api.problems import GoneAwayError, ProblemError
 from rota.api.reading.bodies import too_slow
 from rota.api.routes import Call
 from rota.store.files.spool import Draft, Spool
+from rota.wire.problems import ClientDisconnectedError, ProblemError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ async def pieces_of(call: Call[Any, Any]) -> AsyncIterator[bytes]:
             async with asyncio.timeout(BODY_READ_S):
                 piece = await anext(body, None)
         except ClientDisconnect:
-            raise GoneAwayError from None
+            raise ClientDisconnectedError from None
         except TimeoutError:
             raise too_slow() from None
         if piece is None:

@@ -13,7 +13,7 @@ from rota.api.customs.paging import PageQuery, page_of
 from rota.api.door.roles import Permission
 from rota.api.lookup import name_in
 from rota.api.occasions.events import take
-from rota.api.problems import ProblemError, invalid, not_found
+from rota.api.problems import invalid, not_found
 from rota.api.reading.bodies import check_depth
 from rota.api.reading.cloudevents import make_event, read_structured
 from rota.api.reading.signatures import check_signature
@@ -22,6 +22,7 @@ from rota.core.records.events import Event
 from rota.store.protocols.hooks import Hook
 from rota.wire.events import HookAnswer, HookPage, HookSpec, HookView
 from rota.wire.limits import EVENT_BYTES_MAX
+from rota.wire.problems import ProblemError
 from rota.wire.units import from_instant, number
 
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,100}\Z", re.ASCII)

@@ -44,10 +44,10 @@ from rota.api.limits import (
 )
 from rota.api.peers.parcels import Parcel, pack
 from rota.api.peers.succession import Succession
-from rota.api.problems import GoneAwayError, ProblemError
 from rota.api.reading.bodies import header
 from rota.api.waiting import first_of
 from rota.engine.ports import Brain, UnavailableError
+from rota.wire.problems import ClientDisconnectedError, ProblemError
 
 log = structlog.get_logger(__name__)
 
@@ -248,7 +248,7 @@ class Forwarder:
             if asking.done():
                 return asking.result()
             if left.done():
-                raise GoneAwayError
+                raise ClientDisconnectedError
             if stopping.done():
                 raise UnavailableError("the server is stopping")
             if silent.done():
@@ -355,7 +355,7 @@ class Forwarder:
                 (pausing, left), timeout=FORWARD_LOOK_S * 2, return_when=asyncio.FIRST_COMPLETED
             )
             if left.done():
-                raise GoneAwayError
+                raise ClientDisconnectedError
         finally:
             pausing.cancel()
             left.cancel()

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from starlette.types import Message, Receive, Scope
 
 from rota.api.limits import BODY_READ_S
-from rota.api.problems import GoneAwayError, ProblemError
 from rota.api.reading.bodies import read_body, too_slow
 from rota.api.waiting import gone
 from rota.wire.limits import BODY_BYTES_MAX
+from rota.wire.problems import ClientDisconnectedError, ProblemError
 
 
 class Parcel:
@@ -95,7 +95,7 @@ class Flow(Parcel):
             self._trouble = too_slow()
             raise self._trouble from None
         if message["type"] != "http.request":
-            raise GoneAwayError
+            raise ClientDisconnectedError
         return message
 
     async def sender_left(self) -> None:

@@ -8,13 +8,13 @@ import msgspec
 
 from rota.api.customs.translate import Batch, spec_of
 from rota.api.ids import IdMint
-from rota.api.problems import ProblemError
 from rota.api.reading.bodies import decode_json
 from rota.core.inputs import NewJob, Reject, Submit
 from rota.core.model import Instant, JobId
 from rota.engine.ports import Clock
 from rota.wire.jobs import JobSpec
 from rota.wire.limits import NAME_CHARS_MAX, PAYLOAD_BYTES_MAX
+from rota.wire.problems import ProblemError
 from rota.wire.units import dec_hook
 
 _NAMELESS = "invalid"

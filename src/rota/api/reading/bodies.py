@@ -15,12 +15,12 @@ from msgspec import inspect
 from starlette.types import Message, Receive, Scope
 
 from rota.api.limits import BODY_READ_S, JSON_DEPTH_MAX, QUERY_FIELDS_MAX
-from rota.api.problems import RETRY_AFTER_S, GoneAwayError, ProblemError, invalid
+from rota.api.problems import RETRY_AFTER_S, invalid
 from rota.api.reading.entries import named
 from rota.api.reading.nulls import without_nulls
 from rota.api.reading.wording import alternatives, in_words
 from rota.api.waiting import first_of
-from rota.wire.problems import FieldError
+from rota.wire.problems import ClientDisconnectedError, FieldError, ProblemError
 from rota.wire.units import dec_hook
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ async def _receive_all(receive: Receive, limit: int) -> bytes:
         pieces.append(message.get("body", b""))
         size += len(pieces[-1])
     if message["type"] != "http.request":
-        raise GoneAwayError
+        raise ClientDisconnectedError
     if size > limit:
         raise _too_large(limit)
     return b"".join(pieces)

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 from starlette.types import Scope
 
-from rota.api.problems import ProblemError, invalid
+from rota.api.problems import invalid
 from rota.api.reading.bodies import check_depth, header
 from rota.core.records.events import OWN_PREFIX, OWN_SOURCE, Event
 from rota.wire.events import BATCHED, STRUCTURED
@@ -24,6 +24,7 @@ from rota.wire.limits import (
     EVENT_TYPE_CHARS_MAX,
     EVENTS_BATCH_MAX,
 )
+from rota.wire.problems import ProblemError
 
 DEPTH = "rotadepth"
 """The attribute that carries how many triggers led to an event, through jobs that send events."""

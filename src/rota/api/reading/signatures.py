@@ -6,9 +6,9 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 
-from rota.api.problems import ProblemError
 from rota.core.model import Instant
 from rota.store.protocols.hooks import Hook
+from rota.wire.problems import ProblemError
 
 GITHUB_HEADER = "x-hub-signature-256"
 STAMPED_HEADERS = {"stripe": "stripe-signature", "rota": "rota-signature"}

@@ -15,7 +15,7 @@ from rota.alerts.watch import Watch
 from rota.api.customs.paging import PageQuery, page_of
 from rota.api.door.roles import Permission
 from rota.api.lookup import name_in
-from rota.api.problems import ProblemError, invalid, not_found
+from rota.api.problems import invalid, not_found
 from rota.api.routes import Call, NoQuery, Operation
 from rota.api.watch.alerts import put_in, watch_of, without
 from rota.wire.alerts import (
@@ -27,6 +27,7 @@ from rota.wire.alerts import (
     NoticePage,
     NoticeView,
 )
+from rota.wire.problems import ProblemError
 from rota.wire.units import from_instant, from_instant_or_none
 
 

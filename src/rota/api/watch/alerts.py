@@ -26,7 +26,7 @@ from rota.alerts.watch import Watch
 from rota.api.customs.paging import Cursor, Limit, PageQuery, any_of, page_of
 from rota.api.door.roles import Permission
 from rota.api.lookup import name_in
-from rota.api.problems import ProblemError, invalid, not_found
+from rota.api.problems import invalid, not_found
 from rota.api.routes import Call, NoQuery, Operation
 from rota.wire.alerts import (
     AlertPage,
@@ -38,6 +38,7 @@ from rota.wire.alerts import (
     StateName,
 )
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.problems import ProblemError
 from rota.wire.units import Duration, from_instant, number
 
 V = TypeVar("V")

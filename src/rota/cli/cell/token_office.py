@@ -13,7 +13,6 @@ import msgspec
 from rota.api.cell.tokens import new_token, new_token_view, token_view
 from rota.api.door.roster import Roster
 from rota.api.ids import IdMint, mint_token
-from rota.api.problems import ProblemError
 from rota.cli.connect import connected
 from rota.cli.problems import Failure
 from rota.engine.clock import SystemClock
@@ -23,6 +22,7 @@ from rota.store.protocol import StoreError, StoreLockedError
 from rota.store.protocols.access import AccessBook
 from rota.store.sqlite.store import open_sqlite
 from rota.wire.limits import PAGE_ITEMS_MAX
+from rota.wire.problems import ProblemError
 from rota.wire.tokens import NewTokenView, TokenSpec, TokenView
 from rota.wire.units import dec_hook, encode
 

@@ -22,7 +22,6 @@ from rota.alerts.watch import Watch
 from rota.api.app import Parts, create_app
 from rota.api.files import Files
 from rota.api.history import Recorder
-from rota.api.metrics import Histogram
 from rota.api.peers.submitted import SubmittedSpecs
 from rota.cli.planning.own_process import OwnProcess
 from rota.cli.start.admission import Admission, open_admission
@@ -40,7 +39,7 @@ from rota.engine.beat import beat
 from rota.engine.clock import SystemClock
 from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
-from rota.engine.observe import Counts
+from rota.engine.observe import Counts, Histogram
 from rota.engine.retention import Retention
 from rota.engine.sweeping import Sweeping
 from rota.store.protocol import Store
@@ -240,7 +239,8 @@ class Figures:
 
     def histograms(self) -> Mapping[str, Histogram]:
         """By the name of their metric, without the product's."""
-        return {**self._counts.histograms(), "estimate_error_seconds": self.engine.calibration}
+        errors = self.engine.calibration.errors_s
+        return {**self._counts.histograms(), "estimate_error_seconds": errors}
 
 
 def _disk_free(data: Path) -> int:
