@@ -1,1 +1,1 @@
-"""Doubts: runs servers, workers and clients under virtual time and faults, all from one seed."""
+"""Deterministic simulation of whole clusters: servers, workers, users and faults from one seed."""

@@ -1,8 +1,8 @@
-"""An event loop that jumps instead of waiting, and the machines whose clocks it keeps.
+"""Virtual time: an event loop that jumps instead of waiting, and the machines with their clocks.
 
 Every callback belongs to a machine, by its context. A machine's clock runs at a rate of its own, so
-what it calls ten seconds is a little more or less in truth; a machine that is frozen runs nothing
-until it thaws. No threads: what asks for one is run on the spot.
+its ten seconds are a little more or less in truth; a machine that is frozen runs nothing until it
+thaws. There are no threads: a call that asks for one runs in the loop.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 EPOCH_MS = 1_800_000_000_000
-"""The wall clock's reading at the beginning: some day in 2027."""
+"""Wall time at the beginning of a run: some day in 2027."""
 _MIX = 0x9E3779B97F4A7C15
-"""An odd number: multiplied by it, what is in order comes out of order."""
+"""Odd: multiplied by it, numbers in order come out of order."""
 _MASK = (1 << 64) - 1
 _EPSILON_S = 1e-9
 _SPINS_MAX = 200_000
-"""Rounds without any time passing that only something which turns in circles can make."""
+"""Rounds without any time passing that only a busy loop can make."""
 _PRUNE = 512
-"""Tasks of a machine after which those that are over are forgotten."""
+"""Tasks of a machine after which finished ones are forgotten."""
 
 
 class StalledError(Exception):
-    """Time does not pass any more: all wait for each other, or somebody turns in circles."""
+    """Time no longer passes: all tasks wait for each other, or one is a busy loop."""
 
 
 class Machine:
-    """Something that runs, keeps its own time, can freeze, and can die."""
+    """A simulated machine: keeps its own time, can freeze, and can die."""
 
     def __init__(self, name: str, rate: float = 1.0) -> None:
         self.name = name
         self.rate = rate
         self.set_by_ms = 0
-        """How far somebody has set its wall clock."""
+        """How far its wall clock has been set."""
         self.frozen = False
         self.alive = True
         self.boots = 0
         self.steps = 0
-        """Times that it asked something of the world outside."""
+        """Times that it interacted with the outside."""
         self.crash_at: tuple[int, Callable[[], None]] | None = None
-        """At which of them it dies, and how."""
+        """The step at which it dies, and how."""
         self.backlog: list[asyncio.Handle] = []
         self.context = copy_context()
         self.context.run(MACHINE.set, self)
@@ -57,25 +57,25 @@ class Machine:
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Runs it here."""
+        """Runs it on this machine."""
         return asyncio.get_running_loop().create_task(work, context=self.context.copy())
 
     def boot(self) -> None:
-        """It is switched on, once more; what ran before is of the past."""
+        """Switches it on once more; tasks of earlier boots are dead."""
         self.alive = True
         self.boots += 1
         self.context.run(BOOT.set, self.boots)
 
     def own(self, task: asyncio.Task[Any]) -> None:
-        """A task that ends when the machine does."""
+        """Registers a task that ends when the machine does."""
         if len(self._tasks) > _PRUNE:
             self._tasks = {task: None for task in self._tasks if not task.done()}
         self._tasks[task] = None
 
     def broken(self) -> Iterator[Exception]:
-        """What its tasks ended by and nobody asked after.
+        """Errors that ended its tasks and that nobody has asked for.
 
-        The loop tells of those only when they are forgotten, and here they are held.
+        asyncio reports those only when the task is collected, and here tasks are held.
         """
         for task in self._tasks:
             unasked = task.done() and task._log_traceback
@@ -84,7 +84,7 @@ class Machine:
                 yield error
 
     def step(self) -> None:
-        """It asks something of the world: the moment at which it can die halfway."""
+        """Interacts with the outside: a moment at which it can die halfway."""
         self.steps += 1
         if self.crash_at is not None and self.steps >= self.crash_at[0]:
             _, die = self.crash_at
@@ -94,63 +94,60 @@ class Machine:
             raise asyncio.CancelledError(f"{self.name} is dead")
 
     def end_tasks(self) -> None:
-        """What ran here runs no more; the world must not listen to it while it unwinds."""
+        """Cancels its tasks; nothing outside may hear them while they unwind."""
         for task in list(self._tasks):
             task.cancel()
 
 
 MACHINE: ContextVar[Machine] = ContextVar("machine")
 BOOT: ContextVar[int] = ContextVar("boot")
-"""Of which start of its machine something is."""
+"""The boot of its machine that a task belongs to."""
 SIMULATION = Machine("nowhere")
-"""Where the simulation itself runs: it never freezes, and its clock is the true one."""
+"""The machine of the simulation itself: it never freezes, and its clock is the true one."""
 
 
 class MachineClock:
-    """A machine's clocks, as engine, worker and SDK want them."""
+    """A machine's clocks, with the methods of the clocks of engine, worker and SDK."""
 
     def __init__(self, machine: Machine, loop: VirtualLoop) -> None:
         self._machine = machine
         self._loop = loop
 
     def now(self) -> Instant:
-        """Wall time in milliseconds; somebody may set it."""
+        """Wall time in milliseconds; a fault may set it."""
         return EPOCH_MS + self.steady() + self._machine.set_by_ms
 
     def now_ms(self) -> int:
-        """The same, as the SDK calls it."""
         return self.now()
 
     def steady(self) -> Millis:
-        """Milliseconds that run evenly."""
+        """Milliseconds of a monotonic clock."""
         return int(self.fine_s() * 1000)
 
     def fine_s(self) -> float:
-        """Seconds for measuring short times."""
+        """Seconds of the same clock, for measuring short times."""
         return self._loop.true_s * self._machine.rate
 
     def elapsed_s(self) -> float:
-        """The same, as the SDK calls it."""
         return self.fine_s()
 
     def sleep(self, seconds: float) -> None:
-        """Nobody may block here."""
+        """Refuses: nothing may block here."""
         raise NotImplementedError("a simulated machine never blocks")
 
 
 class SecondsClock:
-    """The same in seconds, as workers want it."""
+    """The same in seconds: the worker's clock."""
 
     def __init__(self, clock: MachineClock) -> None:
         self._clock = clock
 
     def now(self) -> float:
-        """Seconds since the machine was made."""
         return self._clock.fine_s()
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Time passes when nothing is left to do at the moment, and then at once."""
+    """An event loop in which time passes only when nothing is left to do, and then at once."""
 
     def __init__(self, salt: int = 0) -> None:
         super().__init__()
@@ -164,7 +161,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_task_factory(_make_task)  # type: ignore[arg-type]  # its stub knows no context
 
     def time(self) -> float:
-        """The clock of the machine that asks."""
+        """Time by the calling machine's clock."""
         return self.true_s * MACHINE.get(SIMULATION).rate
 
     # Timers
@@ -175,7 +172,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """When what is to be done before is done."""
+        """Queues a callback behind those that wait."""
         handle = asyncio.Handle(callback, args, self, context)
         self._queue.append(handle)
         return handle
@@ -187,9 +184,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """By the clock of the machine whose context it is."""
+        """Schedules a callback by the clock of the machine whose context it has."""
         machine = MACHINE.get(SIMULATION) if context is None else context.get(MACHINE, SIMULATION)
-        # A trifle later, so that it is not still to come by the clock it was set by.
+        # A nanosecond later, so that by the machine's own clock the time has come.
         return self.call_true(when / machine.rate + _EPSILON_S, callback, *args, context=context)
 
     def call_later(
@@ -199,7 +196,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """The same, from now on."""
+        """Schedules a callback after a delay by the same clock."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_true(
@@ -209,27 +206,27 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """At a moment of the true time."""
+        """Schedules a callback at a moment of the true time."""
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         number = next(self._numbers)
-        # Of one moment, the seed says who is first.
+        # The seed decides the order of callbacks at one moment.
         heappush(self._timers, (when, (number ^ self._salt) * _MIX & _MASK, number, timer))
         return timer
 
     def after(self, delay: float, machine: Machine, callback: Callable[[], object]) -> None:
-        """So much later in truth, on that machine."""
+        """Schedules a callback on a machine after a delay in true time."""
         self.call_true(self.true_s + delay, callback, context=machine.context)
 
     # Freezing
 
     def freeze(self, machine: Machine) -> None:
-        """Nothing runs there any more."""
+        """Stops running anything there."""
         if not machine.frozen:
             machine.frozen = True
             self._frozen += 1
 
     def thaw(self, machine: Machine) -> None:
-        """It goes on, with all that has come meanwhile."""
+        """Goes on, with all that has queued up meanwhile."""
         if machine.frozen:
             machine.frozen = False
             self._frozen -= 1
@@ -270,19 +267,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """On the spot: another thread would bring another order each time."""
+        """Runs it here and now: a thread would bring another order each time."""
         future: asyncio.Future[T] = self.create_future()
         future.set_result(func(*args))
         return future
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is left in its place until its time comes."""
+        """Leaves it in the heap until its time comes."""
 
     def _process_events(self, event_list: object) -> None:
-        """There are none: nothing outside talks to it."""
+        """Does nothing: there are no sockets."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps."""
+        """Does nothing: the loop never sleeps."""
 
 
 def _owner(handle: asyncio.Handle) -> Machine:

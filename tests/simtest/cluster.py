@@ -1,4 +1,4 @@
-"""Servers, workers, users and a database, wired together for one run."""
+"""Wires servers, workers, users and a database together for one run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.simtest.workload import NOOP, SimulatedUser
 EVERYTHING = 10**9
 FAST, SLOW = 1.01, 0.99
 SKEW_MS = 300
-"""How far the wall clocks of two servers are apart to begin with."""
+"""How far the wall clocks of two servers are apart at most to begin with."""
 
 
 class Cluster:
-    """All of one run."""
+    """Everything in one run."""
 
     def __init__(self, plan: SimulationPlan, loop: VirtualLoop) -> None:
         self.plan = plan
@@ -36,14 +36,14 @@ class Cluster:
         self.trace = Trace()
         self.history = History()
         self.bugs: dict[str, None] = {}
-        """What must never happen, and did."""
+        """Events that must never happen, and did."""
         options, seed = plan.options, plan.seed
         self.conditions = NetworkConditions(options.delay_s, options.loss)
         self.network = Network(loop, rng_for(seed, "network"), self.trace, self.report_bug)
         self.network.conditions = self.conditions
         self.database = Database(loop, rng_for(seed, "database"), self.trace)
         self.servers = [self._server(number) for number in range(options.servers)]
-        addresses = [site.address for site in self.servers]
+        addresses = [worker.address for worker in self.servers]
         self.workers = [
             SimulatedWorker(
                 number, self.network, self.history, addresses, rng_for(seed, "worker", number)
@@ -68,18 +68,20 @@ class Cluster:
         rng = rng_for(self.plan.seed, "server", number)
         machine = Machine(f"server-{number}", rng.clock_rate())
         machine.set_by_ms = rng.randint(-SKEW_MS, SKEW_MS)
-        site = SimulatedServer(machine, self.network, self.database, number)
-        site.ttl_ms = round(options.leader_ttl_s * 1000)
-        site.older = number < options.older
-        site.timing = Timing(lease_ttl_ms=round(options.lease_s * 1000), handover_ms=site.ttl_ms)
-        return site
+        server = SimulatedServer(machine, self.network, self.database, number)
+        server.ttl_ms = round(options.leader_ttl_s * 1000)
+        server.older = number < options.older
+        server.timing = Timing(
+            lease_ttl_ms=round(options.lease_s * 1000), handover_ms=server.ttl_ms
+        )
+        return server
 
     def report_bug(self, what: str) -> None:
-        """Something happened that must never happen."""
+        """Records an event that must never happen."""
         self.bugs.setdefault(what)
 
     def machines(self) -> Iterator[Machine]:
-        """All that send messages."""
+        """All machines that send messages."""
         for server in self.servers:
             yield server.machine
         for worker in self.workers:
@@ -89,7 +91,7 @@ class Cluster:
     # The run
 
     def begin(self) -> None:
-        """Everything is switched on, and everything planned is set to happen."""
+        """Switches everything on, and schedules everything planned."""
         for server in self.servers:
             server.start()
         for worker in self.workers:
@@ -99,7 +101,7 @@ class Cluster:
             self._nemesis.schedule(fault)
 
     def heal(self) -> None:
-        """Nothing is broken any more."""
+        """Ends all faults."""
         self.network.conditions = NetworkConditions(self.conditions.delay_s)
         for server in self.servers:
             server.machine.crash_at = None
@@ -108,33 +110,33 @@ class Cluster:
             worker.machine.crash_at = worker.supervisor.crash_at = None
             self.revive_worker(worker)
 
-    def revive_server(self, site: SimulatedServer) -> None:
-        """It runs again, if it does not."""
-        site.machine.crash_at = None
-        if not site.machine.alive:
-            site.start()
+    def revive_server(self, server: SimulatedServer) -> None:
+        """Starts it if it is down."""
+        server.machine.crash_at = None
+        if not server.machine.alive:
+            server.start()
 
-    def revive_worker(self, site: SimulatedWorker) -> None:
-        """It runs again, if it does not."""
-        site.machine.crash_at = site.supervisor.crash_at = None
-        if site.session is None or not site.machine.alive:
-            site.die()
-            site.start()
+    def revive_worker(self, worker: SimulatedWorker) -> None:
+        """Starts it if it is down."""
+        worker.machine.crash_at = worker.supervisor.crash_at = None
+        if worker.session is None or not worker.machine.alive:
+            worker.die()
+            worker.start()
 
-    def restart_server(self, site: SimulatedServer, off_s: float) -> None:
-        """Stops in good order, is off for a while, and comes back."""
+    def restart_server(self, server: SimulatedServer, off_s: float) -> None:
+        """Stops it gracefully, and starts it again after a while."""
 
         async def restart() -> None:
-            await site.stop()
+            await server.stop()
             # Its own tasks end with it, this one too.
-            self.loop.after(off_s, self.simulation, lambda: self.revive_server(site))
-            site.die()
+            self.loop.after(off_s, self.simulation, lambda: self.revive_server(server))
+            server.die()
 
-        if site.machine.alive:
-            site.machine.spawn(restart())
+        if server.machine.alive:
+            server.machine.spawn(restart())
 
     def switch_off(self) -> None:
-        """The run is over."""
+        """Ends the run."""
         for server in self.servers:
             server.die()
         for worker in self.workers:
@@ -144,14 +146,14 @@ class Cluster:
     # The end
 
     def unfinished(self) -> list[str]:
-        """Jobs that have not ended, by what the database has."""
+        """Jobs that have not ended, by the database."""
         tables = self.database.store.catalog._tables
         waiting = [str(job.id) for job in tables.jobs.values() if job.life.state not in FINAL]
         inbox = len(self.database.store.ledger._inbox)
         return waiting + ["in the inbox"] * inbox
 
     async def gather(self) -> History:
-        """What the records say at the end."""
+        """Collects the records at the end."""
         catalog = self.database.store.catalog
         jobs = await catalog.find_jobs(JobQuery(limit=EVERYTHING))
         runs: dict[str, list[ObservedExecution]] = {}

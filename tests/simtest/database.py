@@ -1,8 +1,8 @@
 """The database, as each server reaches it: slow, away, full, or silent about what it has done.
 
-Behind it is the forgetful store, which keeps the promises of the real ones (they pass the same
-tests). A call travels there, is carried out, and its answer travels back; each way can fail. What
-was sent is carried out though the sender may be dead by then.
+Behind it is the in-memory store, which passes the same conformance tests as the others. A call
+travels there, is carried out, and its answer travels back; each way can fail. A call that was sent
+is carried out though its sender may be dead by then.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from tests.simtest.trace import Trace
 
 WRITES = ("append", "claim", "renew", "resign", "put_inbox", "drop_inbox")
 GROWS = ("append", "put_inbox")
-"""What a full disk refuses."""
+"""Calls that a full disk refuses."""
 DEADLINES_S = {"append": 10.0, "claim": 1.5, "renew": 1.5, "observe": 1.5, "resign": 1.5}
 DEADLINE_S = 5.0
-"""Of everything else."""
+"""Of all other calls."""
 UNFOLDED_S = 2.0
-"""For so long an older program cannot pass a record of a newer one: then it is in the tables."""
+"""So long an older program cannot read past a newer one's record: then it is in the tables."""
 
 
 @dataclass(slots=True)
 class FaultMode:
-    """How well the database does just now."""
+    """How the database misbehaves just now."""
 
     delay_s: float = 0.001
     failing: float = 0.0
-    """How often a call fails, and nothing was done."""
+    """Share of calls that fail with nothing done."""
     forgetting: float = 0.0
-    """How often a call is carried out and its answer lost."""
+    """Share of calls that are carried out and whose answer is lost."""
     late: float = 0.0
-    """How often one is carried out long after its sender gave it up."""
+    """Share of calls that are carried out long after the caller gave up."""
     full: bool = False
 
 
 @dataclass(slots=True)
 class Database:
-    """What all servers share."""
+    """The database that all servers share."""
 
     loop: VirtualLoop
     rng: Rng
@@ -66,30 +66,29 @@ class Database:
     unreachable_from: dict[str, int] = field(default_factory=dict)
     """Machines that cannot reach it -> by how many faults."""
     holder: tuple[Machine, int] | None = None
-    """Whose connection claimed last, and in which of its lives; None: of one that does not show
-    it."""
+    """Whose connection claimed last, and in which boot; None: an older server's, which hides it."""
     newer: dict[int, float] = field(default_factory=dict)
     """Journal records that only newer programs understand -> when they were written."""
 
     def cut(self, machine: str) -> None:
-        """It cannot be reached from there."""
+        """Makes it unreachable from a machine."""
         self.unreachable_from[machine] = self.unreachable_from.get(machine, 0) + 1
 
     def heal(self, machine: str) -> None:
-        """It can again."""
+        """Ends one cut."""
         self.unreachable_from[machine] -= 1
         if not self.unreachable_from[machine]:
             del self.unreachable_from[machine]
 
     def as_seen_by(self, machine: Machine, *, newer: bool = False, older: bool = False) -> Store:
-        """The store as one server has it."""
+        """The store as one server sees it."""
         return cast(Store, _RemoteStore(self, machine, _Version(newer, older)))
 
     def is_present(self) -> bool:
         """Whether the leader's connection is there, as the database sees it.
 
-        That of a process that has ended is not. That of a live one may be gone, too: one that is
-        cut off, or that has just broken.
+        The connection of a process that has ended is gone. That of a live one may be gone, too: cut
+        off, or just broken.
         """
         if self.holder is None:
             return False
@@ -106,14 +105,14 @@ class Database:
 
 
 class _Version(NamedTuple):
-    """Of which version a server is, beside the one that most are of."""
+    """The version of a server, if it is not the present one."""
 
     newer: bool
     older: bool
 
 
 class _RemoteStore:
-    """The store behind trips."""
+    """The store as a server sees it: each part behind a network."""
 
     def __init__(self, database: Database, machine: Machine, version: _Version) -> None:
         store = database.store
@@ -129,7 +128,7 @@ class _RemoteStore:
 
 
 class _RemotePart:
-    """One side of the store: every call on it is a trip."""
+    """One part of the store: each call on it travels to the database and back."""
 
     def __init__(self, database: Database, machine: Machine, real: Any, version: _Version) -> None:
         self._database = database
@@ -139,11 +138,11 @@ class _RemotePart:
 
     @property
     def folded(self) -> Seq:
-        """A number that every server keeps for itself."""
+        """Read without a call: every server keeps this number for itself."""
         return cast(Seq, self._real.folded)
 
     def deciding(self) -> None:
-        """Nothing that goes to the database."""
+        """Does nothing: it would send nothing to the database."""
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         method = getattr(self._real, name)
@@ -162,7 +161,7 @@ class _RemotePart:
         return trip
 
     def _seen(self, name: str, answer: Any) -> Any:
-        """The leader's row comes with what the database knows of the leader's connection."""
+        """Adds to the leader's row whether the database sees the leader's connection."""
         if name == "claim":
             shown = (self._machine, self._machine.boots)
             self._database.holder = None if self._older else shown
@@ -171,7 +170,7 @@ class _RemotePart:
         return answer
 
     def _noting(self, name: str, work: Callable[[], Any]) -> Callable[[], Any]:
-        """A newer program's records are not for everybody."""
+        """Remembers which records only newer programs understand."""
         if name != "append" or not self._newer:
             return work
 
@@ -198,7 +197,7 @@ class _RemoteCall:
         self._answer: asyncio.Future[Any] = database.loop.create_future()
 
     async def go(self, work: Callable[[], Any]) -> Any:
-        """What came of it, as the caller gets to know."""
+        """Returns or raises what the caller gets to know."""
         self._machine.step()
         self._send(work)
         deadline_s = DEADLINES_S.get(self._name, DEADLINE_S)
@@ -262,15 +261,15 @@ class _RemoteCall:
         database.loop.after(database.rng.about(database.fault_mode.delay_s), self._machine, arrive)
 
     def _unknown_fate(self, why: str) -> StoreError:
-        """Of an append nothing is known; everything else can simply be asked again."""
+        """The error for a lost call: an append may be done, any other call can be repeated."""
         kind = UnknownFateError if self._name == "append" else StoreError
         return kind(f"{self._name}: {why}")
 
 
 def _at_once(work: Coroutine[Any, Any, Any]) -> Any:
-    """The forgetful store never waits, so its answer is there with the first step."""
+    """The result of a coroutine that never waits: a call of the in-memory store."""
     try:
         work.send(None)
     except StopIteration as stop:
         return stop.value
-    raise AssertionError("the forgetful store waited")
+    raise AssertionError("the in-memory store waited")

@@ -83,8 +83,8 @@ def _stale_reports_count() -> list[Patch]:
                 )
         return complete(t, done, now)
 
-    rooms = (start, plain)
-    return [*((room, "execution_id", note) for room in rooms), (reports, "complete", take)]
+    modules = (start, plain)
+    return [*((module, "execution_id", note) for module in modules), (reports, "complete", take)]
 
 
 def _keys_forgotten() -> list[Patch]:
@@ -135,8 +135,8 @@ def _trusts_for_ever() -> list[Patch]:
     return [(Seat, "trusted", property(lambda self: self._held))]
 
 
-def _doubt_ignored() -> list[Patch]:
-    class Bold:
+def _unknown_fate_ignored() -> list[Patch]:
+    class TrustingLedger:
         def __init__(self, ledger: Any) -> None:
             self._ledger = ledger
 
@@ -151,16 +151,16 @@ def _doubt_ignored() -> list[Patch]:
 
     init = Engine.__init__
 
-    def boldly(self: Engine, *args: Any) -> None:
+    def trustingly(self: Engine, *args: Any) -> None:
         init(self, *args)
-        self._ledger = Bold(self._ledger)
+        self._ledger = TrustingLedger(self._ledger)
 
-    return [(Engine, "__init__", boldly)]
+    return [(Engine, "__init__", trustingly)]
 
 
 def _no_handover() -> list[Patch]:
-    rooms = (start, attendance, restore)
-    return [(room, "first_lease_until", lambda t, now: now + 1) for room in rooms]
+    modules = (start, attendance, restore)
+    return [(module, "first_lease_until", lambda t, now: now + 1) for module in modules]
 
 
 def _starts_repeats() -> list[Patch]:
@@ -266,8 +266,8 @@ MUTANTS = {
     "trusts for ever": Mutant(
         "a leader stops answering before another may lead", _trusts_for_ever, 100, "quiet"
     ),
-    "doubt ignored": Mutant(
-        "an append of unknown fate is never taken for done", _doubt_ignored, 20
+    "unknown fate ignored": Mutant(
+        "an append of unknown fate is never taken for done", _unknown_fate_ignored, 20
     ),
     "memory kept": Mutant(
         "memory is thrown away after an append of unknown fate", _memory_kept, 20

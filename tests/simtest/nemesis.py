@@ -1,4 +1,4 @@
-"""Does to a cluster what the plan says goes wrong, and mends it again."""
+"""Fault injection: does to a cluster what the plan says goes wrong, and heals it again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Heal = Callable[[], None]
 
 
 class Nemesis:
-    """Strikes at the planned moments; every strike has its end."""
+    """Injects faults at the planned moments; every fault has its end."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -38,8 +38,8 @@ class Nemesis:
             "job's machine dies at its next word": self._crash_supervisor_at_step,
             "agent killed": lambda d, s: self._down(self._worker(d), SimulatedWorker.lose_agent),
             "agent frozen": lambda d, s: self._freeze(self._worker(d).machine),
-            "guard frozen": lambda d, s: self._freeze_site(self._worker(d), whole=False),
-            "worker frozen": lambda d, s: self._freeze_site(self._worker(d), whole=True),
+            "guard frozen": lambda d, s: self._freeze_worker(self._worker(d), whole=False),
+            "worker frozen": lambda d, s: self._freeze_worker(self._worker(d), whole=True),
             "worker drained": self._drain,
             "cut between server and worker": self._cut_worker,
             "worker not heard": self._not_heard,
@@ -51,7 +51,7 @@ class Nemesis:
             "server without database": self._cut_store,
             "database away": self._store_away,
             "database slow": self._store_slow,
-            "database forgetful": self._store_forgetful,
+            "database forgetful": self._lose_answers,
             "database late": self._store_late,
             "disk full": self._disk_full,
             "network storm": self._storm,
@@ -60,7 +60,6 @@ class Nemesis:
         }
 
     def schedule(self, fault: Fault) -> None:
-        """Plans one."""
         self._loop.after(fault.at_s, self._cluster.simulation, lambda: self._inject(fault))
 
     def _inject(self, fault: Fault) -> None:
@@ -69,7 +68,7 @@ class Nemesis:
         heal = self._injections[fault.kind](rng, fault.for_s)
         self._loop.after(fault.for_s, self._cluster.simulation, heal)
 
-    # Whom
+    # Targets
 
     def _server(self, rng: Rng) -> SimulatedServer:
         chosen = rng.choice(self._cluster.servers)
@@ -82,19 +81,19 @@ class Nemesis:
 
     # Processes
 
-    def _down(self, site: SimulatedWorker, how: Callable[[SimulatedWorker], None]) -> Heal:
-        how(site)
-        return lambda: self._cluster.revive_worker(site)
+    def _down(self, worker: SimulatedWorker, how: Callable[[SimulatedWorker], None]) -> Heal:
+        how(worker)
+        return lambda: self._cluster.revive_worker(worker)
 
     def _kill_server(self, rng: Rng, for_s: float) -> Heal:
-        site = self._server(rng)
-        site.die()
-        return lambda: self._cluster.revive_server(site)
+        server = self._server(rng)
+        server.die()
+        return lambda: self._cluster.revive_server(server)
 
     def _crash_server_at_step(self, rng: Rng, for_s: float) -> Heal:
-        site = self._server(rng)
-        site.machine.crash_at = (site.machine.steps + rng.randint(1, 40), site.die)
-        return lambda: self._cluster.revive_server(site)
+        server = self._server(rng)
+        server.machine.crash_at = (server.machine.steps + rng.randint(1, 40), server.die)
+        return lambda: self._cluster.revive_server(server)
 
     def _freeze_server(self, rng: Rng, for_s: float) -> Heal:
         return self._freeze(self._server(rng).machine)
@@ -104,10 +103,10 @@ class Nemesis:
         return _nothing
 
     def _upgrade(self, rng: Rng, for_s: float) -> Heal:
-        """One server comes back as a newer program."""
-        site = self._server(rng)
-        site.newer, site.older = True, False
-        self._cluster.restart_server(site, for_s)
+        """Restarts one server as a newer program."""
+        server = self._server(rng)
+        server.newer, server.older = True, False
+        self._cluster.restart_server(server, for_s)
         return _nothing
 
     def _set_clock(self, rng: Rng, for_s: float) -> Heal:
@@ -121,14 +120,14 @@ class Nemesis:
         return set_right
 
     def _crash_worker_at_step(self, rng: Rng, for_s: float) -> Heal:
-        site = self._worker(rng)
-        site.machine.crash_at = (site.machine.steps + rng.randint(1, 12), site.lose_agent)
-        return lambda: self._cluster.revive_worker(site)
+        worker = self._worker(rng)
+        worker.machine.crash_at = (worker.machine.steps + rng.randint(1, 12), worker.lose_agent)
+        return lambda: self._cluster.revive_worker(worker)
 
     def _crash_supervisor_at_step(self, rng: Rng, for_s: float) -> Heal:
-        site = self._worker(rng)
-        site.supervisor.crash_at = (site.supervisor.steps + rng.randint(1, 12), site.die)
-        return lambda: self._cluster.revive_worker(site)
+        worker = self._worker(rng)
+        worker.supervisor.crash_at = (worker.supervisor.steps + rng.randint(1, 12), worker.die)
+        return lambda: self._cluster.revive_worker(worker)
 
     def _drain(self, rng: Rng, for_s: float) -> Heal:
         self._worker(rng).drain()
@@ -138,22 +137,22 @@ class Nemesis:
         self._loop.freeze(machine)
         return lambda: self._loop.thaw(machine)
 
-    def _freeze_site(self, site: SimulatedWorker, *, whole: bool) -> Heal:
-        """The guard with its jobs, and with `whole` the agent beside it."""
+    def _freeze_worker(self, worker: SimulatedWorker, *, whole: bool) -> Heal:
+        """Freezes the supervisor with its jobs, and with `whole` the agent too."""
         began = self._loop.true_s
-        self._loop.freeze(site.supervisor)
+        self._loop.freeze(worker.supervisor)
         if whole:
-            self._loop.freeze(site.machine)
+            self._loop.freeze(worker.machine)
 
         def thaw() -> None:
-            freeze = FreezePeriod(site.machine.name, began, self._loop.true_s)
+            freeze = FreezePeriod(worker.machine.name, began, self._loop.true_s)
             self._cluster.history.freezes.append(freeze)
-            self._loop.thaw(site.supervisor)
-            self._loop.thaw(site.machine)
+            self._loop.thaw(worker.supervisor)
+            self._loop.thaw(worker.machine)
 
         return thaw
 
-    # Ways
+    # Connections
 
     def _cut(self, *ways: tuple[str, str]) -> Heal:
         for source, target in ways:
@@ -170,21 +169,21 @@ class Nemesis:
         return self._cut((one, other), (other, one))
 
     def _not_heard(self, rng: Rng, for_s: float) -> Heal:
-        """What is said to it arrives, what it says does not."""
+        """Cuts all ways from a worker: it hears others, they do not hear it."""
         worker = self._worker(rng).machine.name
-        return self._cut(*((worker, site.machine.name) for site in self._cluster.servers))
+        return self._cut(*((worker, server.machine.name) for server in self._cluster.servers))
 
     def _hears_nothing(self, rng: Rng, for_s: float) -> Heal:
-        """The other way round."""
+        """Cuts all ways to a worker."""
         worker = self._worker(rng).machine.name
-        return self._cut(*((site.machine.name, worker) for site in self._cluster.servers))
+        return self._cut(*((server.machine.name, worker) for server in self._cluster.servers))
 
     def _late_then_nothing(self, rng: Rng, for_s: float) -> Heal:
-        """Answers to one worker come ever later, and then no more: the worst for a lease."""
+        """Delays answers to one worker ever longer, then cuts them: the worst for a lease."""
         worker = self._worker(rng).machine.name
         network, late_s = self._cluster.network, rng.uniform(0.5, 3.0)
         network.late_to[worker] = late_s
-        names = [site.machine.name for site in self._cluster.servers]
+        names = [server.machine.name for server in self._cluster.servers]
         heals: list[Heal] = []
 
         def cut() -> None:
@@ -210,7 +209,7 @@ class Nemesis:
         return self._cut(("client", server), (server, "client"))
 
     def _isolate(self, rng: Rng, for_s: float) -> Heal:
-        """It reaches the database and nobody else."""
+        """Cuts a server off from all but the database."""
         name = self._server(rng).machine.name
         others = [machine.name for machine in self._cluster.machines() if machine.name != name]
         return self._cut(*((name, other) for other in others), *((one, name) for one in others))
@@ -223,7 +222,7 @@ class Nemesis:
         return lambda: self._cluster.database.heal(name)
 
     def _store_away(self, rng: Rng, for_s: float) -> Heal:
-        names = [site.machine.name for site in self._cluster.servers]
+        names = [server.machine.name for server in self._cluster.servers]
         for name in names:
             self._cluster.database.cut(name)
 
@@ -237,7 +236,7 @@ class Nemesis:
         self._cluster.database.fault_mode.delay_s = rng.choice((0.05, 0.3, 1.0))
         return self._heal_store
 
-    def _store_forgetful(self, rng: Rng, for_s: float) -> Heal:
+    def _lose_answers(self, rng: Rng, for_s: float) -> Heal:
         fault_mode = self._cluster.database.fault_mode
         fault_mode.failing, fault_mode.forgetting = rng.uniform(0.0, 0.2), rng.uniform(0.05, 0.3)
         return self._heal_store
@@ -253,7 +252,7 @@ class Nemesis:
     def _heal_store(self) -> None:
         self._cluster.database.fault_mode = FaultMode()
 
-    # The weather
+    # The network
 
     def _storm(self, rng: Rng, for_s: float) -> Heal:
         usual = self._cluster.conditions
@@ -280,4 +279,4 @@ class Nemesis:
 
 
 def _nothing() -> None:
-    """What ends by itself."""
+    """Heals nothing: the fault ends by itself."""

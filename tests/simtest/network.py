@@ -26,29 +26,27 @@ from tests.simtest.rng import Rng
 from tests.simtest.trace import Trace
 
 REQUESTS_PER_S_MAX = 250
-"""No machine of these small clusters has so much to ask."""
+"""More than any machine of these small clusters has to ask."""
 CONNECT_S = 3.0
-"""After this a connection that nobody accepts is given up."""
+"""After so long a connection that nobody accepts is given up."""
 NEWER = b'{"of_a_newer_version":{"all":["this"]},'
-"""What a newer server might add to its answers: older programs must not mind."""
+"""What a newer server might add to its answers: older programs must ignore it."""
 NEWER_HEADER = ("rota-of-a-newer-version", "all of this")
-"""What it might add to a request that it passes on."""
+"""What a newer server might add to a request that it forwards."""
 SINCE_LAST = ("rota-minted",)
-"""Headers that servers of the last version neither send nor look at."""
+"""Headers that servers of the last version neither send nor read."""
 
 
 class UnsentError(Exception):
-    """No connection: the other side has heard nothing."""
+    """No connection: the server has heard nothing."""
 
 
 class BrokenError(Exception):
-    """The connection broke: whether the other side has heard it is not known."""
+    """The connection broke: whether the server has heard the request is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of a server."""
-
     method: str
     path: str
     """With its query."""
@@ -58,8 +56,6 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What it answers."""
-
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
@@ -73,43 +69,43 @@ class NetworkConditions:
     loss: float = 0.0
     doubling: float = 0.0
     stall: float = 0.0
-    """How often a message takes seconds instead."""
+    """Share of messages that take seconds instead."""
     stall_s: float = 4.0
 
 
 @dataclass(slots=True)
 class Listener:
-    """A server's address, and who listens there."""
+    """A server that listens at an address."""
 
     machine: Machine
     app: ASGIApp | None
-    """None: nobody, just now."""
+    """None: nobody listens just now."""
     newer: bool = False
     older: bool = False
 
 
 @dataclass(slots=True)
 class Network:
-    """Carries everything."""
+    """Carries requests between machines, as its conditions say."""
 
     loop: VirtualLoop
     rng: Rng
     trace: Trace
     report_bug: Callable[[str], None]
-    """Told of what must never happen."""
+    """Is told of events that must never happen."""
     conditions: NetworkConditions = field(default_factory=NetworkConditions)
     listeners: dict[str, Listener] = field(default_factory=dict)
     cuts: dict[tuple[str, str], int] = field(default_factory=dict)
     """(from, to) -> by how many faults."""
     asked: dict[tuple[str, int], int] = field(default_factory=dict)
-    """(machine, second) -> how many requests of it arrived then."""
+    """(machine, second) -> how many of its requests arrived then."""
     late_to: dict[str, float] = field(default_factory=dict)
-    """Machines whom answers reach later, by so many seconds."""
+    """Machines that answers reach later, by so many seconds."""
 
     async def ask(
         self, source: Machine, address: str, request: Request, timeout_s: float | None
     ) -> Response:
-        """The answer; raises UnsentError, BrokenError or TimeoutError."""
+        """Returns the answer; raises UnsentError, BrokenError or TimeoutError."""
         source.step()
         exchange = _Exchange(self, source, address, request)
         exchange.send()
@@ -123,28 +119,27 @@ class Network:
             source.step()
 
     def count(self, source: str) -> None:
-        """One more request; who asks without a pause is broken, or brings others down."""
+        """Counts a request: a machine that asks without a pause is a bug."""
         second = int(self.loop.true_s)
         self.asked[source, second] = number = self.asked.get((source, second), 0) + 1
         if number == REQUESTS_PER_S_MAX:
             self.report_bug(f"{source} asks without a pause: {number} requests in second {second}")
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing comes through that way any more."""
+        """Lets nothing through that way."""
         self.cuts[source, target] = self.cuts.get((source, target), 0) + 1
 
     def heal(self, source: str, target: str) -> None:
-        """It does again."""
+        """Ends one cut."""
         self.cuts[source, target] -= 1
         if not self.cuts[source, target]:
             del self.cuts[source, target]
 
     def is_cut(self, source: str, target: str) -> bool:
-        """Whether nothing comes through."""
         return (source, target) in self.cuts
 
     def delay_s(self) -> float:
-        """How long the next message takes."""
+        """Delay of the next message."""
         conditions = self.conditions
         if self.rng.chance(conditions.stall):
             return self.rng.uniform(0.2, conditions.stall_s)
@@ -152,7 +147,7 @@ class Network:
 
 
 class _Exchange:
-    """One request and its answer, each with a fate of its own."""
+    """One request and its answer; each can be lost."""
 
     def __init__(self, network: Network, source: Machine, address: str, request: Request) -> None:
         self._net = network
@@ -163,14 +158,14 @@ class _Exchange:
         self.answer: asyncio.Future[Response] = network.loop.create_future()
 
     def send(self) -> None:
-        """It leaves."""
+        """Sends the request, or loses it."""
         net, rng = self._net, self._net.rng
         listener = net.listeners.get(self._address)
         target = listener.machine.name if listener is not None else self._address
         if net.is_cut(self._source.name, target):
             if rng.chance(0.5):
                 self._fail(CONNECT_S, UnsentError(f"{self._address}: no connection"))
-            return  # else into the void, on a connection that was open
+            return  # else it is lost on a connection that was open
         if rng.chance(net.conditions.loss):
             if rng.chance(0.5):
                 self._fail(net.delay_s(), BrokenError("connection reset"))
@@ -181,12 +176,12 @@ class _Exchange:
             net.loop.after(net.delay_s(), where, self._arrive)
 
     def give_up(self) -> None:
-        """The caller has waited long enough."""
+        """Ends the wait by a timeout."""
         if not self.answer.done():
             self.answer.set_exception(TimeoutError())
 
     def leave(self) -> None:
-        """The caller waits no longer; the other side hears of that, if it can."""
+        """Ends the wait; the server hears of the closed connection, if it can."""
         if not self.answer.done():
             self.answer.cancel()
         listener = self._net.listeners.get(self._address)
@@ -281,7 +276,7 @@ class _Exchange:
 
 
 class _Sent:
-    """What an application sends, until it is whole."""
+    """Collects the messages of an application until the answer is whole."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -290,7 +285,6 @@ class _Sent:
         self.whole = False
 
     async def take(self, message: Any) -> None:
-        """One message of an application."""
         if message["type"] == "http.response.start":
             self.status, self.headers = message["status"], list(message["headers"])
         else:
@@ -304,10 +298,10 @@ def _as_newer(sent: _Sent, *, newer: bool) -> bytes:
 
 
 class PeerSession:
-    """In the place of aiohttp's session, as far as a server that forwards uses one."""
+    """Stands in for aiohttp's session, as far as a server that forwards requests uses one."""
 
     def __init__(self, network: Network, machine: Machine, listener: Listener) -> None:
-        """`door`: its own, which says of which version it is."""
+        """`listener`: its own, which says of which version the server is."""
         self._network = network
         self._machine = machine
         self._door = listener
@@ -321,7 +315,7 @@ class PeerSession:
         headers: Iterable[tuple[str, str]],
         allow_redirects: bool,
     ) -> PeerResponse:
-        """Sends it on; the errors are those of aiohttp."""
+        """Forwards it; the errors are aiohttp's."""
         body = data if isinstance(data, bytes) else b"".join([one async for one in data or _none()])
         asked = Request(method, url.raw_path_qs, self._said(headers), body)
         try:
@@ -333,13 +327,13 @@ class PeerSession:
         return PeerResponse(answer)
 
     def _said(self, headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-        """As a server of its version says it."""
+        """Headers as a server of its version sends them."""
         if self._door.older:
             return tuple(one for one in headers if one[0].lower() not in SINCE_LAST)
         return (*headers, NEWER_HEADER) if self._door.newer else tuple(headers)
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing."""
 
 
 async def _none() -> AsyncIterator[bytes]:
@@ -348,7 +342,7 @@ async def _none() -> AsyncIterator[bytes]:
 
 
 class PeerResponse:
-    """In the place of aiohttp's response."""
+    """Stands in for aiohttp's response."""
 
     def __init__(self, answer: Response) -> None:
         self.status = answer.status
@@ -381,7 +375,7 @@ class WorkerWire:
         self._machine = machine
 
     async def send(self, server: str, ask: Ask) -> Reply:
-        """One request; no answer is an AwayError, whatever the cause."""
+        """Sends one request; no answer is an AwayError, whatever the cause."""
         assert isinstance(ask.body, bytes)
         request = Request(ask.method, ask.path, tuple(ask.headers.items()), ask.body)
         try:
@@ -394,12 +388,12 @@ class WorkerWire:
 
     @asynccontextmanager
     async def open(self, server: str, ask: Ask) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Jobs of the simulation fetch no bundles."""
+        """Refuses: jobs of the simulation fetch no bundles."""
         raise AwayError(f"{server} has no {ask.path}")
         yield  # what makes it a generator
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing."""
 
 
 class ClientTransport(httpx2.AsyncBaseTransport):
@@ -410,7 +404,7 @@ class ClientTransport(httpx2.AsyncBaseTransport):
         self._machine = machine
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """One request; the errors are those of the HTTP library."""
+        """Sends one request; the errors are those of the HTTP library."""
         headers = tuple((k, v) for k, v in request.headers.items() if k.lower() != "host")
         asked = Request(
             request.method, request.url.raw_path.decode("ascii"), headers, await request.aread()

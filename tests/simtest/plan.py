@@ -1,7 +1,7 @@
 """Draws a run from its seed: how large the cluster is, what users do, and what goes wrong when.
 
-Everything is drawn before the run begins, and each thing from dice of its own, so that leaving out
-a fault or an act (to find the smallest run that still fails) moves nothing else.
+Everything is drawn before the run begins, and each thing from random numbers of its own, so that
+leaving out a fault or an action (to find the smallest run that still fails) moves nothing else.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FAULTS: Mapping[str, tuple[float, float]] = {
     "network stalls": (1.0, 12.0),
     "requests doubled": (1.0, 15.0),
 }
-"""Every kind, with how long it may last, in seconds."""
+"""Kinds of faults, with how long each may last, in seconds. Their names are part of the trace."""
 
 ACTS: Mapping[str, int] = {
     "plain": 6,
@@ -61,9 +61,9 @@ ACTS: Mapping[str, int] = {
     "flock": 1,
     "cancel": 4,
 }
-"""What users do, and how often beside the others."""
+"""Kinds of actions of users, with their weights. Their names are part of the trace."""
 SHORT_ACTS: Mapping[str, int] = {"burst": 3}
-"""What they do besides where workers hold orders ahead."""
+"""Further actions where workers prefetch."""
 
 PROFILES: Mapping[str, tuple[str, ...]] = {
     "all": tuple(FAULTS),
@@ -102,15 +102,15 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
     "store": tuple(k for k in FAULTS if "database" in k or "disk" in k),
     "calm": (),
 }
-"""Which kinds a run draws from."""
+"""Kinds of faults that a run draws from."""
 
 QUIET_ACTS_PER_S = 0.2
-"""So little that only long jobs are submitted."""
+"""So few that only long jobs are submitted."""
 FIXED: Mapping[str, Mapping[str, Any]] = {
     "leases": {"workers": 6, "delay_s": 0.001, "clocks_apart": True, "spare": 0},
     "leader": {"servers": 3, "leader_bias": 0.9, "spare": 0},
     "ahead": {"spare": 16, "acts_per_s": 1.5, "workers": 2},
-    # A leader that has nothing to write does not find out by itself that it is one no more.
+    # A leader with nothing to write does not notice by itself that it has lost leadership.
     "quiet": {
         "servers": 3,
         "lease_s": 3.0,
@@ -123,11 +123,11 @@ FIXED: Mapping[str, Mapping[str, Any]] = {
         "spare": 0,
     },
 }
-"""What is not left to dice: some faults matter only in one situation."""
+"""Options that are not drawn: some faults matter only in one situation."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The shape of a run, as printed."""
+    """Options of a run, as printed."""
 
     servers: int
     workers: int
@@ -138,23 +138,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     acts_per_s: float
     faults_per_min: float
     leader_bias: float
-    """How often a fault on a server is meant for the leader."""
+    """Share of server faults that are meant for the leader."""
     delay_s: float
     loss: float
     clocks_apart: bool
     """Workers' clocks as slow as may be, servers' as fast: the worst for a lease."""
     schedule: bool
-    """Whether something is due every few seconds."""
+    """Whether a schedule is due every few seconds."""
     spare: int
-    """Orders that a worker holds ahead."""
+    """Orders that a worker prefetches."""
     older: int
     """Servers that begin as a program of the last version."""
     kinds: tuple[str, ...]
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One thing that goes wrong."""
-
     number: int
     kind: str
     at_s: float
@@ -162,7 +160,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Action(msgspec.Struct, frozen=True):
-    """One thing that a user does."""
+    """Something that a user does."""
 
     number: int
     kind: str
@@ -170,7 +168,7 @@ class Action(msgspec.Struct, frozen=True):
 
 
 class SimulationPlan(msgspec.Struct, frozen=True):
-    """All of a run."""
+    """Everything that is drawn for a run."""
 
     seed: int
     options: Options
@@ -178,7 +176,7 @@ class SimulationPlan(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...]
 
     def command(self, profile: str) -> str:
-        """What repeats exactly this run."""
+        """The command that repeats exactly this run."""
         whole = draw(self.seed, profile=profile, storm_s=self.options.storm_s)
         words = [f"rota verify --seed {self.seed}"]
         if profile != "all":
@@ -195,7 +193,7 @@ class SimulationPlan(msgspec.Struct, frozen=True):
 
 
 def keep(plan: SimulationPlan, *, faults: str | None, actions: str | None) -> SimulationPlan:
-    """The same run with only these of its faults and acts; None: all of them."""
+    """The same run with only these of its faults and actions; None: all of them."""
     kept = plan
     if faults is not None:
         chosen = read_spans(faults)
@@ -211,7 +209,7 @@ def keep(plan: SimulationPlan, *, faults: str | None, actions: str | None) -> Si
 
 
 def spans(numbers: Sequence[int]) -> str:
-    """`1,3-5` of rising numbers; `none` of none."""
+    """Writes rising numbers as `1,3-5`; no numbers as `none`."""
     found: list[list[int]] = []
     for number in numbers:
         if found and number == found[-1][-1] + 1:
@@ -222,7 +220,7 @@ def spans(numbers: Sequence[int]) -> str:
 
 
 def read_spans(text: str) -> dict[int, None]:
-    """Reads them again; ValueError for anything else."""
+    """Reads what `spans` writes; raises ValueError for anything else."""
     numbers: dict[int, None] = {}
     for span in () if text == "none" else text.split(","):
         first, _, last = span.partition("-")
@@ -231,11 +229,11 @@ def read_spans(text: str) -> dict[int, None]:
 
 
 def draw(seed: int, *, profile: str = "all", storm_s: float | None = None) -> SimulationPlan:
-    """The run of a seed."""
+    """Draws the run of a seed."""
     rng = rng_for(seed, "options", profile)
     kinds = PROFILES[profile]
     if len(kinds) > 6:
-        # Each seed leaves some out: many kinds at once hide what a few would show.
+        # Each seed leaves some out: many kinds at once hide bugs that a few would show.
         kinds = tuple(rng.sample(list(kinds), rng.randint(3, len(kinds))))
     options = Options(
         servers=rng.choice((1, 2, 3, 3, 3)),

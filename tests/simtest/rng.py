@@ -1,4 +1,4 @@
-"""Dice: one stream for each concern, all from one seed, so that leaving one out moves no other."""
+"""Random numbers from the seed: a stream for each concern, so that none moves another."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from contextlib import contextmanager
 
 
 class Rng(random.Random):
-    """One stream."""
+    """One stream of random numbers."""
 
     def chance(self, probability: float) -> bool:
-        """Whether it happens."""
+        """Whether something of this probability happens."""
         return probability > 0 and self.random() < probability
 
     def clock_rate(self) -> float:
-        """How fast a clock runs: within a hundredth of right, often just at the edge."""
+        """Speed of a clock: within a hundredth of right, often just at the edge."""
         return self.choice((0.99, 0.99, 1.01, 1.01, self.uniform(0.99, 1.01)))
 
     def about(self, middle: float) -> float:
-        """Mostly near it, sometimes a good deal more: as delays are."""
+        """Mostly near the middle, sometimes a good deal more: as delays are."""
         return middle * (0.5 + self.expovariate(2.0))
 
 
 def rng_for(seed: int, *concern: object) -> Rng:
-    """The stream of one concern."""
+    """The stream for one concern."""
     text = ":".join(str(part) for part in (seed, *concern))
     return Rng(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big"))
 
 
 @contextmanager
 def seeded_secrets(seed: int) -> Iterator[None]:
-    """What the product draws for ids, keys and sessions comes from the seed as well.
+    """Replaces the functions of `secrets`: ids, keys and sessions come from the seed as well.
 
-    `secrets` is the one door through which dice come into the rooms that run here.
+    The packages that run here draw random numbers from `secrets` only.
     """
     rng = rng_for(seed, "secrets")
 

@@ -26,14 +26,14 @@ CALM_S = 120.0
 """After the last fault everything must have ended within this."""
 LOOK_S = 0.5
 UNWIND_S = 1.0
-"""For what was cut off in the middle to let go of what it holds."""
+"""Time for tasks that were cancelled to unwind."""
 QUIET_S = 3.0
-"""Nothing new for so long means that it is over."""
+"""A run is over when nothing has happened for so long."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What came of a run."""
+    """The result of one run."""
 
     plan: SimulationPlan
     trace_hash: str
@@ -42,18 +42,17 @@ class SimulationResult:
     jobs: int
     counts: dict[str, int]
     story: list[str] = field(default_factory=list)
-    """What is known of the jobs that a promise was broken to."""
+    """Events of the jobs for which a promise was broken."""
 
     @property
     def ok(self) -> bool:
-        """Whether all promises were kept."""
         return not self.verdicts
 
 
 def run(plan: SimulationPlan, prepare: Callable[[Cluster], None] | None = None) -> SimulationResult:
-    """The whole run; equal plans give equal results, to the last message.
+    """Runs a plan; equal plans give equal results, to the last message.
 
-    `prepare` may do more to the cluster than the plan says, before anything begins.
+    `prepare` may change the cluster before anything begins.
     """
     loop = VirtualLoop(rng_for(plan.seed, "order").getrandbits(32))
     asyncio.set_event_loop(loop)
@@ -72,7 +71,7 @@ def run(plan: SimulationPlan, prepare: Callable[[Cluster], None] | None = None) 
         loop.set_exception_handler(lambda *_: None)
         loop.close()
         asyncio.set_event_loop(None)
-        # Loading freezes what it made for the collector; of a run nothing is to stay.
+        # Loading a store freezes its objects for the collector; nothing of a run may stay.
         gc.unfreeze()
 
 
@@ -125,7 +124,7 @@ async def _calm(cluster: Cluster) -> bool:
 
 
 def _stuck(cluster: Cluster) -> list[BrokenPromise]:
-    """What is left over after a long calm; the other promises still count."""
+    """Verdicts of a run that does not end; the other promises still count."""
     left = cluster.unfinished()
     verdicts = judge(cluster.history)
     leader = next((one.machine.name for one in cluster.servers if one.leads), "nobody")
@@ -134,7 +133,7 @@ def _stuck(cluster: Cluster) -> list[BrokenPromise]:
 
 
 def _story(cluster: Cluster, verdicts: list[BrokenPromise]) -> list[str]:
-    """Of the first broken promise: what was seen of those involved, and the faults."""
+    """Events of those involved in the first broken promise, and the faults."""
     if not verdicts:
         return []
     about = verdicts[0].violation.about
@@ -149,7 +148,7 @@ def _story(cluster: Cluster, verdicts: list[BrokenPromise]) -> list[str]:
 
 @contextmanager
 def _catching_bugs(cluster: Cluster) -> Iterator[None]:
-    """What the product logs as a bug is one; the rest of its logs is left alone."""
+    """Counts what the product logs as a bug; drops the rest of its logs."""
 
     def hear(_logger: Any, _method: str, event: Any) -> Any:
         if event.get("exc_info"):
@@ -178,7 +177,7 @@ TRIES_MAX = 150
 
 
 class Shrinking:
-    """One search."""
+    """Finds a smaller run that breaks the same promise."""
 
     def __init__(self, failed: SimulationResult) -> None:
         self.best = failed
@@ -186,7 +185,7 @@ class Shrinking:
         self._promise = failed.verdicts[0].promise
 
     def go(self) -> SimulationResult:
-        """The smallest found."""
+        """Returns the smallest found."""
         self._fewer(lambda plan: plan.faults, lambda plan, left: _with(plan, faults=left))
         self._fewer(lambda plan: plan.actions, lambda plan, left: _with(plan, actions=left))
         self._fewer(lambda plan: plan.faults, lambda plan, left: _with(plan, faults=left))

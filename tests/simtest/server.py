@@ -1,4 +1,4 @@
-"""A simulated machine with a server on it: the real engine behind the real application."""
+"""A simulated server: the real engine behind the real application, on a simulated machine."""
 
 from __future__ import annotations
 
@@ -47,36 +47,35 @@ RESTART_S = 0.5
 
 
 class SimulatedMetrics(Counts):
-    """What an engine counts. After each turn, memory must be as it always must be."""
+    """Metrics of an engine; also checks the scheduler's invariants after each turn."""
 
-    def __init__(self, site: SimulatedServer) -> None:
+    def __init__(self, server: SimulatedServer) -> None:
         super().__init__()
-        self._site = site
+        self._server = server
 
     def estimates(self) -> Mapping[str, int]:
-        """Nobody asks when a job will start."""
+        """None: nobody asks for forecasts."""
         return {}
 
     def fold_lag_seconds(self) -> float:
-        """The forgetful store's tables never lag."""
+        """Zero: the in-memory store's tables never lag."""
         return 0.0
 
     def turned(self, outcome: Outcome) -> None:
-        """A turn is over."""
         super().turned(outcome)
-        self._site.check_memory()
+        self._server.check_memory()
 
 
 class SimulatedServer:
-    """One server's place; servers come and go there."""
+    """One server machine, on which server processes start and end."""
 
     def __init__(self, machine: Machine, network: Network, database: Database, number: int) -> None:
         self.machine = machine
         self.address = f"http://127.0.0.1:{7000 + number}"
         self.newer = False
-        """Whether the program there is of the next version."""
+        """Whether it runs a program of the next version."""
         self.older = False
-        """Whether it is of the last one, and knows nothing of marks, pleas and promised ids."""
+        """Whether it runs one of the last version, without step-down requests and promised ids."""
         self.engine: Engine | None = None
         self.ttl_ms: Millis = 3_000
         self.timing = Timing()
@@ -87,11 +86,10 @@ class SimulatedServer:
 
     @property
     def leads(self) -> bool:
-        """Whether it decides just now."""
+        """Whether it leads and decides just now."""
         return self.machine.alive and self.engine is not None and self.engine.ready
 
     def start(self) -> None:
-        """Switches it on."""
         self.machine.boot()
         self.machine.spawn(self._live())
 
@@ -100,21 +98,21 @@ class SimulatedServer:
             self.start()
 
     def die(self) -> None:
-        """Its process is killed: whatever it was doing stays half done."""
+        """Kills its process: whatever it was doing stays half done."""
         self.machine.alive = False
         self.engine = None
         self._network.listeners[self.address].app = None
         self.machine.end_tasks()
 
     async def stop(self) -> None:
-        """Stops in good order, as on SIGTERM."""
+        """Stops it gracefully, as on SIGTERM."""
         engine = self.engine
         self._closing.set()
         if engine is not None:
             await engine.stop()
 
     def check_memory(self) -> None:
-        """What memory says must always hold of it."""
+        """Checks the scheduler's invariants."""
         engine = self.engine
         scheduler = None if engine is None else engine._scheduler
         if scheduler is None:
@@ -181,7 +179,7 @@ class SimulatedServer:
 
 
 def _files(store: Store) -> Files:
-    """No job of the simulation has files: there is a place for them, and nothing comes to it."""
+    """Storage that stays empty: no job of the simulation has files."""
     blobs = MemoryBlobs()
     outputs = Outputs(store.artifacts, None, blobs)
     return Files(spool=Spool(Path(os.devnull)), outputs=outputs, book=None, blobs=blobs)

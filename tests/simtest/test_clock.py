@@ -18,7 +18,7 @@ def live(loop: VirtualLoop, work: Coroutine[Any, Any, Any]) -> Any:
         loop.close()
 
 
-def test_hours_pass_at_once() -> None:
+def test_the_loop_passes_hours_at_once() -> None:
     loop = VirtualLoop()
     live(loop, asyncio.sleep(7_200))
     assert loop.true_s == pytest.approx(7_200)
@@ -40,7 +40,7 @@ def test_a_fast_clock_wakes_its_machine_early() -> None:
     assert [pytest.approx(moments) for moments in woke] == [(8.0, 10.0)]
 
 
-def test_what_is_frozen_goes_on_when_it_thaws() -> None:
+def test_a_frozen_machine_goes_on_when_it_thaws() -> None:
     loop = VirtualLoop()
     box = Machine("box")
     ticks: list[float] = []
@@ -85,7 +85,7 @@ def test_a_dead_machine_is_heard_no_more() -> None:
     assert heard == []
 
 
-def test_a_loop_that_waits_for_nothing_says_so() -> None:
+def test_a_loop_with_nothing_to_wait_for_raises() -> None:
     loop = VirtualLoop()
 
     async def wait_in_vain() -> None:
@@ -96,7 +96,7 @@ def test_a_loop_that_waits_for_nothing_says_so() -> None:
     loop.close()
 
 
-def test_a_loop_that_turns_in_circles_says_so() -> None:
+def test_a_loop_kept_busy_without_time_passing_raises() -> None:
     loop = VirtualLoop()
 
     async def turn_in_circles() -> None:
@@ -108,5 +108,5 @@ def test_a_loop_that_turns_in_circles_says_so() -> None:
     loop.close()
 
 
-def test_what_wants_a_thread_is_run_on_the_spot() -> None:
+def test_a_call_for_a_thread_runs_in_the_loop() -> None:
     assert live(VirtualLoop(), asyncio.to_thread(sum, [1, 2])) == 3

@@ -28,34 +28,34 @@ def small() -> SimulationPlan:
 
 def server_dies(cluster: Cluster, step: int) -> None:
     """The first one, which most likely leads."""
-    site = cluster.servers[0]
+    server = cluster.servers[0]
 
     def die() -> None:
-        site.die()
-        cluster.loop.after(AWAY_S, SIMULATION, lambda: cluster.revive_server(site))
+        server.die()
+        cluster.loop.after(AWAY_S, SIMULATION, lambda: cluster.revive_server(server))
 
-    site.machine.crash_at = (step, die)
+    server.machine.crash_at = (step, die)
 
 
 def agent_dies(cluster: Cluster, step: int) -> None:
-    site = cluster.workers[0]
+    worker = cluster.workers[0]
 
     def die() -> None:
-        site.lose_agent()
-        cluster.loop.after(AWAY_S, SIMULATION, lambda: cluster.revive_worker(site))
+        worker.lose_agent()
+        cluster.loop.after(AWAY_S, SIMULATION, lambda: cluster.revive_worker(worker))
 
-    site.machine.crash_at = (step, die)
+    worker.machine.crash_at = (step, die)
 
 
 def machine_dies(cluster: Cluster, step: int) -> None:
     """With the jobs on it, at a word of one of them."""
-    site = cluster.workers[0]
+    worker = cluster.workers[0]
 
     def die() -> None:
-        site.die()
-        cluster.loop.after(AWAY_S, SIMULATION, lambda: cluster.revive_worker(site))
+        worker.die()
+        cluster.loop.after(AWAY_S, SIMULATION, lambda: cluster.revive_worker(worker))
 
-    site.supervisor.crash_at = (step, die)
+    worker.supervisor.crash_at = (step, die)
 
 
 @pytest.mark.sim

@@ -23,21 +23,21 @@ FOUND = {
 
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", [seed for seed in EVERYDAY if seed not in FOUND])
-def test_no_promise_breaks(seed: int) -> None:
+def test_a_run_from_a_seed_breaks_no_promise(seed: int) -> None:
     result = run(draw(seed))
     assert result.ok, [str(verdict) for verdict in result.verdicts]
 
 
 @pytest.mark.sim
 @pytest.mark.parametrize("seed", FOUND)
-def test_what_was_found_once_stays_mended(seed: int) -> None:
+def test_a_seed_that_once_found_a_bug_breaks_no_promise(seed: int) -> None:
     result = run(draw(seed))
     assert result.ok, (FOUND[seed], [str(verdict) for verdict in result.verdicts])
 
 
 @pytest.mark.sim
 @pytest.mark.parametrize("profile", PROFILES)
-def test_each_profile_is_survived(profile: str) -> None:
+def test_a_cluster_survives_each_profile_of_faults(profile: str) -> None:
     result = run(draw(101, profile=profile, storm_s=15.0))
     assert result.ok, [str(verdict) for verdict in result.verdicts]
 

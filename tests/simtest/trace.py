@@ -1,4 +1,4 @@
-"""What happened, as one number: two runs that are the same to the last message have the same."""
+"""The trace of a run and its hash: equal runs, to the last message, have equal hashes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import hashlib
 from collections import Counter, deque
 
 TAIL = 4_000
-"""Happenings that are kept as text, for whoever wants to know how it came to this."""
+"""Events that are kept as text, to explain a failure."""
 
 
 class Trace:
-    """Takes note of every happening."""
+    """Records every event."""
 
     def __init__(self) -> None:
         self._digest = hashlib.blake2b(digest_size=12)
@@ -18,12 +18,11 @@ class Trace:
         self.counts: Counter[str] = Counter()
 
     def note(self, at_s: float, *what: object) -> None:
-        """One happening; the first word says of what kind."""
+        """Records one event; the first word is its kind."""
         text = " ".join(map(str, what))
         self._digest.update(f"{at_s:.6f} {text}\n".encode())
         self.tail.append((at_s, text))
         self.counts[str(what[0])] += 1
 
     def hash(self) -> str:
-        """The number."""
         return self._digest.hexdigest()

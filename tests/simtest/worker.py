@@ -1,7 +1,7 @@
-"""A simulated machine with a worker on it: the real session and agent, and jobs that only say so.
+"""A simulated worker: the real session and agent, and jobs that only write witness lines.
 
-Jobs run under a guard of their own, as in truth: it holds their leases' timers, ends them when the
-agent dies, and goes on while the agent is frozen.
+Jobs run under a supervisor of their own, as in reality: it holds their leases' timers, ends them
+when the agent dies, and goes on while the agent is frozen.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.simtest.rng import Rng
 CPUS = 8
 SILENT = structlog.make_filtering_bound_logger(50)
 PIPE_DELAY_S = 0.001
-"""Between an agent and its guard."""
+"""Between an agent and its supervisor."""
 RESTART_S = 1.0
 """A worker that has left is started again after so long."""
 LEASE_ENDED = "lease"
@@ -48,7 +48,7 @@ def _quiet_log() -> FilteringBoundLogger:
 
 @dataclass(frozen=True, slots=True)
 class JobScript:
-    """What a simulated job does, as its command line says."""
+    """A simulated job, as its command line says."""
 
     key: str
     ticks: int
@@ -56,63 +56,63 @@ class JobScript:
     fails_before: int
     """Attempts below this one fail."""
     uneven: int
-    """How much longer some of its runs take than others."""
+    """How much longer some executions take than others."""
 
     @staticmethod
     def of(task: Command) -> JobScript:
-        """Reads it."""
+        """Reads it from the command line."""
         _, key, ticks, tick_s, fails_before, uneven = task.argv
         return JobScript(key, int(ticks), float(tick_s), int(fails_before), int(uneven))
 
     def argv(self) -> list[str]:
-        """Writes it."""
+        """Writes it as a command line."""
         numbers = (self.ticks, round(self.tick_s, 3), self.fails_before, self.uneven)
         return ["sim", self.key, *map(str, numbers)]
 
     def ticks_under(self, fence: int) -> int:
-        """How long this run is: each is different, by its fence."""
+        """Length of the execution with this fence: each is different."""
         return self.ticks * (1 + fence * self.uneven % 3)
 
 
 class SimulatedProcess:
-    """One job's process, on the guard's machine."""
+    """One job's process, on the supervisor's machine."""
 
     def __init__(
-        self, site: SimulatedWorker, order: OrderView, script: JobScript, deadline: float
+        self, worker: SimulatedWorker, order: OrderView, script: JobScript, deadline: float
     ) -> None:
-        self._site = site
+        self._worker = worker
         self._order = order
-        self._deed = script
+        self._script = script
         self._deadline = deadline
         self._task: asyncio.Task[None] | None = None
-        self.ended: asyncio.Future[str] = site.network.loop.create_future()
+        self.ended: asyncio.Future[str] = worker.network.loop.create_future()
 
     def begin(self) -> None:
-        """On the guard's machine."""
-        if self._site.is_up and not self.ended.done():
+        """Starts it, on the supervisor's machine."""
+        if self._worker.is_up and not self.ended.done():
             self._task = asyncio.get_running_loop().create_task(self._live())
             self._watch_lease()
 
     def hold_until(self, deadline: float) -> None:
-        """Its lease was renewed."""
+        """Extends the lease."""
         self._deadline = max(self._deadline, deadline)
 
     def kill(self, cause: str) -> None:
-        """Nothing of it is left; its guard bears witness of the moment."""
+        """Kills it; the supervisor writes the moment into the witness."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             self._say("killed")
         self._exit(cause)
 
     def _watch_lease(self) -> None:
-        left = self._deadline - self._site.clock.now()
+        left = self._deadline - self._worker.clock.now()
         if left <= 0:
             self.kill(LEASE_ENDED)
         elif not self.ended.done():
             asyncio.get_running_loop().call_later(max(left, 0.001), self._watch_lease)
 
     async def _live(self) -> None:
-        script = self._deed
+        script = self._script
         timeout = self._order.timeout
         try:
             async with asyncio.timeout(None if timeout is None else float(timeout)):
@@ -128,17 +128,17 @@ class SimulatedProcess:
         return self._exit("done")
 
     def _say(self, word: str) -> None:
-        self._site.witness(self._deed.key, self._order.fence, word)
+        self._worker.witness(self._script.key, self._order.fence, word)
 
     def _exit(self, how: str) -> None:
-        """The agent hears of it, if it can."""
+        """Tells the agent, if it can hear."""
 
         def tell() -> None:
             if not self.ended.done():
                 self.ended.set_result(how)
 
-        self._site.network.loop.after(PIPE_DELAY_S, self._site.machine, tell)
-        self._site.processes.pop(self._order.execution_id, None)
+        self._worker.network.loop.after(PIPE_DELAY_S, self._worker.machine, tell)
+        self._worker.processes.pop(self._order.execution_id, None)
 
 
 class SimulatedExecution:
@@ -146,38 +146,40 @@ class SimulatedExecution:
 
     log_left: asyncio.Task[None] | None = None
 
-    def __init__(self, site: SimulatedWorker, order: OrderView, script: JobScript) -> None:
+    def __init__(self, worker: SimulatedWorker, order: OrderView, script: JobScript) -> None:
         self.lapsed = False
-        self._site = site
+        self._worker = worker
         self._order = order
         self._told: StopReason | None = None
-        session = site.session
+        session = worker.session
         assert session is not None
         deadline = session.deadline(order.execution_id)
-        now = site.clock.now()
-        self._process = SimulatedProcess(site, order, script, now if deadline is None else deadline)
+        now = worker.clock.now()
+        self._process = SimulatedProcess(
+            worker, order, script, now if deadline is None else deadline
+        )
 
     def stop(self, reason: StopReason) -> None:
-        """Ends it with grace."""
+        """Asks it to end."""
         self._told = reason
-        self._to_guard(lambda: self._process.kill("stop"))
+        self._to_supervisor(lambda: self._process.kill("stop"))
 
     def abandon(self) -> None:
         """Ends it at once."""
-        self._to_guard(lambda: self._process.kill("kill"))
+        self._to_supervisor(lambda: self._process.kill("kill"))
 
     def hold_until(self, deadline: float) -> None:
-        """Its lease was renewed."""
-        self._to_guard(lambda: self._process.hold_until(deadline))
+        """Extends the lease."""
+        self._to_supervisor(lambda: self._process.hold_until(deadline))
 
     async def run(self) -> CompletedReport:
-        """Until nothing of it is left."""
-        site, order = self._site, self._order
-        site.machine.step()
-        site.processes[order.execution_id] = self._process
-        self._to_guard(self._process.begin)
+        """Runs the job to its end and returns its report."""
+        worker, order = self._worker, self._order
+        worker.machine.step()
+        worker.processes[order.execution_id] = self._process
+        self._to_supervisor(self._process.begin)
         how = await self._process.ended
-        site.machine.step()
+        worker.machine.step()
         self.lapsed = how == LEASE_ENDED
         if how == "timeout":
             return report_ended(order.execution_id, order.fence, "timed_out", "timed out", None)
@@ -185,21 +187,21 @@ class SimulatedExecution:
             return report_ended(order.execution_id, order.fence, "cancelled", "cancelled", None)
         return report_exit(order.execution_id, order.fence, 0 if how == "done" else 1, "")
 
-    def _to_guard(self, word: Callable[[], None]) -> None:
-        self._site.network.loop.after(PIPE_DELAY_S, self._site.supervisor, word)
+    def _to_supervisor(self, word: Callable[[], None]) -> None:
+        self._worker.network.loop.after(PIPE_DELAY_S, self._worker.supervisor, word)
 
 
 class SimulatedWorker:
-    """One worker's place; agents come and go there."""
+    """One worker machine, on which agents start and end."""
 
     def __init__(
         self, number: int, network: Network, history: History, addresses: Sequence[str], rng: Rng
     ) -> None:
         self.spare = 0
-        """Orders that it holds ahead."""
+        """Orders that it prefetches."""
         rate = rng.clock_rate()
         self.machine = Machine(f"worker-{number}", rate)
-        self.supervisor = Machine(f"guard-{number}", rate)
+        self.supervisor = Machine(f"supervisor-{number}", rate)
         self.supervisor.alive = False
         self.machine.alive = False
         self.network = network
@@ -218,46 +220,47 @@ class SimulatedWorker:
         return self.supervisor.alive
 
     def start(self) -> None:
-        """Switches it on."""
         self.machine.boot()
         self.supervisor.boot()
         self.machine.spawn(self._live())
 
     def die(self) -> None:
-        """The whole machine loses its power."""
+        """Loses the power of the whole machine."""
         self.machine.alive = self.supervisor.alive = False
         self.processes.clear()
         self.supervisor.end_tasks()
         self.machine.end_tasks()
 
     def lose_agent(self) -> None:
-        """The agent is killed; the kernel tells its guard, which ends the jobs."""
+        """Kills the agent; the supervisor hears of it and ends the jobs."""
         self.machine.alive = False
         self.machine.end_tasks()
         for process in list(self.processes.values()):
-            self.network.loop.after(PIPE_DELAY_S, self.supervisor, partial(process.kill, "guard"))
+            self.network.loop.after(
+                PIPE_DELAY_S, self.supervisor, partial(process.kill, "supervisor")
+            )
 
     def drain(self) -> None:
-        """Told to leave, as by SIGTERM."""
+        """Drains it, as on SIGTERM."""
         if self.session is not None and self._poll_loop is not None and self.machine.alive:
             self.session.drain()
             self._poll_loop.wake()
 
     def _come_back(self) -> None:
-        """It has left in good order; whoever keeps it running starts another."""
+        """Starts another agent after one that has left in good order."""
         if self.session is None:
             self.die()
             self.start()
 
     def witness(self, key: str, fence: int, word: str) -> None:
-        """A job says something; others see it in this order."""
+        """Writes a witness line for a job; all see the lines in this order."""
         self.supervisor.step()
         at = self.network.loop.true_s
         self._history.lines.append(WitnessLine(key, fence, word, at, self.machine.name))
         self.network.trace.note(at, "line", self.machine.name, key, fence, word)
 
     def run_of(self, order: OrderView, task: RunTask | None) -> SimulatedExecution:
-        """A run of an order."""
+        """An execution of an order."""
         assert isinstance(task, Command)
         return SimulatedExecution(self, order, JobScript.of(task))
 
@@ -287,4 +290,4 @@ class SimulatedWorker:
 
 
 async def _nothing() -> None:
-    """A simulated job leaves no logs to send."""
+    """Does nothing: a simulated job leaves no logs to send."""

@@ -1,4 +1,4 @@
-"""What users do to a cluster, through the real SDK, and what they were told."""
+"""Users of a cluster: submit, cancel and read jobs through the real SDK, and note the answers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ NOOP = "noop"
 
 
 class SimulatedUser:
-    """Acts as the plan says; a look-out beside it keeps reading what was accepted."""
+    """Does the planned actions; beside them it keeps reading jobs that were accepted."""
 
     def __init__(
         self, seed: int, network: Network, history: History, addresses: Sequence[str]
     ) -> None:
         self.machine = Machine("client", rng_for(seed, "client").clock_rate())
         self.ids: dict[str, str] = {}
-        """By key, in the order of their acceptance."""
+        """By key, in the order of acceptance."""
         self._seed = seed
         self._network = network
         self._history = history
@@ -57,7 +57,7 @@ class SimulatedUser:
         )
 
     def start(self, plan: SimulationPlan) -> None:
-        """Begins; each act runs for itself."""
+        """Begins an action in a task of its own."""
         self.machine.spawn(self._poll_statuses())
         if plan.options.schedule:
             self.machine.spawn(self._make_schedule())
@@ -107,12 +107,12 @@ class SimulatedUser:
         await self._submit(client, key, self._job(key, rng))
 
     async def _long(self, client: AsyncClient, key: str, rng: Rng) -> None:
-        """Outlasts a lease or two."""
+        """A job that outlasts a lease or two."""
         job = self._job(key, rng, ticks=rng.randint(60, 150), tick_s=rng.uniform(0.05, 0.15))
         await self._submit(client, key, job)
 
     async def _hog(self, client: AsyncClient, key: str, rng: Rng) -> None:
-        """Wants much of a worker."""
+        """A job that needs much of a worker."""
         cpu = rng.randint(2, CPUS)
         await self._submit(client, key, self._job(key, rng, requirements={"cpu": cpu}))
 
@@ -125,7 +125,7 @@ class SimulatedUser:
         await self._submit(client, key, self._job(key, rng, semantics="at_most_once"))
 
     async def _chain(self, client: AsyncClient, key: str, rng: Rng) -> None:
-        """Three in a row, the first of which sometimes fails for good."""
+        """Three jobs in a row, the first of which sometimes fails for good."""
         keys = [f"{key}-{place}" for place in range(3)]
         fails = 2 * rng.chance(0.2)
         jobs = [
@@ -137,7 +137,7 @@ class SimulatedUser:
         await self._submit_all(client, keys, jobs)
 
     async def _twice(self, client: AsyncClient, key: str, rng: Rng) -> None:
-        """The same request by two at once, and again later."""
+        """The same request from two clients at once, and again later."""
         job = self._job(key, rng)
         await asyncio.gather(
             *(self._submit(one, key, job) for one in self._clients), return_exceptions=True
@@ -146,27 +146,27 @@ class SimulatedUser:
         await self._submit(client, key, job)
 
     async def _keyed(self, client: AsyncClient, key: str, rng: Rng) -> None:
-        """One at a time of a few."""
+        """Jobs of which one at a time may run."""
         alike = {"key": f"group-{rng.randint(0, 2)}", "limit": 1}
         await self._submit(client, key, self._job(key, rng, concurrency=alike))
 
     async def _late(self, client: AsyncClient, key: str, rng: Rng) -> None:
-        """Is due in the middle of everything."""
+        """A job that is due in the middle of everything."""
         await self._submit(client, key, self._job(key, rng, run_at=_due(rng)))
 
     async def _timed(self, client: AsyncClient, key: str, rng: Rng) -> None:
-        """May not take long, and sometimes does."""
+        """A job that may not take long, and sometimes does."""
         await self._submit(client, key, self._job(key, rng, timeout=1.0))
 
     async def _flock(self, client: AsyncClient, key: str, rng: Rng) -> None:
-        """Many that only need a worker's word."""
+        """Many jobs that need no process."""
         keys = [f"{key}-{place}" for place in range(FLOCK)]
         task = {"kind": NOOP}
         jobs = [{"name": NOOP, "task": task, "labels": {"key": one}} for one in keys]
         await self._submit_all(client, keys, jobs)
 
     async def _burst(self, client: AsyncClient, key: str, rng: Rng) -> None:
-        """More than there is room for, said to be short; now and then one is not."""
+        """More jobs than the workers can hold, said to be short; now and then one is not."""
         keys = [f"{key}-{place}" for place in range(BURST)]
         jobs = []
         for one in keys:
@@ -176,7 +176,7 @@ class SimulatedUser:
         await self._submit_all(client, keys, jobs)
 
     async def _cancel(self, client: AsyncClient, key: str, rng: Rng) -> None:
-        """One of the newest; if it is said never to run again, the witness hears of it."""
+        """Cancels one of the newest; a promised cancellation goes into the witness."""
         if not self.ids:
             return
         chosen = rng.choice(list(self.ids)[-8:])
@@ -192,7 +192,7 @@ class SimulatedUser:
     # What they look at
 
     async def _poll_statuses(self) -> None:
-        """One look after the other: what two had seen could not be put in order."""
+        """Reads one job after the other: two reads at once could not be put in order."""
         rng = rng_for(self._seed, "looks")
         while True:
             await asyncio.sleep(rng.uniform(0.0, 2 * LOOK_S))
@@ -222,6 +222,6 @@ class SimulatedUser:
 
 
 def _due(rng: Rng) -> str:
-    """A few seconds from now by the user's clock, as the API writes times."""
+    """A time a few seconds from now by the user's clock, as the API writes times."""
     ms = EPOCH_MS + int(asyncio.get_running_loop().time() * 1000) + rng.randint(0, 12_000)
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat()

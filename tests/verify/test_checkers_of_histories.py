@@ -59,14 +59,14 @@ def test_a_good_history_breaks_nothing() -> None:
     assert broken_promises(good()) == []
 
 
-def test_a_second_name_that_was_promised_is_no_second_job() -> None:
+def test_a_duplicate_that_says_so_is_no_second_job() -> None:
     history = good()
     history.jobs.append(ObservedJob("9", "a", "skipped", 0, duplicate=True))
     history.answered.append(("a", "9"))
     assert broken_promises(history) == []
 
 
-def test_what_a_thawing_machine_says_is_excused() -> None:
+def test_a_witness_line_of_a_thawing_machine_is_excused() -> None:
     history = good()
     history.lines.append(WitnessLine("a", 1, "tick", 20.1, "w1"))
     assert broken_promises(history) == []

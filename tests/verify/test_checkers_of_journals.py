@@ -105,7 +105,7 @@ def ahead(name: str, behind: str, state: ExecutionState = ExecutionState.CLAIMED
     return PutExecution(execution)
 
 
-def test_who_waits_for_a_place_takes_none() -> None:
+def test_an_execution_that_waits_for_a_place_takes_none() -> None:
     records = good()
     said(put("c", JobState.RUNNING, 1), ahead("c1", "b1"))(records)
     assert broken_journal(records, {**TOLD, "c": "running"}) == []
