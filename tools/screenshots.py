@@ -102,7 +102,7 @@ def take_all(browser: Browser, url: str, token: str, demo: Demo, target: Path) -
         "graph": f"/ui/jobs/{member}?tab=graph",
         "why": f"/ui/jobs/{waiting}",
         "details": f"/ui/jobs/{tried}?tab=details",
-        "tries": f"/ui/jobs/{tried}?tab=tries",
+        "tries": f"/ui/jobs/{tried}?tab=executions",
         "array": f"/ui/jobs/{array}",
         "worker": f"/ui/workers/{worker}",
         "schedule": f"/ui/schedules/{schedule}",

@@ -20,7 +20,7 @@ import { Simulate } from "./pages/Simulate";
 import { Timeline } from "./pages/Timeline";
 import { Trigger, Triggers } from "./pages/Triggers";
 import { Worker, Workers } from "./pages/Workers";
-import { Sayings } from "./parts/Acts";
+import { Notifications } from "./parts/Actions";
 import { Empty, Link, Loading, Trouble } from "./parts/basics";
 import { Shell } from "./parts/Shell";
 
@@ -73,7 +73,7 @@ export function App() {
   return (
     <QueryClientProvider client={client}>
       <SessionProvider session={session}>
-        <Sayings>
+        <Notifications>
           <Shell
             onSignOut={() => {
               client.clear();
@@ -82,7 +82,7 @@ export function App() {
           >
             <Page />
           </Shell>
-        </Sayings>
+        </Notifications>
       </SessionProvider>
     </QueryClientProvider>
   );

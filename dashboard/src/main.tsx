@@ -8,7 +8,7 @@ import "./styles/theme.css";
 import "./styles/shell.css";
 import "./styles/parts.css";
 import "./styles/tables.css";
-import "./styles/drawings.css";
+import "./styles/charts.css";
 
 applyTheme(readTheme());
 const root = document.getElementById("root");

@@ -67,11 +67,11 @@ def make_rule(page: Page) -> None:
     """One that holds already, as the form says."""
     page.get_by_role("button", name="New rule").click()
     page.get_by_label("Name", exact=True).fill("tiny-disk")
-    page.get_by_label("Watches for").select_option("disk_low")
+    page.get_by_label("Condition").select_option("disk_low")
     page.get_by_label("From, in bytes").fill("1e17")
     expect(page.get_by_text("Now: it holds.")).to_be_visible()
-    expect(page.get_by_text("It would tell pager.")).to_be_visible()
-    page.get_by_role("button", name="Make rule").click()
+    expect(page.get_by_text("It would notify pager.")).to_be_visible()
+    page.get_by_role("button", name="Create rule").click()
     expect(page.get_by_role("heading", name="tiny-disk")).to_be_visible()
 
 
@@ -80,8 +80,8 @@ def silence_for_a_moment(page: Page) -> None:
     page.get_by_role("button", name="Silence", exact=True).click()
     page.get_by_label("For, as in").fill("30m")
     page.get_by_label("Why, for others").fill("known")
-    page.get_by_role("button", name="Silence it").click()
-    expect(page.get_by_text("tiny-disk tells nobody for 30m.")).to_be_visible()
+    page.get_by_role("button", name="Silence alert").click()
+    expect(page.get_by_text("tiny-disk is silenced for 30m.")).to_be_visible()
     expect(page.locator("h1").get_by_text("silenced")).to_be_visible()
     page.get_by_role("button", name="End silence", exact=True).click()
     expect(page.locator("h1").get_by_text("silenced")).to_have_count(0)
@@ -92,13 +92,13 @@ def test_a_rule_is_made_fires_is_silenced_and_told(
     site: Site, open_page: Open, receiver: str
 ) -> None:
     page = open_page("/ui/alerts")
-    expect(page.get_by_text("Nobody is told yet.")).to_be_visible()
+    expect(page.get_by_text("No notification channels yet.")).to_be_visible()
     set_up_channel(page, receiver)
     make_rule(page)
 
     # It fires at the next look, and the address does not take it.
     expect(page.locator("h1").get_by_text("firing")).to_be_visible(timeout=FIRES_MS)
-    told = page.get_by_role("table", name="Notices").locator("tbody tr").first
+    told = page.get_by_role("table", name="Notifications").locator("tbody tr").first
     expect(told).to_contain_text(re.compile(r"pager not taken yet.*: it answered 503, again in"))
 
     page.goto("/")
@@ -113,7 +113,7 @@ def test_a_rule_is_made_fires_is_silenced_and_told(
     page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
     expect(page.get_by_role("heading", name="Alerts")).to_be_visible()
     expect(page.get_by_role("link", name="tiny-disk", exact=True)).to_have_count(0)
-    expect(page.get_by_role("table", name="Notices")).to_contain_text("tiny-disk")
+    expect(page.get_by_role("table", name="Notifications")).to_contain_text("tiny-disk")
 
 
 def test_who_may_only_look_sees_rules_and_no_buttons(site: Site, open_page: Open) -> None:

@@ -59,7 +59,7 @@ def settled(page: Page) -> None:
 def every_path(site: Site, job_id: str) -> list[str]:
     schedule = site.ask("GET", "/schedules?name=paged")["items"][0]["schedule_id"]
     trigger = site.ask("GET", "/triggers?name=paged")["items"][0]["trigger_id"]
-    tabs = [f"/ui/jobs/{job_id}?tab={tab}" for tab in ("log", "tries", "graph", "details")]
+    tabs = [f"/ui/jobs/{job_id}?tab={tab}" for tab in ("log", "executions", "graph", "details")]
     more = [
         site.ask("GET", f"/jobs?name={name}")["items"][-1] for name in ("paged-array", "paged-wait")
     ]
@@ -74,7 +74,7 @@ def dialogs(site: Site, job_id: str) -> list[tuple[str, str]]:
         ("/ui/schedules", "New schedule"),
         (f"/ui/schedules/{schedule}", "Edit"),
         (f"/ui/schedules/{schedule}", "Backfill"),
-        ("/ui/triggers", "Try an event"),
+        ("/ui/triggers", "Test an event"),
         ("/ui/triggers", "New trigger"),
         ("/ui/alerts", "New rule"),
         ("/ui/alerts", "New channel"),
@@ -82,7 +82,7 @@ def dialogs(site: Site, job_id: str) -> list[tuple[str, str]]:
         ("/ui/alerts/disk_low", "Silence"),
         ("/ui/settings", "New token"),
         ("/ui/queues", "New tenant"),
-        ("/ui/queues", "Take a preset"),
+        ("/ui/queues", "Use a preset"),
         ("/ui/jobs?name=paged", "Retry"),
         ("/ui/jobs?name=paged", "Priority"),
         (f"/ui/jobs/{job_id}", "Delete"),
@@ -216,7 +216,7 @@ def test_long_names_fit_a_phone(site: Site, open_page: Open, long_name: str) -> 
         width = page.evaluate("() => document.documentElement.scrollWidth")
         if width > PHONE["width"]:
             wide.append(f"{path} is {width} wide")
-        for label in ("Rules", "Notices") if path.startswith("/ui/alerts") else ():
+        for label in ("Rules", "Notifications") if path.startswith("/ui/alerts") else ():
             for table in page.get_by_role("table", name=label).all():
                 across = table.evaluate("(table) => table.parentElement.scrollWidth")
                 if across > PHONE["width"]:

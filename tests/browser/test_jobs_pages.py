@@ -150,7 +150,7 @@ def test_a_job_that_cannot_run_says_why(site: Site, open_page: Open) -> None:
     page = open_page(f"/ui/jobs/{job_id}")
     expect(page.get_by_text("no worker could ever run this")).to_be_visible()
     expect(page.get_by_text("Never, as things are.")).to_be_visible()
-    page.get_by_text("The same elsewhere").click()
+    page.get_by_text("As a command").click()
     expect(page.get_by_text(f"rota why {job_id}")).to_be_visible()
     site.ask("PUT", f"/jobs/{job_id}/cancel")
 
@@ -165,8 +165,8 @@ def test_a_failed_job_shows_its_tries_and_starts_over(
     good.touch()
     page = open_page(f"/ui/jobs/{job_id}")
     expect(page.get_by_role("note").get_by_text("exit code 1")).to_be_visible()
-    page.get_by_role("tab", name="Tries 2").click()
-    expect(page.get_by_role("heading", name="Try 2")).to_be_visible()
+    page.get_by_role("tab", name="Executions 2").click()
+    expect(page.get_by_role("heading", name="Attempt 2")).to_be_visible()
     page.get_by_role("button", name="Retry", exact=True).click()
     expect(page.locator("h1 .status")).to_contain_text("succeeded")
 

@@ -34,9 +34,9 @@ export const OCTETS = "application/octet-stream";
 const signedOut = new Set<() => void>();
 
 /** Calls back when the server no longer knows who we are. */
-export function onSignedOut(told: () => void): () => void {
-  signedOut.add(told);
-  return () => signedOut.delete(told);
+export function onSignedOut(notify: () => void): () => void {
+  signedOut.add(notify);
+  return () => signedOut.delete(notify);
 }
 
 export function addressOf(name: CallName, asked: Asked = {}): string {
@@ -85,7 +85,7 @@ export async function send(name: CallName, asked: Asked = {}): Promise<Response>
     throw new Problem(0, "unreachable", "The server cannot be reached. Trying again.");
   }
   if (answer.ok) return answer;
-  if (answer.status === 401) for (const told of signedOut) told();
+  if (answer.status === 401) for (const notify of signedOut) notify();
   throw await problemIn(answer);
 }
 

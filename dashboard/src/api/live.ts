@@ -46,9 +46,9 @@ export class Line {
   private timer: ReturnType<typeof setInterval> | null = null;
   private readonly watchers = new Set<() => void>();
 
-  watch = (told: () => void): (() => void) => {
-    this.watchers.add(told);
-    return () => this.watchers.delete(told);
+  watch = (notify: () => void): (() => void) => {
+    this.watchers.add(notify);
+    return () => this.watchers.delete(notify);
   };
 
   open(): void {
@@ -59,7 +59,7 @@ export class Line {
     this.heardAt = Date.now();
     this.tickedAt = Date.now();
     source.onopen = () => this.become("live");
-    source.addEventListener("digest", (event) => this.hear(event as MessageEvent<string>));
+    source.addEventListener("digest", (event) => this.onDigest(event as MessageEvent<string>));
     // A gateway passes on every change instead; that something moved is all that is needed.
     source.onmessage = () => {
       this.heardAt = Date.now();
@@ -92,7 +92,7 @@ export class Line {
     if (document.visibilityState === "visible") this.readAll();
   };
 
-  private hear(event: MessageEvent<string>): void {
+  private onDigest(event: MessageEvent<string>): void {
     const digest = JSON.parse(event.data) as Digest;
     this.heardAt = Date.now();
     if (digest.seq !== this.digest?.seq) this.moves += 1;
@@ -112,7 +112,7 @@ export class Line {
 
   private become(state: LineState): void {
     this.state = state;
-    for (const told of this.watchers) told();
+    for (const notify of this.watchers) notify();
   }
 
   private refresh(now = false): void {

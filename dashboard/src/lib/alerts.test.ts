@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { AlertView, DeliveryView } from "../api/schema.gen";
 import {
   channelAct,
-  deliveryWords,
+  deliveryText,
   draftOf,
   figure,
   lengthWord,
@@ -112,7 +112,7 @@ test("what became of a notice is said with its error", () => {
     error: "it answered 503",
     next_try: null,
   };
-  expect(deliveryWords(one)).toBe("not taken yet after 2 tries: it answered 503");
-  expect(deliveryWords({ ...one, tries: 0, error: null })).toBe("on its way");
-  expect(deliveryWords({ ...one, status: "taken", tries: 1 })).toBe("taken");
+  expect(deliveryText(one)).toBe("not taken yet after 2 tries: it answered 503");
+  expect(deliveryText({ ...one, tries: 0, error: null })).toBe("on its way");
+  expect(deliveryText({ ...one, status: "taken", tries: 1 })).toBe("taken");
 });

@@ -140,7 +140,7 @@ export function channelAct(name: string, spec: ChannelSpec): { act: Act; shown: 
 }
 
 /** What became of a notice at one address, after the address's name. */
-export function deliveryWords(one: DeliveryView): string {
+export function deliveryText(one: DeliveryView): string {
   const tries = one.tries > 1 ? ` after ${plural(one.tries, "try", "tries")}` : "";
   if (one.status === "taken") return `taken${tries}`;
   if (one.status === "given_up") return `given up${tries}: ${one.error ?? ""}`;

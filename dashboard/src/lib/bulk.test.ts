@@ -6,7 +6,7 @@ const { call } = vi.hoisted(() => ({ call: vi.fn() }));
 vi.mock("../api/client", () => ({ call }));
 
 const BOUND = "job … is a member of …, which is running";
-const quietly = { total: 3, told: () => undefined, stopped: () => false };
+const quietly = { total: 3, notify: () => undefined, stopped: () => false };
 
 beforeEach(() => call.mockReset());
 

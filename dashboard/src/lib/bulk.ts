@@ -49,7 +49,7 @@ export async function runBulk(
   options: {
     priority?: number | undefined;
     total: number;
-    told: (progress: Progress) => void;
+    notify: (progress: Progress) => void;
     stopped: () => boolean;
   },
 ): Promise<Progress> {
@@ -74,7 +74,7 @@ export async function runBulk(
     progress.reasons = part.job_ids
       ? added(progress.reasons, answer.reasons ?? {})
       : (answer.reasons ?? {});
-    options.told({ ...progress });
+    options.notify({ ...progress });
     return answer;
   };
   if (filter.job_ids) {

@@ -6,14 +6,14 @@ const watchers = new Set<() => void>();
 let now = Date.now();
 let timer: ReturnType<typeof setInterval> | null = null;
 
-function watch(told: () => void): () => void {
-  watchers.add(told);
+function watch(notify: () => void): () => void {
+  watchers.add(notify);
   timer ??= setInterval(() => {
     now = Date.now();
     for (const one of watchers) one();
   }, 1000);
   return () => {
-    watchers.delete(told);
+    watchers.delete(notify);
     if (!watchers.size && timer !== null) {
       clearInterval(timer);
       timer = null;

@@ -17,7 +17,7 @@ function read(): Place {
 
 function tell(): void {
   place = read();
-  for (const told of watchers) told();
+  for (const notify of watchers) notify();
 }
 
 if (typeof window !== "undefined") window.addEventListener("popstate", tell);
@@ -33,9 +33,9 @@ export function go(to: string, replace = false): void {
 
 export function usePlace(): Place {
   return useSyncExternalStore(
-    (told) => {
-      watchers.add(told);
-      return () => watchers.delete(told);
+    (notify) => {
+      watchers.add(notify);
+      return () => watchers.delete(notify);
     },
     () => place,
   );

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import type { ExecutionView, JobView } from "../api/schema.gen";
+import { cellsOf } from "./calendarCells";
 import { fitted, zoom } from "./camera";
+import { jobTiming } from "./jobTiming";
 import { lanes } from "./lanes";
 import { layers } from "./layers";
 import { match } from "./router";
 import { inSight, scrollTo, TALLEST_PX } from "./scroll";
-import { story } from "./story";
-import { cellsOf } from "./strip";
 
 describe("a dependency graph in layers", () => {
   it("puts each job behind all that it waits for", () => {
@@ -104,21 +104,21 @@ describe("a job's story", () => {
     }) as unknown as ExecutionView;
 
   it("tells waits and tries in the order of time, without gaps", () => {
-    const parts = story(
+    const parts = jobTiming(
       job,
       [tried(2, 20, 30, "succeeded"), tried(1, 5, 10, "failed")],
       Date.now(),
     );
     expect(parts.map((one) => one.label)).toEqual([
       "waited for a worker",
-      "try 1: failed",
-      "waited to try again",
-      "try 2: succeeded",
+      "attempt 1: failed",
+      "waited to retry",
+      "attempt 2: succeeded",
     ]);
     for (const [at, one] of parts.entries()) if (at) expect(one.from).toBe(parts[at - 1]?.to);
   });
   it("goes on while a job waits", () => {
-    const parts = story(
+    const parts = jobTiming(
       { ...job, status: "queued", finished_at: null },
       [],
       Date.parse("2026-01-01T00:01:00Z"),

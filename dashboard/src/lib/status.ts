@@ -1,7 +1,7 @@
 // The statuses of jobs and executions: which are final, how each looks. Never by colour alone.
 
 import type { JobView } from "../api/schema.gen";
-import { bandOf } from "./band";
+import { groupOf } from "./group";
 
 export type Status = JobView["status"];
 
@@ -24,7 +24,9 @@ export const isFinal = (status: string): boolean => !(LIVE as readonly string[])
 /** Whether it runs or has run to its end. One that waits to be tried again does neither. */
 export const hasLength = (job: JobView): boolean =>
   job.started_at !== null &&
-  (job.finished_at !== null || !["pending", "queued"].includes(job.status) || bandOf(job) !== null);
+  (job.finished_at !== null ||
+    !["pending", "queued"].includes(job.status) ||
+    groupOf(job) !== null);
 
 /** What is said beside a status: nothing that it says itself. */
 export const noteBeside = (status: string, note: string | null | undefined): string | null =>

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { EstimateView, JobView, SpellView } from "../api/schema.gen";
-import { bandOf, cancelWords, memberOf } from "./band";
-import { story } from "./story";
+import { cancelText, groupOf, memberOf } from "./group";
+import { jobTiming } from "./jobTiming";
 import {
   deadlineWords,
   enoughWords,
@@ -36,21 +36,21 @@ describe("when a job starts", () => {
     expect(words.when).toMatch(/^At about .*, in 10 min$/);
     expect(words.likely).toBe("likely in 5 min to in 20 min");
     expect(words.how).toBe(
-      "the scheduler, played forward; of 1,250 starts foretold, 80 % fell inside",
+      "a forecast of the scheduler; of 1,250 starts forecast, 80 % fell inside",
     );
   });
   it("says that an estimate has not been tried yet", () => {
     const words = startWords(estimate({ method: "reservation", accuracy: null }), NOW);
-    expect(words.how).toBe("a place is kept for it; no estimate has come true yet");
+    expect(words.how).toBe("capacity is reserved for it; no estimate has been checked yet");
   });
   it.each([
     [{ method: "never", at: null }, "Never, as things are."],
-    [{ method: "unknown", at: null }, "Nobody can say when."],
+    [{ method: "unknown", at: null }, "Start time unknown."],
     [
       { method: "unknown: it depends on how long others run", at: null },
-      "Nobody can say when: it depends on how long others run.",
+      "Start time unknown: it depends on how long others run.",
     ],
-    [{ at: "2026-01-31T08:59:00Z" }, "As soon as a worker with room asks."],
+    [{ at: "2026-01-31T08:59:00Z" }, "As soon as a worker with free capacity asks."],
   ])("%o", (changes, words) => expect(startWords(estimate(changes), NOW).when).toBe(words));
   it("begins now where the interval has begun", () => {
     const words = startWords(estimate({ low: "2026-01-31T08:50:00Z" }), NOW);
@@ -64,12 +64,12 @@ describe("when a job starts", () => {
 });
 
 describe("what else is said of a job that waits", () => {
-  it("names its place in line", () => {
+  it("names its place in the queue", () => {
     expect(placeWords({ ahead: 0, waiting: 1, exact: true, starts_before: 1 })).toBe(
-      "0 before it of 1 job like it; 1 job of all kinds before it",
+      "0 ahead of it, of 1 similar job; 1 job of any kind before it",
     );
     expect(placeWords({ ahead: 5, waiting: 9, exact: false, tenants_ahead: 2 })).toBe(
-      "about 5 before it of 9 jobs like it; 2 tenants before its own",
+      "about 5 ahead of it, of 9 similar jobs; 2 tenants ahead of its own",
     );
   });
   it("names what was", () => {
@@ -129,17 +129,17 @@ describe("arrays and gangs", () => {
   const tally = { queued: 3, running: 2, succeeded: 4, failed: 1, cancelled: 0 };
 
   it("count their members by where they are", () => {
-    const band = bandOf(job({ array: { count: 10, max_parallel: 2, ...tally } }));
-    expect([band?.kind, band?.size]).toEqual(["array", 10]);
-    expect(band?.shares.map((share) => `${share.count} ${share.state}`)).toEqual([
+    const group = groupOf(job({ array: { count: 10, max_parallel: 2, ...tally } }));
+    expect([group?.kind, group?.size]).toEqual(["array", 10]);
+    expect(group?.shares.map((share) => `${share.count} ${share.state}`)).toEqual([
       "4 succeeded",
       "2 running",
       "3 queued",
       "1 failed",
       "0 cancelled",
     ]);
-    expect(bandOf(job({ gang: { size: 3, running: 3 } }))?.shares[0]?.count).toBe(0);
-    expect(bandOf(job({ array: null }))).toBeNull();
+    expect(groupOf(job({ gang: { size: 3, running: 3 } }))?.shares[0]?.count).toBe(0);
+    expect(groupOf(job({ array: null }))).toBeNull();
   });
   it("are known by their members, the first one too", () => {
     expect(memberOf(job({ array_id: "a", array_index: 0 }))).toEqual({
@@ -151,20 +151,20 @@ describe("arrays and gangs", () => {
     expect(memberOf(job({}))).toBeNull();
   });
   it("say what cancelling takes along", () => {
-    expect(cancelWords(job({ gang: { size: 3 } }))).toMatch(/^All of the gang/);
-    expect(cancelWords(job({ gang_id: "g", gang_index: 2 }))).toMatch(/^Its gang is cancelled/);
-    expect(cancelWords(job({ status: "queued" }))).toBe("It is cancelled before it starts.");
+    expect(cancelText(job({ gang: { size: 3 } }))).toMatch(/^All of the gang/);
+    expect(cancelText(job({ gang_id: "g", gang_index: 2 }))).toMatch(/^Its gang is cancelled/);
+    expect(cancelText(job({ status: "queued" }))).toBe("It is cancelled before it starts.");
   });
   it("run from their first member's start to their last one's end", () => {
     const started_at = "2026-01-31T09:01:00Z";
     const array = { count: 10, max_parallel: null, ...tally };
-    const open = story(job({ array, started_at }), [], NOW + 90_000);
+    const open = jobTiming(job({ array, started_at }), [], NOW + 90_000);
     expect(open.map((one) => [one.label, one.to - one.from, one.open])).toEqual([
       ["waited for a worker", 60_000, false],
       ["its members ran", 30_000, true],
     ]);
     const ended = { array, started_at, finished_at: "2026-01-31T09:02:00Z", status: "failed" };
-    expect(story(job(ended), [], NOW).at(-1)?.tone).toBe("bad");
+    expect(jobTiming(job(ended), [], NOW).at(-1)?.tone).toBe("bad");
   });
 });
 

@@ -7,8 +7,8 @@ import { ago, exact, length } from "./time";
 
 const METHODS: Record<string, string> = {
   known_times: "the times it waits for are known",
-  reservation: "a place is kept for it",
-  forward_run: "the scheduler, played forward",
+  reservation: "capacity is reserved for it",
+  forward_run: "a forecast of the scheduler",
   fluid: "from how many are before it",
 };
 
@@ -25,7 +25,7 @@ export function startWords(estimate: EstimateView, now: number): StartWords {
   const only = (when: string): StartWords => ({ when, likely: null, how: null });
   if (method === "never") return only("Never, as things are.");
   if (!at) return only(unknownWords(method));
-  if (Date.parse(at) <= now) return only("As soon as a worker with room asks.");
+  if (Date.parse(at) <= now) return only("As soon as a worker with free capacity asks.");
   const spans = low && high && low !== high;
   return {
     when: `At about ${exact(at)}, ${ago(at, now)}`,
@@ -37,7 +37,7 @@ export function startWords(estimate: EstimateView, now: number): StartWords {
 /** `unknown`, or `unknown: ` and the reason. */
 function unknownWords(method: string): string {
   const [, reason] = method.split(/:\s*/, 2);
-  return reason ? `Nobody can say when: ${reason}.` : "Nobody can say when.";
+  return reason ? `Start time unknown: ${reason}.` : "Start time unknown.";
 }
 
 const soon = (time: string, now: number): string =>
@@ -46,9 +46,9 @@ const soon = (time: string, now: number): string =>
 function howWords(estimate: EstimateView): string {
   const how = METHODS[estimate.method] ?? estimate.method.replaceAll("_", " ");
   const past = estimate.accuracy;
-  if (!past) return `${how}; no estimate has come true yet`;
+  if (!past) return `${how}; no estimate has been checked yet`;
   const inside = Math.round(past.inside * 100);
-  return `${how}; of ${plural(past.starts, "start")} foretold, ${inside} % fell inside`;
+  return `${how}; of ${plural(past.starts, "start")} forecast, ${inside} % fell inside`;
 }
 
 /** Where the expected start and its interval lie between now and the last of them: parts of 1. */
@@ -67,12 +67,12 @@ export function startSpan(
 export function placeWords(position: PositionView): string {
   const about = position.exact ? "" : "about ";
   const parts = [
-    `${about}${count(position.ahead)} before it of ${plural(position.waiting, "job")} like it`,
+    `${about}${count(position.ahead)} ahead of it, of ${plural(position.waiting, "similar job", "similar jobs")}`,
   ];
   if (typeof position.starts_before === "number")
-    parts.push(`${plural(position.starts_before, "job")} of all kinds before it`);
+    parts.push(`${plural(position.starts_before, "job")} of any kind before it`);
   if (position.tenants_ahead)
-    parts.push(`${plural(position.tenants_ahead, "tenant")} before its own`);
+    parts.push(`${plural(position.tenants_ahead, "tenant")} ahead of its own`);
   return parts.join("; ");
 }
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { splitWords } from "../parts/ScheduleForm";
 import { bulkLine, curlOf, rotaLine } from "./commands";
-import { cronWords } from "./cronWords";
+import { cronWords } from "./cronText";
 import { errorLine, quote, rateWords, taskLine } from "./format";
 import { ago, inZone, length } from "./time";
 

@@ -9,7 +9,7 @@ import { rotaLine } from "../lib/commands";
 import { go, pageOf } from "../lib/router";
 import { SHAPES } from "../lib/status";
 import { exact, length } from "../lib/time";
-import { ActButton } from "../parts/Acts";
+import { ActionButton } from "../parts/Actions";
 import { AlertChannels, Deliveries } from "../parts/AlertChannels";
 import { AlertForm } from "../parts/AlertForm";
 import {
@@ -59,7 +59,7 @@ export function Alerts() {
 function Firing(props: { rules: readonly AlertView[] }) {
   const sorted = [...props.rules].sort((one, other) => one.status.localeCompare(other.status));
   return (
-    <Panel title="Now" label="What fires now">
+    <Panel title="Now" label="Firing alerts">
       {sorted.length ? (
         <ul className="concerns">
           {sorted.map((one) => (
@@ -85,7 +85,7 @@ function Firing(props: { rules: readonly AlertView[] }) {
           <span className="tone-good" aria-hidden="true">
             {SHAPES.good}
           </span>{" "}
-          Nothing fires.
+          No alert is firing.
         </p>
       )}
     </Panel>
@@ -155,16 +155,16 @@ function Notices(props: { rules: readonly AlertView[]; rule?: string }) {
       <span className="name">{one.name}</span>
     );
   return (
-    <Panel title="Told lately" label="Told lately">
+    <Panel title="Recent notifications" label="Recent notifications">
       <Trouble error={notices.error} />
       {notices.data && !shown.length ? (
-        <Empty title="Nothing was told lately.">
-          One notice is told when a rule begins to fire, and one when it is over.
+        <Empty title="No recent notifications.">
+          One notification is sent when a rule begins to fire, and one when it resolves.
         </Empty>
       ) : null}
       {shown.length ? (
         <Table
-          label="Notices"
+          label="Notifications"
           items={shown}
           id={(one) => `${one.name} ${one.status} ${one.at}`}
           columns={[
@@ -191,7 +191,7 @@ function Notices(props: { rules: readonly AlertView[]; rule?: string }) {
                 </>
               ),
             },
-            { head: "Told", kind: "wide", cell: (one) => <Deliveries of={one.deliveries} /> },
+            { head: "Sent to", kind: "wide", cell: (one) => <Deliveries of={one.deliveries} /> },
           ]}
         />
       ) : null}
@@ -267,7 +267,7 @@ function Switch(props: { of: AlertView }) {
   const on = setAct(of.name, { ...draft, enabled: true });
   const off = setAct(of.name, { ...draft, enabled: false });
   return (
-    <ActButton
+    <ActionButton
       label={of.enabled ? "Switch off" : "Switch on"}
       needs="operate"
       act={of.enabled ? off : on}
@@ -280,10 +280,10 @@ function Switch(props: { of: AlertView }) {
 function Drop(props: { of: AlertView }) {
   const { of } = props;
   const words = of.builtin
-    ? { label: "Reset", confirm: "It is built in: it becomes as it was at first.", done: "Reset." }
-    : { label: "Delete", confirm: "Nobody watches for it any more.", done: "Deleted." };
+    ? { label: "Reset", confirm: "A built-in rule: its defaults are restored.", done: "Reset." }
+    : { label: "Delete", confirm: "The rule is no longer evaluated.", done: "Deleted." };
   return (
-    <ActButton
+    <ActionButton
       {...words}
       danger
       needs="operate"

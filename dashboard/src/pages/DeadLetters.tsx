@@ -126,7 +126,7 @@ function Group(props: {
       </p>
       {props.tried.length ? <Tried ids={props.tried} /> : null}
       <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
-        <summary>The newest of them, and its last words</summary>
+        <summary>The newest job, and the end of its log</summary>
         {open && group.job_ids[0] ? <LastWords id={group.job_ids[0]} /> : null}
         <ul className="id-list">
           {group.job_ids.map((id) => (

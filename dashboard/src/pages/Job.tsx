@@ -2,24 +2,24 @@
 
 import type { ExecutionView, JobView } from "../api/schema.gen";
 import { useCall } from "../api/use";
-import { bandOf, memberOf } from "../lib/band";
 import { rotaLine } from "../lib/commands";
 import { count, errorLine, shortId } from "../lib/format";
+import { groupOf, memberOf } from "../lib/group";
 import { pageOf, setSearch, useSearch } from "../lib/router";
 import { Ago, Copy, Empty, Link, Loading, PageHead, Panel, Status, Trouble } from "../parts/basics";
 import { GraphView } from "../parts/GraphView";
-import { JobActs } from "../parts/JobActs";
+import { JobActions } from "../parts/JobActions";
 import { Details } from "../parts/JobDetails";
-import { BandBar, Members } from "../parts/JobMembers";
-import { JobStory } from "../parts/JobStory";
-import { Tries } from "../parts/JobTries";
+import { Executions } from "../parts/JobExecutions";
+import { GroupBar, Members } from "../parts/JobMembers";
+import { JobTiming } from "../parts/JobTiming";
 import { Why } from "../parts/JobWhy";
 import { LogView } from "../parts/LogView";
 import { useWorkerNames } from "../parts/WorkerName";
 
 /** Of many as one the members have the logs and the tries. */
-const BAND_TABS = ["members", "graph", "details"] as const;
-const JOB_TABS = ["log", "tries", "graph", "details"] as const;
+const GROUP_TABS = ["members", "graph", "details"] as const;
+const JOB_TABS = ["log", "executions", "graph", "details"] as const;
 
 export function Job(props: { id: string }) {
   const path = { job_id: props.id };
@@ -44,8 +44,8 @@ export function Job(props: { id: string }) {
     );
   if (!job) return <Loading what="the job" />;
   const executions = tries.data?.items ?? [];
-  const band = bandOf(job);
-  const tabs = band ? BAND_TABS : JOB_TABS;
+  const group = groupOf(job);
+  const tabs = group ? GROUP_TABS : JOB_TABS;
   const tab = tabs.find((one) => one === search.get("tab")) ?? tabs[0];
   return (
     <>
@@ -64,10 +64,10 @@ export function Job(props: { id: string }) {
           </>
         }
       >
-        <JobActs job={job} />
+        <JobActions job={job} />
       </PageHead>
-      {band ? <BandBar job={job} band={band} /> : null}
-      {job.status === "running" && job.progress !== null && !band ? (
+      {group ? <GroupBar job={job} group={group} /> : null}
+      {job.status === "running" && job.progress !== null && !group ? (
         <p className="job-progress">
           <progress max={1} value={job.progress} aria-label="Progress" />{" "}
           {Math.round(job.progress * 100)} % <span className="soft">{job.message}</span>
@@ -79,8 +79,8 @@ export function Job(props: { id: string }) {
           <strong>Error</strong> {errorLine(job.error)}
         </div>
       ) : null}
-      <Panel label="Story">
-        <JobStory job={job} executions={executions} />
+      <Panel label="Timing">
+        <JobTiming job={job} executions={executions} />
       </Panel>
       <div className="tabs" role="tablist">
         {tabs.map((one) => (
@@ -93,16 +93,16 @@ export function Job(props: { id: string }) {
             aria-controls="tab-panel"
             onClick={() => setSearch({ tab: one === tabs[0] ? "" : one })}
           >
-            {one === "tries"
-              ? `Tries ${count(executions.length)}`
+            {one === "executions"
+              ? `Executions ${count(executions.length)}`
               : one[0]?.toUpperCase() + one.slice(1)}
           </button>
         ))}
       </div>
       <div role="tabpanel" id="tab-panel" aria-labelledby={`tab-${tab}`}>
-        {tab === "members" && band ? <Members job={job} band={band} /> : null}
+        {tab === "members" && group ? <Members job={job} group={group} /> : null}
         {tab === "log" ? <Log job={job} executions={executions} /> : null}
-        {tab === "tries" ? <Tries job={job} executions={executions} /> : null}
+        {tab === "executions" ? <Executions job={job} executions={executions} /> : null}
         {tab === "graph" ? <Graph id={props.id} /> : null}
         {tab === "details" ? <Details job={job} /> : null}
       </div>
@@ -130,7 +130,7 @@ function Log(props: { job: JobView; executions: readonly ExecutionView[] }) {
   const chosen = executions.find((one) => one.execution_id === asked) ?? executions[0];
   if (!chosen)
     return (
-      <Empty title="No try yet, so no log.">
+      <Empty title="No executions yet, so no log.">
         The log appears here, live, as soon as a worker has the job.
       </Empty>
     );

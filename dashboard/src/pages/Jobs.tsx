@@ -4,7 +4,6 @@ import { type FormEvent, useMemo, useState } from "react";
 import type { JobFilter, JobView } from "../api/schema.gen";
 import { useMay } from "../api/session";
 import { useCall, usePages } from "../api/use";
-import { bandOf, memberOf } from "../lib/band";
 import { type BulkAction, NAMED_MAX } from "../lib/bulk";
 import {
   bulkFilterOf,
@@ -17,6 +16,7 @@ import {
   writeFilter,
 } from "../lib/filter";
 import { count, plural, shortId, taskLine } from "../lib/format";
+import { groupOf, memberOf } from "../lib/group";
 import { go, pageOf, useSearch } from "../lib/router";
 import {
   hasLength,
@@ -155,12 +155,12 @@ export function Jobs() {
 
 /** That it stands for many, or is one of many. */
 function Many(props: { job: JobView }) {
-  const band = bandOf(props.job);
+  const group = groupOf(props.job);
   const member = memberOf(props.job);
-  if (band)
+  if (group)
     return (
       <span className="chip">
-        {band.kind} of {count(band.size)}
+        {group.kind} of {count(group.size)}
       </span>
     );
   return member ? <span className="soft small">member {count(member.index)}</span> : null;

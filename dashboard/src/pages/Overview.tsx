@@ -141,7 +141,7 @@ function recentRate(samples: readonly SampleView[]) {
   };
 }
 
-/** Said once where there is no difference to see. */
+/** Notification once where there is no difference to see. */
 const bothWaits = (half: string, most: string): string =>
   half === most ? half : `${half} · ${most}`;
 
@@ -153,7 +153,7 @@ function Charts(props: { samples: readonly SampleView[] }) {
   if (samples.length < 2)
     return (
       <Panel title="Throughput">
-        <Empty title="Counting has just begun.">
+        <Empty title="No data yet.">
           The first lines appear within ten seconds. The history is kept since this leader began;
           for longer views let Prometheus read <code>/metrics</code>.
         </Empty>
@@ -297,7 +297,7 @@ function Attention(props: { submitted: number }) {
             <span className="tone-good" aria-hidden="true">
               {SHAPES.good}
             </span>{" "}
-            Nothing needs you now.
+            Nothing needs attention.
           </p>
         ) : (
           <Empty

@@ -11,7 +11,7 @@ import { rotaLine } from "../lib/commands";
 import { count, rateWords } from "../lib/format";
 import { pageOf } from "../lib/router";
 import { length } from "../lib/time";
-import { ActButton, CommandLines, useSay } from "../parts/Acts";
+import { ActionButton, CommandLines, useNotify } from "../parts/Actions";
 import { Empty, Link, Loading, PageHead, Status, Trouble } from "../parts/basics";
 import { Dialog, DialogEnd } from "../parts/Dialog";
 import { PolicyPanel } from "../parts/PolicyPanel";
@@ -142,7 +142,7 @@ function QueueActs(props: { queue: QueueView; edit: ((queue: QueueView) => void)
   } as const;
   return (
     <span className="row-acts">
-      <ActButton
+      <ActionButton
         small
         needs="operate"
         label={queue.paused ? "Resume" : "Pause"}
@@ -155,12 +155,12 @@ function QueueActs(props: { queue: QueueView; edit: ((queue: QueueView) => void)
           Limits
         </button>
       ) : null}
-      <ActButton
+      <ActionButton
         small
         danger
         needs="operate"
         label="Purge"
-        confirm={`All that waits in ${queue.name} is cancelled: ${count(queue.depth.queued + queue.depth.pending)} jobs now.`}
+        confirm={`All waiting jobs of ${queue.name} are cancelled: ${count(queue.depth.queued + queue.depth.pending)} jobs now.`}
         act={{
           call: "POST /queues/{name}/purge",
           asked: { path },
@@ -174,7 +174,7 @@ function QueueActs(props: { queue: QueueView; edit: ((queue: QueueView) => void)
 
 function EditQueue(props: { queue: QueueView; onClose: () => void }) {
   const { queue } = props;
-  const say = useSay();
+  const say = useNotify();
   const [weight, setWeight] = useState(String(queue.weight));
   const [priority, setPriority] = useState(String(queue.priority));
   const [most, setMost] = useState(queue.max_workers === null ? "" : String(queue.max_workers));

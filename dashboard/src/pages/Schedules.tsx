@@ -6,10 +6,10 @@ import { useMay } from "../api/session";
 import { useCall, usePages } from "../api/use";
 import { useNow } from "../lib/clock";
 import { rotaLine } from "../lib/commands";
-import { cronWords } from "../lib/cronWords";
+import { cronWords } from "../lib/cronText";
 import { pageOf } from "../lib/router";
 import { exact, length } from "../lib/time";
-import { ActButton } from "../parts/Acts";
+import { ActionButton } from "../parts/Actions";
 import { BackfillDialog } from "../parts/BackfillDialog";
 import {
   Ago,
@@ -23,7 +23,7 @@ import {
   Trouble,
 } from "../parts/basics";
 import { CalendarStrip } from "../parts/CalendarStrip";
-import { JobMade, MakerActs } from "../parts/JobMaker";
+import { CreatorActions, JobMade } from "../parts/CreatorActions";
 import { ScheduleForm } from "../parts/ScheduleForm";
 import { type Column, Table } from "../parts/Table";
 
@@ -137,7 +137,7 @@ export function Schedule(props: { id: string }) {
         }
         sub={whenWords(one)}
       >
-        <ActButton
+        <ActionButton
           label="Run now"
           needs="submit"
           act={{
@@ -145,9 +145,9 @@ export function Schedule(props: { id: string }) {
             asked: { path },
             rota: rotaLine("schedules", "trigger", one.schedule_id),
           }}
-          done="A run was made, beside its times."
+          done="A job was created."
         />
-        <MakerActs of={one} />
+        <CreatorActions of={one} />
         {submit ? (
           <>
             <button type="button" onClick={() => setDialog("edit")}>
@@ -160,7 +160,7 @@ export function Schedule(props: { id: string }) {
         ) : null}
       </PageHead>
       <Panel
-        title="Instants"
+        title="Run times"
         acts={
           <span className="soft small">
             <span className="tone-good">●</span> ran <span className="tone-bad">▲</span> late{" "}
@@ -202,7 +202,7 @@ export function Schedule(props: { id: string }) {
         </Panel>
         <JobMade job={one.job} />
       </div>
-      <Panel title="Ledger">
+      <Panel title="History">
         {past.data?.items.length ? (
           <Table
             label="Occurrences"
@@ -221,7 +221,7 @@ export function Schedule(props: { id: string }) {
             ]}
           />
         ) : (
-          <p className="soft">None of its instants has come yet.</p>
+          <p className="soft">It has not been due yet.</p>
         )}
       </Panel>
       {dialog === "edit" ? <ScheduleForm schedule={one} onClose={() => setDialog(null)} /> : null}

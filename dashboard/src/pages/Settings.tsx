@@ -8,7 +8,7 @@ import { useMay, useSession } from "../api/session";
 import { usePages } from "../api/use";
 import { rotaLine } from "../lib/commands";
 import { exact } from "../lib/time";
-import { ActButton, CommandLines } from "../parts/Acts";
+import { ActionButton, CommandLines } from "../parts/Actions";
 import { Ago, Command, Empty, Facts, PageHead, Panel, Status, Trouble } from "../parts/basics";
 import { Dialog } from "../parts/Dialog";
 import { Table } from "../parts/Table";
@@ -41,7 +41,7 @@ export function Settings() {
         </>
       ) : (
         <Panel title="Tokens">
-          <Empty title="Tokens and the audit trail are for the role admin." />
+          <Empty title="Tokens and the audit log are for the role admin." />
         </Panel>
       )}
     </>
@@ -83,12 +83,12 @@ function Tokens() {
             head: <span className="hidden">Actions</span>,
             cell: (one) =>
               one.status === "live" ? (
-                <ActButton
+                <ActionButton
                   small
                   danger
                   label="Revoke"
                   needs="administer"
-                  confirm={`Whoever uses ${one.name || one.token_id} is turned away within a second, browsers too.`}
+                  confirm={`Whoever uses ${one.name || one.token_id} loses access within a second, in browsers too.`}
                   act={{
                     call: "DELETE /tokens/{token_id}",
                     asked: { path: { token_id: one.token_id } },
@@ -165,7 +165,7 @@ function NewToken(props: { onClose: () => void }) {
           <CommandLines act={act} />
           <div className="dialog-acts">
             <button type="submit" className="primary">
-              Make token
+              Create token
             </button>
           </div>
         </form>
@@ -177,10 +177,10 @@ function NewToken(props: { onClose: () => void }) {
 function Audit() {
   const pages = usePages("GET /audit", { query: { limit: 30 } }, { every: 10_000 });
   return (
-    <Panel title="Who did what">
+    <Panel title="Audit log">
       <Trouble error={pages.error} />
       <Table
-        label="Audit trail"
+        label="Audit log"
         items={pages.items}
         id={(one) => `${one.at} ${one.token_id} ${one.route} ${one.target}`}
         columns={[

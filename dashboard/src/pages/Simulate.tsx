@@ -16,7 +16,7 @@ import {
   traceAct,
 } from "../lib/simulate";
 import { exact, length } from "../lib/time";
-import { Elsewhere } from "../parts/Acts";
+import { AsCommand } from "../parts/Actions";
 import { Empty, Link, PageHead, Panel, Trouble } from "../parts/basics";
 import { Chart, type Series } from "../parts/Chart";
 import { SimulationFields } from "../parts/SimulationFields";
@@ -67,7 +67,7 @@ export function Simulate() {
           </div>
           {operate ? null : <p className="soft">It takes the role operator or admin.</p>}
         </form>
-        {act ? <Elsewhere act={act} /> : null}
+        {act ? <AsCommand act={act} /> : null}
       </Panel>
       <Trouble error={problem} />
       {busy ? (
@@ -77,7 +77,7 @@ export function Simulate() {
       ) : null}
       {view ? <Outcome view={view} /> : null}
       {!view && !busy && !problem ? (
-        <Empty title="Nothing is changed by trying.">
+        <Empty title="A simulation changes nothing.">
           Jobs that ran in the time chosen, or those of a trace, come again as they came, run as
           long as they ran, and are put in order by the scheduler of this server. A policy that is
           better there is set under <Link to={pageOf.queues}>Queues</Link>.

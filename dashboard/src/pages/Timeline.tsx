@@ -4,9 +4,9 @@ import { useMemo } from "react";
 import type { BarView } from "../api/schema.gen";
 import { useCall } from "../api/use";
 import { useNow } from "../lib/clock";
-import { cellsOf, crowdWords } from "../lib/crowd";
 import { count, shortId } from "../lib/format";
 import { setSearch, useSearch } from "../lib/router";
+import { bucketSummary, cellsOf } from "../lib/timelineBuckets";
 import { Empty, Loading, PageHead, Panel, Trouble } from "../parts/basics";
 import { Gantt, type Lane, RESERVED } from "../parts/Gantt";
 
@@ -102,7 +102,7 @@ export function Timeline() {
       ) : null}
       {found.data?.crowd ? (
         <p className="note-bar" role="status">
-          {crowdWords(found.data.crowd, found.data.items.length, found.data.running ?? 0)}
+          {bucketSummary(found.data.crowd, found.data.items.length, found.data.running ?? 0)}
         </p>
       ) : found.data?.more ? (
         <p className="note-bar">

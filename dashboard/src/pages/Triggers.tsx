@@ -17,8 +17,8 @@ import {
   Status,
   Trouble,
 } from "../parts/basics";
+import { CreatorActions, JobMade } from "../parts/CreatorActions";
 import { EventDialog, typeFor } from "../parts/EventDialog";
-import { JobMade, MakerActs } from "../parts/JobMaker";
 import { Table } from "../parts/Table";
 import { TriggerForm } from "../parts/TriggerForm";
 
@@ -36,7 +36,7 @@ export function Triggers() {
     <>
       <PageHead title="Triggers and events">
         <button type="button" onClick={() => setDialog("try")}>
-          Try an event
+          Test an event
         </button>
         {submit ? (
           <button type="button" className="primary" onClick={() => setDialog("make")}>
@@ -188,9 +188,9 @@ export function Trigger(props: { id: string }) {
         }
       >
         <button type="button" onClick={() => setTrying(true)}>
-          Try an event
+          Test an event
         </button>
-        <MakerActs of={one} />
+        <CreatorActions of={one} />
       </PageHead>
       <div className="pair">
         <Panel title="Rule">
@@ -222,7 +222,7 @@ export function Trigger(props: { id: string }) {
         </Panel>
         <JobMade job={one.job} />
       </div>
-      <Panel title="What it made of events">
+      <Panel title="Events it received">
         <Trouble error={arrivals.error} />
         {arrivals.items.length ? (
           <Table

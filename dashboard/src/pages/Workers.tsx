@@ -6,7 +6,7 @@ import { type Act, rotaLine } from "../lib/commands";
 import { amount, bytes, count, percent, plural, shortId } from "../lib/format";
 import { pageOf, setSearch, useSearch } from "../lib/router";
 import { exact } from "../lib/time";
-import { ActButton } from "../parts/Acts";
+import { ActionButton } from "../parts/Actions";
 import {
   Ago,
   Empty,
@@ -111,7 +111,7 @@ function WorkerCard(props: { worker: WorkerView; jobs: readonly JobView[] }) {
       <p className="soft small spread">
         <span>{plural(worker.executions.length, "job")} running</span>
         <span>
-          heard <Ago time={worker.last_heartbeat} />
+          last heartbeat <Ago time={worker.last_heartbeat} />
         </span>
       </p>
       {shown.length ? (
@@ -151,7 +151,7 @@ function DrainButton(props: { worker: WorkerView }) {
   };
   if (worker.status === "draining")
     return (
-      <ActButton
+      <ActionButton
         label="Resume"
         small
         needs="operate"
@@ -162,7 +162,7 @@ function DrainButton(props: { worker: WorkerView }) {
     );
   if (worker.status !== "online" && worker.status !== "unhealthy") return null;
   return (
-    <ActButton
+    <ActionButton
       label="Drain"
       small
       needs="operate"
@@ -213,11 +213,11 @@ export function Worker(props: { id: string }) {
         sub={<span className="id">{worker.worker_id}</span>}
       >
         <DrainButton worker={worker} />
-        <ActButton
+        <ActionButton
           label="Remove"
           danger
           needs="operate"
-          confirm="What it was running is run again elsewhere. If it is alive, it registers again."
+          confirm="Its running jobs are run again elsewhere. If it is alive, it registers again."
           act={{
             call: "DELETE /workers/{worker_id}",
             asked: { path: { worker_id: worker.worker_id } },
@@ -234,7 +234,7 @@ export function Worker(props: { id: string }) {
           <Facts
             items={[
               ["Registered", exact(worker.registered_at)],
-              ["Last heard", <Ago key="h" time={worker.last_heartbeat} />],
+              ["Last heartbeat", <Ago key="h" time={worker.last_heartbeat} />],
               ["Queues", worker.queues === null ? "all" : worker.queues.join(", ")],
               ["Can do", worker.capabilities.join(", ")],
               ...Object.entries(worker.usage).map(
@@ -248,7 +248,7 @@ export function Worker(props: { id: string }) {
           />
         </Panel>
       </div>
-      <Panel title="What ran here in the last hour">
+      <Panel title="Executions in the last hour">
         <Trouble error={runs.error} />
         {bars.length ? (
           <Table

@@ -6,9 +6,9 @@ import { line } from "../api/live";
 import type { ChannelTrial, ChannelView } from "../api/schema.gen";
 import { useMay } from "../api/session";
 import { usePages } from "../api/use";
-import { channelAct, deliveryWords, SEVERITIES } from "../lib/alerts";
+import { channelAct, deliveryText, SEVERITIES } from "../lib/alerts";
 import { rotaLine } from "../lib/commands";
-import { ActButton, CommandLines, useSay } from "./Acts";
+import { ActionButton, CommandLines, useNotify } from "./Actions";
 import { Ago, Empty, Loading, Panel, Status, Trouble } from "./basics";
 import { Dialog, DialogEnd } from "./Dialog";
 import { Table } from "./Table";
@@ -19,8 +19,8 @@ export function AlertChannels() {
   const [making, setMaking] = useState(false);
   return (
     <Panel
-      title="Who is told"
-      label="Who is told"
+      title="Notification channels"
+      label="Notification channels"
       acts={
         admin ? (
           <button type="button" onClick={() => setMaking(true)}>
@@ -33,10 +33,10 @@ export function AlertChannels() {
       {channels.isPending ? <Loading /> : null}
       {channels.data && !channels.items.length ? (
         <Empty
-          title="Nobody is told yet."
+          title="No notification channels yet."
           command={`rota alerts channels set on-call --url "$ROTA_ALERT_URL"`}
         >
-          Rules are watched all the same and show here. A channel sends them on: a webhook
+          Rules are evaluated all the same and show here. A channel sends notifications: a webhook
           (https://…), mail (mailto://…), Slack (slack://…) and many others.
         </Empty>
       ) : null}
@@ -89,7 +89,7 @@ function ChannelActs(props: { of: ChannelView }) {
   const path = { name: props.of.name };
   return (
     <span className="row-acts">
-      <ActButton
+      <ActionButton
         small
         label="Test"
         needs="administer"
@@ -105,12 +105,12 @@ function ChannelActs(props: { of: ChannelView }) {
             : { text: `${props.of.name} did not take it: ${tried.message}`, bad: true };
         }}
       />
-      <ActButton
+      <ActionButton
         small
         danger
         label="Delete"
         needs="administer"
-        confirm={`${props.of.name} is told no longer; what waits for it is dropped.`}
+        confirm={`${props.of.name} gets no more notifications; those that wait for it are dropped.`}
         act={{
           call: "DELETE /alert-channels/{name}",
           asked: { path },
@@ -123,7 +123,7 @@ function ChannelActs(props: { of: ChannelView }) {
 }
 
 function ChannelForm(props: { onClose: () => void }) {
-  const say = useSay();
+  const say = useNotify();
   const [name, setName] = useState("");
   const [url, setUrl] = useState("");
   const [secret, setSecret] = useState("");
@@ -206,8 +206,7 @@ export function Deliveries(props: { of: readonly ChannelView["last"][] }) {
     <ul className="plain-list">
       {sent.map((one) => (
         <li key={one.channel}>
-          {one.channel}{" "}
-          <span className={one.error ? "tone-bad" : "soft"}>{deliveryWords(one)}</span>
+          {one.channel} <span className={one.error ? "tone-bad" : "soft"}>{deliveryText(one)}</span>
           {one.next_try ? (
             <span className="soft">
               , again <Ago time={one.next_try} />

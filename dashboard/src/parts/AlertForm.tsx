@@ -15,7 +15,7 @@ import {
   specOf,
 } from "../lib/alerts";
 import { go, pageOf } from "../lib/router";
-import { CommandLines, useSay } from "./Acts";
+import { CommandLines, useNotify } from "./Actions";
 import { Trouble } from "./basics";
 import { Dialog, DialogEnd } from "./Dialog";
 
@@ -26,7 +26,7 @@ export function AlertForm(props: {
   onClose: () => void;
 }) {
   const known = props.rule;
-  const say = useSay();
+  const say = useNotify();
   const usual = (condition: string) => props.rules.find((one) => one.name === condition);
   const first = known ?? usual("wait") ?? props.rules[0];
   const [name, setName] = useState(known?.name ?? "");
@@ -79,7 +79,7 @@ export function AlertForm(props: {
             />
           </label>
           <label className="field">
-            Watches for
+            Condition
             <select
               value={draft.condition}
               disabled={known?.builtin ?? false}
@@ -123,12 +123,12 @@ export function AlertForm(props: {
             checked={draft.enabled}
             onChange={(event) => set({ enabled: event.target.checked })}
           />{" "}
-          Watch for it
+          Enabled
         </label>
         <Trial name={name || "new"} draft={draft} />
         <Trouble error={problem} />
         <CommandLines act={act} />
-        <DialogEnd onClose={props.onClose}>{known ? "Save rule" : "Make rule"}</DialogEnd>
+        <DialogEnd onClose={props.onClose}>{known ? "Save rule" : "Create rule"}</DialogEnd>
       </form>
     </Dialog>
   );
@@ -192,7 +192,7 @@ function Trial(props: { name: string; draft: Draft }) {
         </>
       )}{" "}
       <span className="soft">
-        It would tell {tells.length ? tells.join(", ") : "nobody: no channel is set up for it"}.
+        It would notify {tells.length ? tells.join(", ") : "nobody: no channel is set up for it"}.
       </span>
     </p>
   );

@@ -7,12 +7,12 @@ import type { BackfillAnswer, ScheduleView } from "../api/schema.gen";
 import { rotaLine } from "../lib/commands";
 import { plural } from "../lib/format";
 import { exact } from "../lib/time";
-import { CommandLines, useSay } from "./Acts";
+import { CommandLines, useNotify } from "./Actions";
 import { Trouble } from "./basics";
 import { Dialog } from "./Dialog";
 
 export function BackfillDialog(props: { schedule: ScheduleView; onClose: () => void }) {
-  const say = useSay();
+  const say = useNotify();
   const [from, setFrom] = useState(() => localText(Date.now() - 86_400_000));
   const [to, setTo] = useState(() => localText(Date.now()));
   const [parallel, setParallel] = useState(1);

@@ -14,12 +14,12 @@ import {
 } from "../lib/bulk";
 import { bulkLine } from "../lib/commands";
 import { count, plural } from "../lib/format";
-import { CommandLines, useSay } from "./Acts";
+import { CommandLines, useNotify } from "./Actions";
 import { Loading, Trouble } from "./basics";
 import { Dialog } from "./Dialog";
 
 const WORDS: Record<BulkAction, { title: string; done: string; warning: string }> = {
-  cancel: { title: "Cancel jobs", done: "cancelled", warning: "What runs is told to stop." },
+  cancel: { title: "Cancel jobs", done: "cancelled", warning: "Running jobs are stopped." },
   retry: {
     title: "Retry jobs",
     done: "started over",
@@ -44,7 +44,7 @@ export function BulkDialog(props: {
 }) {
   const { action, filter } = props;
   const words = WORDS[action];
-  const say = useSay();
+  const say = useNotify();
   const [priority, setPriority] = useState(0);
   const [progress, setProgress] = useState<Progress | null>(null);
   const [running, setRunning] = useState(false);
@@ -73,7 +73,7 @@ export function BulkDialog(props: {
       const end = await runBulk(action, filter, {
         priority: asked,
         total: progress?.total ?? 0,
-        told: setProgress,
+        notify: setProgress,
         stopped: () => stopped.current,
       });
       const back = filter.job_ids ? undoOf(action) : null;
@@ -85,7 +85,7 @@ export function BulkDialog(props: {
               undo: () => {
                 void runBulk(back, filter, {
                   total: 0,
-                  told: () => undefined,
+                  notify: () => undefined,
                   stopped: () => false,
                 })
                   .then((undone) => say(`Undone for ${plural(undone.done, "job")}.`))

@@ -3,8 +3,8 @@
 
 import { useEffect, useRef } from "react";
 import type { ForeseenView, OccurrenceView } from "../api/schema.gen";
+import { cellsOf, type Mark, SHOWN_PER_CELL } from "../lib/calendarCells";
 import { SHAPES, toneOf } from "../lib/status";
-import { cellsOf, type Mark, SHOWN_PER_CELL } from "../lib/strip";
 import { inZone } from "../lib/time";
 
 export function CalendarStrip(props: {
@@ -26,9 +26,9 @@ export function CalendarStrip(props: {
     const next = found && list?.querySelector<HTMLElement>("[data-next]");
     if (list && next) list.scrollLeft = next.offsetLeft - list.clientWidth / 2;
   }, [found]);
-  if (!found) return <p className="soft">No instants yet.</p>;
+  if (!found) return <p className="soft">No run times yet.</p>;
   return (
-    <ol className="strip" ref={strip} tabIndex={0} aria-label={`Instants, ${props.zone}`}>
+    <ol className="strip" ref={strip} tabIndex={0} aria-label={`Run times, ${props.zone}`}>
       {cells.map((cell) => (
         <li
           key={cell.key}

@@ -5,7 +5,7 @@ import { call, type Problem } from "../api/client";
 import type { Json, TrialView, TriggerView } from "../api/schema.gen";
 import { type Act, rotaLine } from "../lib/commands";
 import { pretty } from "../lib/format";
-import { ActButton, Elsewhere } from "./Acts";
+import { ActionButton, AsCommand } from "./Actions";
 import { Status, Trouble } from "./basics";
 import { Dialog } from "./Dialog";
 
@@ -36,10 +36,10 @@ export function EventDialog(props: { trigger?: TriggerView; onClose: () => void 
     }
   };
   return (
-    <Dialog title="Try an event" onClose={props.onClose}>
+    <Dialog title="Test an event" onClose={props.onClose}>
       <form onSubmit={(submitted) => void test(submitted)}>
         <p>
-          Trying says what {props.trigger ? props.trigger.name : "all triggers"} would make of it,
+          A test says what {props.trigger ? props.trigger.name : "all triggers"} would do with it,
           and nothing happens. Sending is in earnest.
         </p>
         <label className="field">
@@ -66,10 +66,10 @@ export function EventDialog(props: { trigger?: TriggerView; onClose: () => void 
         {found && !found.length ? (
           <p className="soft">No trigger is for events of this type.</p>
         ) : null}
-        <Elsewhere act={trial} />
+        <AsCommand act={trial} />
         <div className="dialog-acts">
           {read.error ? null : (
-            <ActButton
+            <ActionButton
               label="Send it"
               needs="submit"
               act={{
@@ -82,7 +82,7 @@ export function EventDialog(props: { trigger?: TriggerView; onClose: () => void 
             />
           )}
           <button type="submit" className="primary">
-            Try it
+            Test it
           </button>
         </div>
       </form>

@@ -2,12 +2,12 @@
 
 import { type PointerEvent, useEffect, useMemo, useRef, useState } from "react";
 import type { BarView } from "../api/schema.gen";
-import { type Cell, cellWords, heightOf } from "../lib/crowd";
 import { lanes } from "../lib/lanes";
 import { go, pageOf } from "../lib/router";
 import { toneOf } from "../lib/status";
 import { colours } from "../lib/theme";
 import { between, clockTime, exact, length, short } from "../lib/time";
+import { type Cell, cellText, heightOf } from "../lib/timelineBuckets";
 import { Status } from "./basics";
 import { shortened } from "./GraphView";
 
@@ -113,7 +113,7 @@ export function Gantt(props: {
         data-reserved={counted(props.lanes, true)}
         data-cells={props.lanes.reduce((sum, lane) => sum + (lane.cells?.length ?? 0), 0)}
         role="img"
-        aria-label={`What ran on ${props.lanes.length} workers from ${exact(start)} to ${exact(end)}`}
+        aria-label={`Executions on ${props.lanes.length} workers from ${exact(start)} to ${exact(end)}`}
         onPointerDown={(event) => setDrag({ from: xIn(event), to: xIn(event) })}
         onPointerMove={(event) => {
           if (drag) setDrag({ ...drag, to: xIn(event) });
@@ -139,7 +139,7 @@ export function Gantt(props: {
         {over && "began" in over ? (
           <>
             <strong>{nameOf(props.lanes, over.worker_id)}</strong>{" "}
-            {cellWords(over, props.estimated ?? false)}; click to look closer
+            {cellText(over, props.estimated ?? false)}; click to look closer
           </>
         ) : over ? (
           <>
@@ -149,8 +149,7 @@ export function Gantt(props: {
           </>
         ) : (
           <span className="soft">
-            Drag over a stretch to look closer; click a bar to open its job, a count to see its
-            stretch.
+            Drag over a span to zoom in; click a bar to open its job, a count to see its stretch.
           </span>
         )}
       </p>

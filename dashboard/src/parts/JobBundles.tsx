@@ -5,7 +5,7 @@ import type { Json } from "../api/schema.gen";
 import { useCall } from "../api/use";
 import { rotaLine } from "../lib/commands";
 import { bundlesOf, bytes, shortId } from "../lib/format";
-import { Elsewhere } from "./Acts";
+import { AsCommand } from "./Actions";
 import { Ago, Copy, Panel } from "./basics";
 
 export function Bundles(props: { task: Json }) {
@@ -18,7 +18,7 @@ export function Bundles(props: { task: Json }) {
           <Bundle key={one.use} use={one.use} id={one.id} />
         ))}
       </ul>
-      <Elsewhere act={{ call: "GET /bundles", asked: {}, rota: rotaLine("bundles") }} />
+      <AsCommand act={{ call: "GET /bundles", asked: {}, rota: rotaLine("bundles") }} />
     </Panel>
   );
 }

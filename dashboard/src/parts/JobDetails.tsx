@@ -91,7 +91,7 @@ export function Details(props: { job: JobView }) {
           <pre className="json">{pretty(job.error)}</pre>
         </Panel>
       )}
-      <Panel title="The same elsewhere">
+      <Panel title="As a command">
         <Command text={rotaLine("show", job.job_id)} />
         <Command
           text={`curl -H "Authorization: Bearer $ROTA_TOKEN" ${quote(`${location.origin}/jobs/${job.job_id}`)}`}

@@ -2,12 +2,12 @@
 
 import type { JobView } from "../api/schema.gen";
 import { usePages } from "../api/use";
-import { type Band, memberOf } from "../lib/band";
 import { type Act, rotaLine } from "../lib/commands";
 import { count, errorLine, plural } from "../lib/format";
+import { type JobGroup, memberOf } from "../lib/group";
 import { pageOf, useSearch } from "../lib/router";
 import { hasLength, SHAPES } from "../lib/status";
-import { Elsewhere } from "./Acts";
+import { AsCommand } from "./Actions";
 import { Ago, Empty, Link, Loading, Status, Took, Trouble } from "./basics";
 import { type Column, Table } from "./Table";
 import { WorkerName } from "./WorkerName";
@@ -15,16 +15,16 @@ import { WorkerName } from "./WorkerName";
 const PAGE = 50;
 
 /** All members as one bar, whose parts can be chosen. */
-export function BandBar(props: { job: JobView; band: Band }) {
-  const { band, job } = props;
+export function GroupBar(props: { job: JobView; group: JobGroup }) {
+  const { group, job } = props;
   const chosen = useSearch().get("state");
-  const shown = band.shares.filter((share) => share.count > 0);
+  const shown = group.shares.filter((share) => share.count > 0);
   let x = 0;
   return (
-    <div className="band">
+    <div className="group-bar">
       <p>
         <strong>
-          {band.kind === "array" ? "Array" : "Gang"} of {count(band.size)}
+          {group.kind === "array" ? "Array" : "Gang"} of {count(group.size)}
         </strong>
         {job.array?.max_parallel ? (
           <span className="soft">, at most {count(job.array.max_parallel)} at once</span>
@@ -42,7 +42,7 @@ export function BandBar(props: { job: JobView; band: Band }) {
         <rect className="track" width="1000" height="14" rx="3" />
         {shown.map((share) => {
           const left = x;
-          x += (share.count / Math.max(1, band.size)) * 1000;
+          x += (share.count / Math.max(1, group.size)) * 1000;
           return (
             <rect
               key={share.state}
@@ -57,7 +57,7 @@ export function BandBar(props: { job: JobView; band: Band }) {
         })}
       </svg>
       <ul className="chips">
-        {band.shares.map((share) => (
+        {group.shares.map((share) => (
           <li key={share.state}>
             <Link
               className={`chip tone-${share.tone}`}
@@ -83,8 +83,8 @@ const STATUS_OF: Record<string, string> = {
   cancelled: "cancelled",
 };
 
-export function Members(props: { job: JobView; band: Band }) {
-  const { band, job } = props;
+export function Members(props: { job: JobView; group: JobGroup }) {
+  const { group, job } = props;
   const asked = useSearch().get("state") ?? "";
   const status = STATUS_OF[asked] ?? "";
   const query = { array: job.job_id, status, limit: PAGE };
@@ -104,7 +104,7 @@ export function Members(props: { job: JobView; band: Band }) {
       <Trouble error={pages.error} />
       {pages.isPending ? <Loading what="members" /> : null}
       {pages.data && !pages.items.length && !pages.hasNextPage ? (
-        <NoMembers band={band} state={status && asked} />
+        <NoMembers group={group} state={status && asked} />
       ) : null}
       {pages.items.length ? (
         <Table
@@ -127,19 +127,19 @@ export function Members(props: { job: JobView; band: Band }) {
           <span className="soft">{plural(pages.items.length, "member")} shown</span>
         </p>
       ) : null}
-      <Elsewhere act={act} />
+      <AsCommand act={act} />
     </>
   );
 }
 
-function NoMembers(props: { band: Band; state: string }) {
+function NoMembers(props: { group: JobGroup; state: string }) {
   if (props.state && props.state !== "queued")
     return <Empty title={`No member is ${props.state}.`} />;
   return (
-    <Empty title={props.state ? "No member waits for another try." : "No member has started yet."}>
-      {props.band.kind === "array"
+    <Empty title={props.state ? "No member waits to retry." : "No member has started yet."}>
+      {props.group.kind === "array"
         ? "A member becomes a job, with a page and a log of its own, as a worker takes it."
-        : "All members start at once, as soon as there is room for all of them."}
+        : "All members start at once, as soon as there is free capacity for all of them."}
     </Empty>
   );
 }

@@ -25,9 +25,9 @@ import {
   startSpan,
   startWords,
 } from "../lib/why";
-import { Elsewhere } from "./Acts";
+import { AsCommand } from "./Actions";
 import { Ago, Facts, Link, Trouble } from "./basics";
-import { Told } from "./Told";
+import { LinkedText } from "./LinkedText";
 import { WorkerName } from "./WorkerName";
 
 /** A part of an array may wait while another runs; anything else that runs waits for nothing. */
@@ -60,7 +60,7 @@ export function Why(props: { job: JobView }) {
       </h2>
       <p>
         <strong>
-          <Told text={why.cause.message} />
+          <LinkedText text={why.cause.message} />
         </strong>{" "}
         <span className="soft code">{why.cause.code}</span>
       </p>
@@ -70,7 +70,7 @@ export function Why(props: { job: JobView }) {
       <Reliefs reliefs={why.would_help ?? []} />
       <Standing why={why} />
       {why.deadline ? <Deadline deadline={why.deadline} /> : null}
-      <Elsewhere act={act} />
+      <AsCommand act={act} />
     </section>
   );
 }
@@ -79,13 +79,13 @@ function Others(props: { causes: readonly CauseView[] }) {
   if (!props.causes.length) return null;
   return (
     <>
-      <h3>And then</h3>
+      <h3>Other reasons</h3>
       <ul className="plain-list">
         {props.causes.map((one) => (
           <li key={one.code + one.message}>
-            <Told text={one.message} /> <span className="soft code">{one.code}</span>
+            <LinkedText text={one.message} /> <span className="soft code">{one.code}</span>
             <details>
-              <summary>Figures</summary>
+              <summary>Details</summary>
               <Figures figures={one.figures} />
             </details>
           </li>
@@ -107,7 +107,7 @@ function Start(props: { estimate: EstimateView }) {
         {words.likely && props.estimate.worker_id ? (
           <>
             {" "}
-            on <Told text={`worker ${props.estimate.worker_id}`} />
+            on <LinkedText text={`worker ${props.estimate.worker_id}`} />
           </>
         ) : null}
         {words.likely ? <>, {words.likely}</> : null}
@@ -145,7 +145,7 @@ function Reliefs(props: { reliefs: readonly ReliefView[] }) {
       <ul className="plain-list">
         {props.reliefs.map((one) => (
           <li key={one.code + one.message}>
-            <Told text={one.message} />
+            <LinkedText text={one.message} />
             <Due figures={one.figures} />
             <span className={one.enough ? "tone-good" : "soft"}>: {enoughWords(one.enough)}</span>
             <Holders figures={one.figures} />
@@ -188,12 +188,12 @@ function Standing(props: { why: WhyView }) {
     <>
       {position ? (
         <p>
-          <span className="soft">In line:</span> {placeWords(position)}
+          <span className="soft">Queue position:</span> {placeWords(position)}
         </p>
       ) : null}
       {history.length ? (
         <p>
-          <span className="soft">So far:</span> {historyWords(history)}
+          <span className="soft">Waited so far:</span> {historyWords(history)}
         </p>
       ) : null}
     </>

@@ -164,7 +164,7 @@ function useLog(
   const reader = useMemo(() => {
     let waiting = false;
     // A log may grow thousands of times a second; the screen takes sixty.
-    const told = (lines: number) => {
+    const notify = (lines: number) => {
       if (lines) shift.current(lines);
       if (waiting) return;
       waiting = true;
@@ -173,7 +173,7 @@ function useLog(
         redraw();
       });
     };
-    return new LogReader(executionId, live, told);
+    return new LogReader(executionId, live, notify);
   }, [executionId, live, redraw]);
   useEffect(() => {
     void reader.open();

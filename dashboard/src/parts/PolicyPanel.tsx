@@ -16,7 +16,7 @@ import {
   restoreAct,
 } from "../lib/policy";
 import { length } from "../lib/time";
-import { ActButton, CommandLines, Elsewhere } from "./Acts";
+import { ActionButton, AsCommand, CommandLines } from "./Actions";
 import { Command, Facts, Loading, Panel, Trouble } from "./basics";
 import { Dialog } from "./Dialog";
 
@@ -31,14 +31,14 @@ export function PolicyPanel() {
       acts={
         operate && policy ? (
           <button type="button" className="small" onClick={() => setChoosing(true)}>
-            Take a preset
+            Use a preset
           </button>
         ) : null
       }
     >
       <Trouble error={found.error} />
       {policy ? <PolicyFacts policy={policy} /> : found.isPending ? <Loading /> : null}
-      <Elsewhere act={{ call: "GET /policy", asked: {}, rota: rotaLine("policy", "show") }} />
+      <AsCommand act={{ call: "GET /policy", asked: {}, rota: rotaLine("policy", "show") }} />
       {choosing && policy ? (
         <PresetDialog policy={policy} onClose={() => setChoosing(false)} />
       ) : null}
@@ -82,7 +82,7 @@ function PresetDialog(props: { policy: PolicyView; onClose: () => void }) {
   const { means, beware } = PRESETS[preset];
   const act = presetAct(preset, before);
   return (
-    <Dialog title="Take a preset" onClose={props.onClose}>
+    <Dialog title="Use a preset" onClose={props.onClose}>
       <label className="field">
         Preset
         <select value={preset} onChange={(event) => setPreset(event.target.value as PresetName)}>
@@ -103,14 +103,14 @@ function PresetDialog(props: { policy: PolicyView; onClose: () => void }) {
         whole cell stay. To see first what it would have meant for the last week:
       </p>
       <Command text={rotaLine("history", "replay", "--after", "7d", "--policy", preset)} />
-      <h3>To set it</h3>
+      <h3>Apply it</h3>
       <CommandLines act={act} />
       <div className="dialog-acts">
         <button type="button" onClick={props.onClose}>
           Close
         </button>
-        <ActButton
-          label="Set the policy"
+        <ActionButton
+          label="Apply policy"
           needs="operate"
           act={act}
           undo={restoreAct(before)}

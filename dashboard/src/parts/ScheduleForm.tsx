@@ -6,16 +6,16 @@ import { line } from "../api/live";
 import type { Json, ScheduleView } from "../api/schema.gen";
 import { useCall } from "../api/use";
 import { type Act, rotaLine } from "../lib/commands";
-import { cronWords } from "../lib/cronWords";
+import { cronWords } from "../lib/cronText";
 import { quote, taskLine } from "../lib/format";
 import { go, pageOf } from "../lib/router";
-import { CommandLines, useSay } from "./Acts";
+import { CommandLines, useNotify } from "./Actions";
 import { Trouble } from "./basics";
 import { Dialog, DialogEnd } from "./Dialog";
 
 export function ScheduleForm(props: { schedule?: ScheduleView; onClose: () => void }) {
   const known = props.schedule;
-  const say = useSay();
+  const say = useNotify();
   const [name, setName] = useState(known?.name ?? "");
   const [kind, setKind] = useState<"cron" | "interval">(known?.interval ? "interval" : "cron");
   const [cron, setCron] = useState(known?.cron ?? "0 9 * * MON-FRI");
@@ -120,7 +120,7 @@ export function ScheduleForm(props: { schedule?: ScheduleView; onClose: () => vo
         <Ahead rules={timing} />
         <Trouble error={problem} />
         <CommandLines act={act} />
-        <DialogEnd onClose={props.onClose}>{known ? "Save" : "Make schedule"}</DialogEnd>
+        <DialogEnd onClose={props.onClose}>{known ? "Save" : "Create schedule"}</DialogEnd>
       </form>
     </Dialog>
   );

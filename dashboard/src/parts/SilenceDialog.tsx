@@ -5,7 +5,7 @@ import { call, type Problem } from "../api/client";
 import { line } from "../api/live";
 import { useMay } from "../api/session";
 import { silenceAct, unsilenceAct } from "../lib/alerts";
-import { ActButton, CommandLines, useSay } from "./Acts";
+import { ActionButton, CommandLines, useNotify } from "./Actions";
 import { Trouble } from "./basics";
 import { Dialog, DialogEnd } from "./Dialog";
 
@@ -15,12 +15,12 @@ export function SilenceAct(props: { name: string; silenced: boolean; small?: boo
   const may = useMay("operate");
   if (props.silenced)
     return (
-      <ActButton
+      <ActionButton
         label="End silence"
         needs="operate"
         small={props.small ?? false}
         act={unsilenceAct(props.name)}
-        done="It tells again; if it still fires, within ten seconds."
+        done="Notifications are sent again; if it still fires, within ten seconds."
       />
     );
   if (!may) return null;
@@ -35,7 +35,7 @@ export function SilenceAct(props: { name: string; silenced: boolean; small?: boo
 }
 
 function SilenceDialog(props: { name: string; onClose: () => void }) {
-  const say = useSay();
+  const say = useNotify();
   const [span, setSpan] = useState("1h");
   const [reason, setReason] = useState("");
   const [problem, setProblem] = useState<Problem | null>(null);
@@ -44,7 +44,7 @@ function SilenceDialog(props: { name: string; onClose: () => void }) {
     event.preventDefault();
     try {
       await call(act.call, act.asked);
-      say(`${props.name} tells nobody for ${span}.`);
+      say(`${props.name} is silenced for ${span}.`);
       props.onClose();
       line.readAll();
     } catch (error) {
@@ -54,7 +54,10 @@ function SilenceDialog(props: { name: string; onClose: () => void }) {
   return (
     <Dialog title={`Silence ${props.name}`} onClose={props.onClose}>
       <form onSubmit={(event) => void save(event)}>
-        <p>It is still watched for. If it fires when the silence is over, that is told then.</p>
+        <p>
+          The rule is still evaluated. If it fires when the silence ends, a notification is sent
+          then.
+        </p>
         <label className="field">
           For, as in 30m, 2h or 1d
           <input value={span} required onChange={(event) => setSpan(event.target.value)} />
@@ -69,7 +72,7 @@ function SilenceDialog(props: { name: string; onClose: () => void }) {
         </label>
         <Trouble error={problem} />
         <CommandLines act={act} />
-        <DialogEnd onClose={props.onClose}>Silence it</DialogEnd>
+        <DialogEnd onClose={props.onClose}>Silence alert</DialogEnd>
       </form>
     </Dialog>
   );

@@ -9,7 +9,7 @@ import { usePages } from "../api/use";
 import { bytes, count, percent, sizeWord } from "../lib/format";
 import { type TenantForm, tenantAct } from "../lib/policy";
 import { pageOf } from "../lib/router";
-import { CommandLines, useSay } from "./Acts";
+import { CommandLines, useNotify } from "./Actions";
 import { Empty, Link, Loading, Panel, Trouble } from "./basics";
 import { Dialog, DialogEnd } from "./Dialog";
 import { type Column, Table } from "./Table";
@@ -170,7 +170,7 @@ function formOf(tenant: Edited): TenantForm {
 }
 
 function EditTenant(props: { tenant: Edited; onClose: () => void }) {
-  const say = useSay();
+  const say = useNotify();
   const [name, setName] = useState(props.tenant === "new" ? "" : props.tenant.name);
   const [form, setForm] = useState(() => formOf(props.tenant));
   const [problem, setProblem] = useState<Problem | null>(null);

@@ -7,13 +7,13 @@ import type { TriggerView } from "../api/schema.gen";
 import { type Act, rotaLine } from "../lib/commands";
 import { quote } from "../lib/format";
 import { go, pageOf } from "../lib/router";
-import { CommandLines, useSay } from "./Acts";
+import { CommandLines, useNotify } from "./Actions";
 import { Trouble } from "./basics";
 import { Dialog, DialogEnd } from "./Dialog";
 import { splitWords } from "./ScheduleForm";
 
 export function TriggerForm(props: { onClose: () => void }) {
-  const say = useSay();
+  const say = useNotify();
   const [name, setName] = useState("");
   const [event, setEvent] = useState("object.uploaded");
   const [filter, setFilter] = useState("");
@@ -71,7 +71,7 @@ export function TriggerForm(props: { onClose: () => void }) {
         </div>
         <Trouble error={problem} />
         <CommandLines act={act} />
-        <DialogEnd onClose={props.onClose}>Make trigger</DialogEnd>
+        <DialogEnd onClose={props.onClose}>Create trigger</DialogEnd>
       </form>
     </Dialog>
   );

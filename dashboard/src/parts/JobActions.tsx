@@ -4,21 +4,21 @@ import { useState } from "react";
 import type { JobView } from "../api/schema.gen";
 import { useMay } from "../api/session";
 import { useCall } from "../api/use";
-import { bandOf, cancelWords, memberOf } from "../lib/band";
 import { rotaLine } from "../lib/commands";
+import { cancelText, groupOf, memberOf } from "../lib/group";
 import { go, pageOf } from "../lib/router";
 import { isFinal, RETRIABLE } from "../lib/status";
-import { ActButton, CommandLines } from "./Acts";
+import { ActionButton, CommandLines } from "./Actions";
 import { Empty } from "./basics";
 import { Dialog } from "./Dialog";
 
-export function JobActs(props: { job: JobView }) {
+export function JobActions(props: { job: JobView }) {
   const { job } = props;
   const path = { job_id: job.job_id };
   const [placing, setPlacing] = useState(false);
   const operate = useMay("operate");
   const waits = job.status === "pending" || job.status === "queued";
-  const band = bandOf(job);
+  const group = groupOf(job);
   // A member is retried and deleted with its array or gang, never alone.
   const alone = memberOf(job) === null;
   const retry = {
@@ -29,22 +29,22 @@ export function JobActs(props: { job: JobView }) {
   return (
     <>
       {alone && RETRIABLE.includes(job.status) ? (
-        <ActButton
+        <ActionButton
           label="Retry"
           needs="submit"
           act={retry}
-          done="It starts over."
-          {...(band?.kind === "array"
+          done="Queued again."
+          {...(group?.kind === "array"
             ? { confirm: "Only members that did not succeed run again; the others' results stay." }
             : {})}
         />
       ) : null}
       {isFinal(job.status) ? null : (
-        <ActButton
+        <ActionButton
           label="Cancel"
           needs="submit"
           danger
-          confirm={cancelWords(job)}
+          confirm={cancelText(job)}
           act={{
             call: "PUT /jobs/{job_id}/cancel",
             asked: { path },
@@ -54,17 +54,17 @@ export function JobActs(props: { job: JobView }) {
           {...(waits && alone ? { undo: retry } : {})}
         />
       )}
-      {waits && operate && !band ? (
+      {waits && operate && !group ? (
         <button type="button" onClick={() => setPlacing(true)}>
           Run on a worker
         </button>
       ) : null}
       {alone && isFinal(job.status) ? (
-        <ActButton
+        <ActionButton
           label="Delete"
           needs="submit"
           danger
-          confirm={`The job, ${band ? "all its members, " : ""}its tries, logs and files go. This cannot be undone.`}
+          confirm={`The job, ${group ? "all its members, " : ""}its executions, logs and files are deleted. This cannot be undone.`}
           act={{
             call: "DELETE /jobs/{job_id}",
             asked: { path },
@@ -91,7 +91,8 @@ function PlaceDialog(props: { job: JobView; onClose: () => void }) {
   return (
     <Dialog title="Run on a worker" onClose={props.onClose}>
       <p>
-        Past its time, the order and a pause; not past its dependencies or what the worker has free.
+        Ignores its start time, the queue order and a pause; still respects its dependencies and the
+        free capacity of the worker.
       </p>
       {workers.data?.items.length ? (
         <>
@@ -109,8 +110,8 @@ function PlaceDialog(props: { job: JobView; onClose: () => void }) {
           </label>
           <CommandLines act={act} />
           <div className="dialog-acts">
-            <ActButton
-              label="Run it there"
+            <ActionButton
+              label="Run on this worker"
               needs="operate"
               act={act}
               onDone={props.onClose}

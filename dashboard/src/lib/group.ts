@@ -9,7 +9,7 @@ export interface Share {
   tone: Tone;
 }
 
-export interface Band {
+export interface JobGroup {
   kind: "array" | "gang";
   size: number;
   /** In the order in which a bar shows them. */
@@ -25,7 +25,7 @@ const TONES: Record<Share["state"], Tone> = {
 };
 
 /** What a job stands for, if it stands for many. */
-export function bandOf(job: JobView): Band | null {
+export function groupOf(job: JobView): JobGroup | null {
   const many = job.array ?? job.gang;
   if (!many) return null;
   const states = Object.keys(TONES) as Share["state"][];
@@ -50,10 +50,11 @@ export function memberOf(job: JobView): Membership | null {
 }
 
 /** What cancelling comes to, in the words of a question. */
-export function cancelWords(job: JobView): string {
-  const band = bandOf(job);
+export function cancelText(job: JobView): string {
+  const group = groupOf(job);
   const stops = "SIGTERM, some grace, then SIGKILL for the whole process tree.";
-  if (band) return `All of the ${band.kind}: what waits is called off, what runs is stopped.`;
+  if (group)
+    return `All of the ${group.kind}: waiting members are cancelled, running ones are stopped.`;
   if (job.gang_id)
     return `Its gang is cancelled with it: what happens to one happens to all. ${stops}`;
   if (job.status !== "running") return "It is cancelled before it starts.";

@@ -2,15 +2,15 @@
 
 import type { ExecutionView, JobView } from "../api/schema.gen";
 import { useNow } from "../lib/clock";
+import { jobTiming } from "../lib/jobTiming";
 import { SHAPES } from "../lib/status";
-import { story } from "../lib/story";
 import { clockTime, exact, length } from "../lib/time";
 
 const LEAST_SHARE = 0.02;
 
-export function JobStory(props: { job: JobView; executions: readonly ExecutionView[] }) {
+export function JobTiming(props: { job: JobView; executions: readonly ExecutionView[] }) {
   const now = useNow();
-  const parts = story(props.job, props.executions, now);
+  const parts = jobTiming(props.job, props.executions, now);
   const whole = parts.reduce((sum, one) => sum + (one.to - one.from), 0) || 1;
   // A wait of a day beside a run of a second: each gets enough room to be seen.
   const shares = parts.map((one) => Math.max(LEAST_SHARE, (one.to - one.from) / whole));

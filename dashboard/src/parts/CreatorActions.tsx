@@ -4,7 +4,7 @@ import type { Json, ScheduleView, TriggerView } from "../api/schema.gen";
 import { rotaLine } from "../lib/commands";
 import { taskLine } from "../lib/format";
 import { go, pageOf } from "../lib/router";
-import { ActButton } from "./Acts";
+import { ActionButton } from "./Actions";
 import { Facts, Panel } from "./basics";
 
 const KINDS = {
@@ -13,8 +13,8 @@ const KINDS = {
     pause: "POST /schedules/{schedule_id}/pause",
     resume: "POST /schedules/{schedule_id}/resume",
     drop: "DELETE /schedules/{schedule_id}",
-    resumed: "It goes on with its next instant.",
-    warning: "Its jobs go on; it makes no more. The ledger stays readable for a while.",
+    resumed: "It runs again from its next time on.",
+    warning: "Its jobs go on; it creates no more. Its history stays readable for a while.",
     list: pageOf.schedules,
   },
   trigger: {
@@ -22,13 +22,13 @@ const KINDS = {
     pause: "POST /triggers/{trigger_id}/pause",
     resume: "POST /triggers/{trigger_id}/resume",
     drop: "DELETE /triggers/{trigger_id}",
-    resumed: "It goes on with the next event.",
+    resumed: "It reacts again from the next event on.",
     warning: "Its jobs go on; events that wait in it are dropped.",
     list: pageOf.triggers,
   },
 } as const;
 
-export function MakerActs(props: { of: ScheduleView | TriggerView }) {
+export function CreatorActions(props: { of: ScheduleView | TriggerView }) {
   const { of } = props;
   const [kind, id] =
     "schedule_id" in of
@@ -40,14 +40,14 @@ export function MakerActs(props: { of: ScheduleView | TriggerView }) {
   const resume = { call: words.resume, asked: { path }, rota: rotaLine(words.noun, "resume", id) };
   return (
     <>
-      <ActButton
+      <ActionButton
         label={of.paused ? "Resume" : "Pause"}
         needs="submit"
         act={of.paused ? resume : pause}
         undo={of.paused ? pause : resume}
-        done={of.paused ? words.resumed : "It makes no jobs until resumed."}
+        done={of.paused ? words.resumed : "It creates no jobs until resumed."}
       />
-      <ActButton
+      <ActionButton
         label="Delete"
         danger
         needs="submit"

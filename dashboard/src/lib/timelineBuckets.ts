@@ -37,7 +37,7 @@ export function heightOf(cell: Cell, most: number): number {
   return most > 0 ? Math.max(0.12, Math.sqrt(cell.began / most)) : 0;
 }
 
-export function cellWords(cell: Cell, estimated: boolean): string {
+export function cellText(cell: Cell, estimated: boolean): string {
   const time = cell.to - cell.from >= 3_600_000 ? short : clockTime;
   const about = estimated ? "about " : "";
   const failed = cell.failed ? `, ${percent(cell.failed / cell.began)} failed` : "";
@@ -45,9 +45,9 @@ export function cellWords(cell: Cell, estimated: boolean): string {
 }
 
 /** What is shown, and what is not. */
-export function crowdWords(crowd: CrowdView, drawn: number, running: number): string {
+export function bucketSummary(crowd: CrowdView, drawn: number, running: number): string {
   const about = crowd.estimated ? "about " : "";
-  const counted = `${about}${count(crowd.total)} executions began in this time: counted in stretches of ${length(crowd.step)}, the higher the more, red is the part that failed.`;
+  const counted = `${about}${count(crowd.total)} executions began in this time: counted in steps of ${length(crowd.step)}, the higher the more, red is the part that failed.`;
   const bars =
     running > drawn
       ? `Bars are ${count(drawn)} of the ${count(running)} that run.`

@@ -9,8 +9,8 @@ import { Command, Copy, Empty, Facts, Link, Meter, Panel, Status, Took } from ".
 import { Checksum } from "./JobBundles";
 import { WorkerName } from "./WorkerName";
 
-export function Tries(props: { job: JobView; executions: readonly ExecutionView[] }) {
-  if (!props.executions.length) return <Empty title="No try yet." />;
+export function Executions(props: { job: JobView; executions: readonly ExecutionView[] }) {
+  if (!props.executions.length) return <Empty title="No executions yet." />;
   return (
     <>
       {props.executions.map((one, at) => (
@@ -18,7 +18,7 @@ export function Tries(props: { job: JobView; executions: readonly ExecutionView[
           key={one.execution_id}
           title={
             <>
-              Try {one.attempt} <Status of={one.status} note={one.reason} />
+              Attempt {one.attempt} <Status of={one.status} note={one.reason} />
             </>
           }
           acts={<Link to={`?try=${one.execution_id}`}>Log</Link>}
@@ -102,7 +102,7 @@ function Artifacts(props: { execution: ExecutionView; job: JobView; last: boolea
     });
   return (
     <>
-      <h3>Files it left</h3>
+      <h3>Output files</h3>
       <ul className="plain-list">
         {files.map((file) => (
           <li key={file.name}>

@@ -8,7 +8,7 @@ import { type Act, curlOf } from "../lib/commands";
 import { Command, Trouble } from "./basics";
 import { Dialog } from "./Dialog";
 
-interface Said {
+interface Notification {
   id: number;
   text: string;
   bad?: boolean;
@@ -19,11 +19,11 @@ type Say = (text: string, more?: { bad?: boolean; undo?: () => void }) => void;
 
 const Saying = createContext<Say>(() => undefined);
 
-export const useSay = (): Say => useContext(Saying);
+export const useNotify = (): Say => useContext(Saying);
 
 /** Shows for a while what was done, with a way back where there is one. */
-export function Sayings(props: { children: ReactNode }) {
-  const [said, setSaid] = useState<readonly Said[]>([]);
+export function Notifications(props: { children: ReactNode }) {
+  const [said, setSaid] = useState<readonly Notification[]>([]);
   const drop = useCallback(
     (id: number) => setSaid((all) => all.filter((one) => one.id !== id)),
     [],
@@ -81,16 +81,16 @@ export function CommandLines(props: { act: Act }) {
 }
 
 /** The same for a terminal, folded away where it would stand in the way. */
-export function Elsewhere(props: { act: Act }) {
+export function AsCommand(props: { act: Act }) {
   return (
     <details>
-      <summary>The same elsewhere</summary>
+      <summary>As a command</summary>
       <CommandLines act={props.act} />
     </details>
   );
 }
 
-export interface ActProps {
+export interface ActionProps {
   label: string;
   act: Act;
   needs: May;
@@ -105,15 +105,15 @@ export interface ActProps {
 }
 
 /** Does it on one click, or asks first; `>_` shows how to do the same elsewhere. */
-export function ActButton(props: ActProps) {
+export function ActionButton(props: ActionProps) {
   const may = useMay(props.needs);
-  const say = useSay();
+  const say = useNotify();
   const [open, setOpen] = useState(false);
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
   if (!may) return null;
 
-  const run = async (act: Act, done: NonNullable<ActProps["done"]>, undo?: Act) => {
+  const run = async (act: Act, done: NonNullable<ActionProps["done"]>, undo?: Act) => {
     setBusy(true);
     setProblem(null);
     try {

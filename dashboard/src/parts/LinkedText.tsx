@@ -6,7 +6,7 @@ import { pieces } from "../lib/why";
 import { Link } from "./basics";
 import { WorkerName } from "./WorkerName";
 
-export function Told(props: { text: string }) {
+export function LinkedText(props: { text: string }) {
   return pieces(props.text).map((one, at) => {
     // biome-ignore lint/suspicious/noArrayIndexKey: pieces are in the order of the sentence
     if (!one.names) return <span key={at}>{one.text}</span>;
