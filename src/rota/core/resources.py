@@ -129,3 +129,24 @@ def lacks(need: Resources, room: Resources) -> tuple[Lack, ...]:
         for kind, amount in amounts(need)
         if amount and amount > there.get(kind, 0)
     )
+
+
+def amount_text(kind: str, amount: int) -> str:
+    """An amount for people: cores and the like as numbers, memory and storage in MiB or GiB."""
+    if kind not in ("memory", "storage"):
+        return f"{amount / 1000:g} {kind}"
+    unit, size = ("GiB", 1 << 30) if amount >= 1 << 30 else ("MiB", 1 << 20)
+    return f"{amount / size:.4g} {unit} of {kind}"
+
+
+def plain_amount(kind: str, amount: int) -> float:
+    """An amount in the units that people use: cpus, gpus, bytes."""
+    return amount if kind in ("memory", "storage") else amount / 1000
+
+
+def lack_text(reason: str | Lack) -> str:
+    """What a worker has not, for people."""
+    if isinstance(reason, Lack):
+        asked, there = amount_text(reason.kind, reason.asked), reason.there
+        return f"asks {asked}, has {amount_text(reason.kind, there)}"
+    return reason

@@ -43,11 +43,10 @@ from rota.core.model import (
 from rota.core.place.fitness import unable
 from rota.core.plan.reserving import earliest
 from rota.core.records.glance import Cause
-from rota.core.resources import Lack, amounts, lacks
+from rota.core.resources import Lack, amount_text, amounts, lacks, plain_amount
 from rota.core.tables import Tables
 from rota.core.times.spans import length
 from rota.core.why.affinity import labels_for, other_wish
-from rota.core.why.explain import amount_text, plain
 
 NEW_WORKER = WorkerId("new")
 """The worker that is not there."""
@@ -236,7 +235,7 @@ def _shrink(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Re
         text = f"if it asked for no more than {amount_text(lack.kind, lack.there)}"
         figures = {
             "kind": lack.kind,
-            "at_most": plain(lack.kind, lack.there),
+            "at_most": plain_amount(lack.kind, lack.there),
             "worker_id": worker.worker.id,
         }
         less = _less(terms.needs.resources, lack.kind, lack.asked - lack.there)
@@ -286,7 +285,7 @@ def _room(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Reli
         text = f"with {amount_text(lack.kind, short)} less it would fit on worker"
         figures = {
             "kind": lack.kind,
-            "less": plain(lack.kind, short),
+            "less": plain_amount(lack.kind, short),
             "worker_id": worker.worker.id,
         }
         change = _asked_with(cell, _less(needs, lack.kind, short))

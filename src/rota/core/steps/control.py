@@ -50,9 +50,8 @@ from rota.core.outcome import (
     TenantAnswer,
 )
 from rota.core.place.fitness import unable
-from rota.core.resources import Lack, lacks
+from rota.core.resources import Lack, lack_text, lacks
 from rota.core.tables import Tables
-from rota.core.why.explain import lack_text
 
 
 def cancel(t: Tables, event: Cancel, now: Instant) -> JobAnswer:

@@ -12,7 +12,7 @@ from rota.core.order.gates import closed
 from rota.core.order.tenants import over_quota
 from rota.core.place.fitness import unable
 from rota.core.records.glance import Cause, Explanation
-from rota.core.resources import Lack, amounts, lacks
+from rota.core.resources import Lack, amount_text, amounts, lack_text, lacks, plain_amount
 from rota.core.tables import Tables
 from rota.core.times.spans import length
 from rota.core.why.affinity import AFFINITY_REASONS, affinity_shortage, would_rather
@@ -226,27 +226,6 @@ def _shortage(t: Tables, cell: JobCell, kind: str) -> str:
     return f"asks {amount_text(kind, asked)}, the largest has {amount_text(kind, largest)}"
 
 
-def amount_text(kind: str, amount: int) -> str:
-    """An amount for people: cores and the like as numbers, memory and storage in MiB or GiB."""
-    if kind not in ("memory", "storage"):
-        return f"{amount / 1000:g} {kind}"
-    unit, size = ("GiB", 1 << 30) if amount >= 1 << 30 else ("MiB", 1 << 20)
-    return f"{amount / size:.4g} {unit} of {kind}"
-
-
-def plain(kind: str, amount: int) -> float:
-    """An amount in the units that people use: cpus, gpus, bytes."""
-    return amount if kind in ("memory", "storage") else amount / 1000
-
-
-def lack_text(reason: str | Lack) -> str:
-    """What a worker has not, for people."""
-    if isinstance(reason, Lack):
-        asked, there = amount_text(reason.kind, reason.asked), reason.there
-        return f"asks {asked}, has {amount_text(reason.kind, there)}"
-    return reason
-
-
 def _room(t: Tables, cell: JobCell, online: list[WorkerCell], now: Instant) -> Iterator[Cause]:
     needs = cell.spec.terms.needs.resources
     yield from short_gang(t, cell, online)
@@ -290,9 +269,9 @@ def _busy(cell: JobCell, online: list[WorkerCell]) -> Cause:
     wanted = dict(amounts(needs))
     figures: dict[str, object] = {
         k: {
-            "asked": plain(k, wanted[k]),
-            "largest_free": plain(k, max(free[k])),
-            "free": plain(k, sum(free[k])),
+            "asked": plain_amount(k, wanted[k]),
+            "largest_free": plain_amount(k, max(free[k])),
+            "free": plain_amount(k, sum(free[k])),
         }
         for k in kinds
     }
