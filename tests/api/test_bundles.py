@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 
-from rota.engine.sweeping import Sweeping
+from rota.engine.retention import Sweeping
 from rota.store.limits import OBJECT_BYTES_MIN
 from rota.store.memory.objects import MemoryBlobs
 from rota.store.protocol import StoreError

@@ -1,6 +1,8 @@
-"""Forgets finished work that is older than an operator wants to keep it; the leader does it.
+"""Retention: drops finished work, unused bundles, unowned objects and broken uploads when old.
 
-The store drops it in bounded pieces; here is only when, and how old is old.
+The leader drops work and empties the storage of what the book says is doomed; each server tidies
+the uploads on its own disk. The store drops in bounded pieces; here is only when, and how old is
+old.
 """
 
 from __future__ import annotations
@@ -11,15 +13,19 @@ import structlog
 
 from rota.core.model import Instant, Millis
 from rota.engine.chore import Chore
-from rota.engine.limits import ENGINE_LIMITS, RETENTION_PAUSE_S, EngineLimits
+from rota.engine.limits import ENGINE_LIMITS, RETENTION_PAUSE_S, SWEEP_EVERY_S, EngineLimits
 from rota.engine.ports import Brain, Clock
+from rota.store.files.blobs import Blobs
+from rota.store.files.spool import Spool
+from rota.store.limits import DOOMED_AT_ONCE, UPLOAD_KEPT_S
 from rota.store.protocol import Store, StoreError
+from rota.store.protocols.objects import BundleQuery, ObjectBook
 
 log = structlog.get_logger("rota.engine")
 
 
 class Retention:
-    """Runs beside the engine for as long as the server does."""
+    """Drops finished work; runs beside the engine for as long as the server does."""
 
     def __init__(
         self,
@@ -79,3 +85,68 @@ class _Calendar:
     def now(self) -> Instant:
         """Never further than time has passed since the start."""
         return min(self._clock.now(), self._clock.steady() + self._offset)
+
+
+class Sweeping:
+    """Removes objects and uploads that are nobody's, and unused bundles; runs beside the engine for
+    as long as the server does."""
+
+    def __init__(
+        self,
+        book: ObjectBook | None,
+        blobs: Blobs,
+        spool: Spool,
+        brain: Brain,
+        bundle_age_ms: Millis | None,
+    ) -> None:
+        """`bundle_age_ms` None: bundles are kept until somebody removes them."""
+        self._book = book
+        self._blobs = blobs
+        self._spool = spool
+        self._brain = brain
+        self._bundle_age_ms = bundle_age_ms
+        self._chore = Chore("rota-sweeping")
+
+    def start(self) -> None:
+        """From now on."""
+        self._chore.start(self._run())
+
+    async def stop(self) -> None:
+        """In the middle of a round too: the next one goes on."""
+        await self._chore.stop()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_EVERY_S)
+            try:
+                await self.sweep(self._brain.clock.now())
+            except StoreError as error:
+                log.warning("storage_not_swept", reason=str(error))
+
+    async def sweep(self, now: Instant) -> int:
+        """One round; answers how many objects went."""
+        await self._spool.sweep(UPLOAD_KEPT_S, now / 1000)
+        gone = 0
+        if self._book is None:
+            return gone
+        if self._bundle_age_ms is not None:
+            await self._drop_unused(self._book, now - self._bundle_age_ms)
+        while self._brain.standing().leads:
+            keys = await self._book.doomed(now, DOOMED_AT_ONCE)
+            if not keys:
+                break
+            await self._blobs.drop(keys)
+            await self._book.gone(keys)
+            gone += len(keys)
+        if gone:
+            log.info("objects_removed", objects=gone)
+        return gone
+
+    async def _drop_unused(self, book: ObjectBook, since: Instant) -> None:
+        while self._brain.standing().leads:
+            found = await book.find_bundles(BundleQuery(unused_since=since, limit=DOOMED_AT_ONCE))
+            if not found:
+                break
+            for bundle in found:
+                await book.drop_bundle(bundle.id)
+            log.info("unused_bundles_dropped", bundles=len(found), since=since)

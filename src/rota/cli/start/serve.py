@@ -40,8 +40,7 @@ from rota.engine.clock import SystemClock
 from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts, Histogram
-from rota.engine.retention import Retention
-from rota.engine.sweeping import Sweeping
+from rota.engine.retention import Retention, Sweeping
 from rota.store.protocol import Store
 from rota.store.sqlite.store import SqliteStore
 
