@@ -14,8 +14,8 @@ import uvicorn
 
 from rota.api.reading.signatures import check_signature
 from rota.engine.clock import SystemClock
-from rota.events import telling
 from rota.events.config import NatsSink, RedisSink, WebhookSink
+from rota.events.limits import EventLimits
 from rota.events.outlets import Outlet, open_outlet
 from rota.events.positions import Positions
 from rota.events.sinks import Follower
@@ -74,16 +74,12 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield one
 
 
-@pytest.fixture(autouse=True)
-def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "PAUSE_S_FIRST", 0.01)
-
-
 @asynccontextmanager
 async def following(
     sink: Any, client: AsyncClient, positions: Positions, outlet: Outlet | None = None
 ) -> AsyncIterator[None]:
-    follower = Follower(sink, client, outlet or open_outlet(sink), positions)
+    hurried = EventLimits(pause_s_first=0.01)
+    follower = Follower(sink, client, outlet or open_outlet(sink), positions, hurried)
     task = asyncio.create_task(follower.run())
 
     async def look() -> Any:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
-from rota.store.limits import LOG_BYTES_PER_EXECUTION
+from rota.store.limits import LOG_BYTES_PER_EXECUTION, STORE_LIMITS, StoreLimits
 from rota.store.postgres.connect import parse_address
 from rota.store.postgres.migrate import migrate_postgres
 from rota.store.postgres.store import PostgresStore, open_postgres
@@ -37,17 +37,30 @@ UPDATE rota.meta SET folded_seq = 0, order_next = 0, submitted = 0, cell = '';
 class Cell:
     """A database of its own on the tests' PostgreSQL."""
 
-    def __init__(self, server: PostgresServer | None = None, like: str = "template1") -> None:
+    def __init__(
+        self,
+        server: PostgresServer | None = None,
+        like: str = "template1",
+        limits: StoreLimits = STORE_LIMITS,
+    ) -> None:
+        """`limits` are those of all stores that are opened on it."""
         self.server = server or shared_server()
         self.database = self.server.new_database(like)
         self.dsn = self.server.dsn(self.database)
+        self.limits = limits
 
     @asynccontextmanager
     async def opened(
-        self, *, options: str = "", log_bytes_max: int = LOG_BYTES_PER_EXECUTION
+        self,
+        *,
+        options: str = "",
+        log_bytes_max: int = LOG_BYTES_PER_EXECUTION,
+        limits: StoreLimits | None = None,
     ) -> AsyncIterator[PostgresStore]:
         """A store as a server has it; several may be open at once."""
-        store = await open_postgres(self.dsn + options, log_bytes_max=log_bytes_max)
+        store = await open_postgres(
+            self.dsn + options, log_bytes_max=log_bytes_max, limits=limits or self.limits
+        )
         try:
             yield store
         finally:
@@ -71,11 +84,11 @@ class Cell:
             return await connection.fetchval(sql, *args)
 
 
-async def migrated_cell() -> Cell:
+async def migrated_cell(limits: StoreLimits = STORE_LIMITS) -> Cell:
     """One that has its tables already: a copy is cheaper than running every migration."""
     server = shared_server()
     if server.migrated is None:
         first = Cell(server)
         await migrate_postgres(parse_address(first.dsn))
         server.migrated = first.database
-    return Cell(server, server.migrated)
+    return Cell(server, server.migrated, limits)

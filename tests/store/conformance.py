@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TypeAlias
+from typing import Protocol
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -24,6 +24,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutExecution, PutJob, PutKey
+from rota.store.limits import STORE_LIMITS, StoreLimits
 from rota.store.protocol import (
     Direction,
     Epoch,
@@ -48,7 +49,14 @@ from tests.store.naive import (
     terms,
 )
 
-StoreMaker: TypeAlias = Callable[[], AbstractAsyncContextManager[Store]]
+
+class StoreMaker(Protocol):
+    """Opens an empty store."""
+
+    def __call__(
+        self, limits: StoreLimits = STORE_LIMITS
+    ) -> AbstractAsyncContextManager[Store]: ...
+
 
 doubted = settings(
     max_examples=examples(12, 100),

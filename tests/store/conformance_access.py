@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from rota.core.model import JobState, Life
-from rota.store import access_rows, limits
+from rota.store import access_rows
+from rota.store.limits import TOKEN_KEPT_MS, StoreLimits
 from rota.store.protocol import Store, TooManyTokensError
 from rota.store.protocols.access import AuditEntry, AuditQuery, Role, Token
 from tests.store.conformance import StoreMaker, leading, put
@@ -112,17 +113,15 @@ class AccessConformance:
         assert [len(refused), len(kept)] == [4, 1]
 
     async def test_live_tokens_are_bounded_and_long_dead_ones_forgotten(
-        self, make_store: StoreMaker, monkeypatch: pytest.MonkeyPatch
+        self, make_store: StoreMaker
     ) -> None:
-        async with make_store() as store:
-            for module in ("memory.access", "sqlite.access", "postgres.access"):
-                monkeypatch.setattr(f"rota.store.{module}.TOKENS_MAX", 2)
+        async with make_store(StoreLimits(tokens_max=2)) as store:
             await store.access.add_token(token(1, expires_at=2_000))
             await store.access.add_token(token(2))
             with pytest.raises(TooManyTokensError):
                 await store.access.add_token(token(3))
             await store.access.add_token(token(3, created_at=2_000))
-            later = 2_000 + limits.TOKEN_KEPT_MS + 1
+            later = 2_000 + TOKEN_KEPT_MS + 1
             await store.access.revoke_token("token-0002", later)
             await store.access.add_token(token(4, created_at=later))
             left = [one.id for one in (await store.access.load(SECRET)).tokens]
@@ -144,10 +143,9 @@ class AccessConformance:
             assert access_rows.audit_row(newest) == access_rows.audit_row(entry(3))
 
     async def test_old_entries_leave_a_bounded_number_at_a_time(
-        self, make_store: StoreMaker, monkeypatch: pytest.MonkeyPatch
+        self, make_store: StoreMaker
     ) -> None:
-        monkeypatch.setattr("rota.store.access_rows.AUDIT_DROPS_MIN", 2)
-        async with make_store() as store:
+        async with make_store(StoreLimits(audit_drops_min=2)) as store:
             await store.access.add_audit([entry(at) for at in range(1, 6)], 0)
             await store.access.add_audit([], 5)
             assert await told(store) == [5, 4, 3]

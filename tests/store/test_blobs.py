@@ -23,7 +23,7 @@ from rota.store.files.spool import (
     WrongOffsetError,
 )
 from rota.store.files.two_places import TwoPlaces
-from rota.store.limits import OBJECT_BYTES_MIN, SPOOL_UPLOADS_MAX
+from rota.store.limits import OBJECT_BYTES_MIN, StoreLimits
 from rota.store.memory.objects import MemoryBlobs
 from rota.store.memory.store import MemoryStore
 from rota.store.protocol import StoreFullError
@@ -127,20 +127,18 @@ async def test_two_that_send_the_same_from_the_beginning_do_not_disturb_each_oth
     assert list(first.path.parent.iterdir()) == []
 
 
-async def test_an_upload_has_a_limit_and_so_has_their_number(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_upload_has_a_limit_and_so_has_their_number(spool: Spool, tmp_path: Path) -> None:
     upload = await spool.begin(None, 0, 5)
     with pytest.raises(UploadTooLargeError):
         await upload.write(b"123456")
     await upload.leave()
-    assert SPOOL_UPLOADS_MAX > 3
-    monkeypatch.setattr("rota.store.files.spool.SPOOL_UPLOADS_MAX", 2)
+    small = Spool(tmp_path / "small", StoreLimits(spool_uploads_max=2))
     for name in ("a", "b"):
-        await (await spool.begin(name, 0, 5)).leave()
+        await (await small.begin(name, 0, 5)).leave()
     with pytest.raises(TooManyUploadsError):
-        await spool.begin("c", 0, 5)
-    await spool.begin("a", 0, 5)
+        await small.begin("c", 0, 5)
+    await small.begin("a", 0, 5)
+    await small.close()
 
 
 async def test_a_full_disk_is_told_as_such(spool: Spool, tmp_path: Path) -> None:

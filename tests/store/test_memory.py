@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from rota.store.limits import STORE_LIMITS, StoreLimits
 from rota.store.memory.store import MemoryStore
 from rota.store.protocol import JobQuery, Store, StoreFullError, UnknownFateError
 from tests.store.conformance import (
@@ -28,8 +29,8 @@ from tests.store.conformance_shelves import ShelfConformance
 
 
 @asynccontextmanager
-async def memory_store() -> AsyncIterator[Store]:
-    store = MemoryStore(log_bytes_max=LOG_CAP)
+async def memory_store(limits: StoreLimits = STORE_LIMITS) -> AsyncIterator[Store]:
+    store = MemoryStore(log_bytes_max=LOG_CAP, limits=limits)
     yield store
     await store.close()
 

@@ -11,8 +11,7 @@ import pytest
 
 from rota.core.model import KeyRecord
 from rota.core.outcome import PutKey
-from rota.store.postgres.tables import folder as postgres_folder
-from rota.store.postgres.tables.folder import PostgresFolder
+from rota.store.limits import STORE_LIMITS, StoreLimits
 from rota.store.protocol import Store
 from tests.postgres.cell import EMPTY, Cell
 from tests.store.conformance import (
@@ -35,6 +34,9 @@ from tests.store.conformance_shelves import ShelfConformance
 
 pytestmark = pytest.mark.postgres
 
+IDLE_FOR_LONG = StoreLimits(postgres_fold_idle_s=60.0)
+"""Where few writes are not in the tables before somebody reads."""
+
 
 @cache
 def _shared_cell() -> Cell:
@@ -52,10 +54,14 @@ async def make_store() -> AsyncIterator[StoreMaker]:
     async with cell.opened(log_bytes_max=LOG_CAP) as store, cell.connected() as admin:
 
         @asynccontextmanager
-        async def postgres_store() -> AsyncIterator[Store]:
+        async def postgres_store(limits: StoreLimits = STORE_LIMITS) -> AsyncIterator[Store]:
             await admin.execute(EMPTY)
             await store.ledger.load()  # what it remembers of the journal is no longer true
-            yield store
+            if limits == STORE_LIMITS:
+                yield store
+                return
+            async with cell.opened(log_bytes_max=LOG_CAP, limits=limits) as other:
+                yield other
 
         yield postgres_store
 
@@ -132,32 +138,23 @@ async def test_keys_are_looked_up_though_their_connection_was_ended(
 
 
 async def test_the_folding_thread_is_left_alone_until_a_fold_is_due_or_somebody_reads(
-    make_store: StoreMaker, monkeypatch: pytest.MonkeyPatch
+    make_store: StoreMaker,
 ) -> None:
-    roused: list[bool] = []
-    rouse = PostgresFolder._rouse
-
-    def noted(self: PostgresFolder) -> None:
-        roused.append(True)
-        rouse(self)
-
-    async with make_store() as store:
+    folded = "SELECT folded_seq FROM rota.meta"
+    async with make_store(IDLE_FOR_LONG) as store, _shared_cell().connected() as admin:
         leader = await leading(store)
         await store.catalog.key("x")  # all that came so far is in the tables
-        monkeypatch.setattr(PostgresFolder, "_rouse", noted)
-        monkeypatch.setattr(postgres_folder, "POSTGRES_FOLD_IDLE_S", 60)
         await leader.append(PutKey(KeyRecord("k", "print", b"receipt", 1)))
         await asyncio.sleep(0.2)
-        assert not roused
+        assert await admin.fetchval(folded) == 0
         assert await store.catalog.key("k") is not None
-        assert roused
+        assert await admin.fetchval(folded) == 1
 
 
 async def test_to_read_on_among_the_keys_does_not_hurry_the_fold(
-    make_store: StoreMaker, monkeypatch: pytest.MonkeyPatch
+    make_store: StoreMaker,
 ) -> None:
-    monkeypatch.setattr(postgres_folder, "POSTGRES_FOLD_IDLE_S", 60)
-    async with make_store() as store:
+    async with make_store(IDLE_FOR_LONG) as store:
         leader = await leading(store)
         await leader.append(PutKey(KeyRecord("a", "print", b"receipt", 1)))
         assert await store.catalog.keys_after("", 1) == ["a"]

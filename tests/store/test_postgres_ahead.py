@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from rota.store.limits import StoreLimits
 from rota.store.migrate import Migration, known_migrations
 from rota.store.postgres.connect import parse_address
 from rota.store.postgres.migrate import migrate_postgres
@@ -40,9 +41,8 @@ WHERE p.indrelid = 'rota.jobs_done'::regclass GROUP BY 1, 2
 
 
 @pytest.fixture
-def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
-    monkeypatch.setattr("rota.store.postgres.ahead.AHEAD_BYTES_MIN", 0)
-    return Cell()
+def cell() -> Cell:
+    return Cell(limits=StoreLimits(ahead_bytes_min=0))
 
 
 @asynccontextmanager
@@ -74,7 +74,10 @@ async def assert_all_whole(cell: Cell) -> None:
 
 async def test_a_steps_indexes_are_built_before_it_and_taken_by_it(cell: Cell) -> None:
     async with older(cell) as store:
-        assert await migrate_postgres(parse_address(cell.dsn), [*KNOWN, WITH_INDEXES]) == 1
+        assert (
+            await migrate_postgres(parse_address(cell.dsn, cell.limits), [*KNOWN, WITH_INDEXES])
+            == 1
+        )
         await assert_all_whole(cell)
         assert len(await store.catalog.find_jobs(JobQuery(name="a", queue="default"))) == 10
 
@@ -85,7 +88,9 @@ async def test_an_index_that_a_crash_left_unfinished_is_built_again(cell: Cell) 
         number = WITH_INDEXES.number + 1
         broken = Migration(number, f"{number:04}_broken.sql", "SELECT none")
         with pytest.raises(StoreError, match="none"):
-            await migrate_postgres(parse_address(cell.dsn), [*KNOWN, WITH_INDEXES, broken])
+            await migrate_postgres(
+                parse_address(cell.dsn, cell.limits), [*KNOWN, WITH_INDEXES, broken]
+            )
         left = "relname LIKE 'jobs\\_done%\\_ahead\\_%'"
         built = await cell.ask(f"SELECT count(*) FROM pg_class WHERE {left}")
         assert built
@@ -93,7 +98,7 @@ async def test_an_index_that_a_crash_left_unfinished_is_built_again(cell: Cell) 
             "UPDATE pg_index SET indisvalid = false WHERE indexrelid ="
             f" (SELECT min(oid::int8)::oid FROM pg_class WHERE {left})"
         )
-        await migrate_postgres(parse_address(cell.dsn), [*KNOWN, WITH_INDEXES])
+        await migrate_postgres(parse_address(cell.dsn, cell.limits), [*KNOWN, WITH_INDEXES])
         await assert_all_whole(cell)
         assert await cell.ask(f"SELECT count(*) FROM pg_class WHERE {left}") == built
 
@@ -107,7 +112,7 @@ async def test_the_store_is_written_and_read_while_an_index_waits_to_be_finished
             # Whoever writes to the day keeps an index of it from being finished.
             await report.execute("LOCK TABLE rota.jobs_done IN ROW EXCLUSIVE MODE")
             migrating = asyncio.create_task(
-                migrate_postgres(parse_address(cell.dsn), [*KNOWN, WITH_INDEXES])
+                migrate_postgres(parse_address(cell.dsn, cell.limits), [*KNOWN, WITH_INDEXES])
             )
             async with asyncio.timeout(PATIENCE_S):
                 while not await cell.ask(

@@ -17,6 +17,7 @@ from rota.core.outcome import Refill
 from rota.store.folding.jobs_in_bulk import JobsInBulk
 from rota.store.folding.known_shelf import ShelfRow
 from rota.store.postgres.tables import load as postgres_load
+from rota.store.postgres.tables.load import read_shelf
 from tests.core.asking import spec
 from tests.doubt import examples
 from tests.postgres.cell import Cell, migrated_cell
@@ -113,48 +114,40 @@ async def test_whatever_is_on_a_shelf_is_read_as_it_is_stored(
 ) -> None:
     cell, (stretch, limit) = await one_cell(), sizes
     rows = rows_of(batches, first, step)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(postgres_load, "SHELF_ROWS_PER_FETCH", stretch)
-        async with cell.connected() as connection, connection.transaction():
-            await put(connection, rows)
-            bulk = JobsInBulk()
-            for _ in range(2):  # the second time with all that was learned of them
-                jobs, kept = await postgres_load._read_shelf(
-                    connection, Refill(LINE, first - 1, limit, 1), bulk
-                )
-                assert jobs == [
-                    JobRecord(JobId(row[0]), decode(row[2], type=Spec), decode(row[1], type=Life))
-                    for row in rows[:limit]
-                ]
-                assert [(row.id, row.encoded) for row in kept] == [
-                    (row[0], row[2]) for row in rows[:limit]
-                ]
-                assert [row.spec for row in kept] == [job.spec for job in jobs]
+    async with cell.connected() as connection, connection.transaction():
+        await put(connection, rows)
+        bulk = JobsInBulk()
+        for _ in range(2):  # the second time with all that was learned of them
+            jobs, kept = await read_shelf(
+                connection, Refill(LINE, first - 1, limit, 1), bulk, stretch
+            )
+            assert jobs == [
+                JobRecord(JobId(row[0]), decode(row[2], type=Spec), decode(row[1], type=Life))
+                for row in rows[:limit]
+            ]
+            assert [(row.id, row.encoded) for row in kept] == [
+                (row[0], row[2]) for row in rows[:limit]
+            ]
+            assert [row.spec for row in kept] == [job.spec for job in jobs]
 
 
 @pytest.mark.parametrize("longer", [2**8, 2**16, 2**32])
 async def test_jobs_are_read_where_numbers_of_places_become_longer_and_the_line_has_gaps(
-    longer: int, monkeypatch: pytest.MonkeyPatch
+    longer: int,
 ) -> None:
     """The first that is longer looks as if it were not: its upper half is as its lower one."""
-    monkeypatch.setattr(postgres_load, "SHELF_ROWS_PER_FETCH", 10)
     cell = await one_cell()
     first = longer - 39
     rows = rows_of([Batch(40)], first, step=2)
     assert longer + 1 in [row[3] for row in rows]
     async with cell.connected() as connection, connection.transaction():
         await put(connection, rows)
-        jobs, kept = await postgres_load._read_shelf(
-            connection, Refill(LINE, first - 1, 40, 1), JobsInBulk()
-        )
+        jobs, kept = await read_shelf(connection, Refill(LINE, first - 1, 40, 1), JobsInBulk(), 10)
     assert [(job.id, job.spec.order) for job in jobs] == [(row[0], row[3]) for row in rows]
     assert [row.encoded for row in kept] == [row[2] for row in rows]
 
 
-async def test_only_the_first_stretch_of_a_shelf_of_batches_is_read_job_by_job(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(postgres_load, "SHELF_ROWS_PER_FETCH", 50)
+async def test_only_the_first_stretch_of_a_shelf_of_batches_is_read_job_by_job() -> None:
     cell = await one_cell()
     rows = rows_of([Batch(25, ready_at=ready_at) for ready_at in range(16)], 1_000)
     bulk = Counting()
@@ -163,19 +156,14 @@ async def test_only_the_first_stretch_of_a_shelf_of_batches_is_read_job_by_job(
         jobs: list[JobRecord] = []
         kept: list[ShelfRow] = []
         for done in (0, 200):
-            jobs, kept = await postgres_load._read_shelf(
-                connection, Refill(LINE, 999 + done, 200, 1), bulk
-            )
+            jobs, kept = await read_shelf(connection, Refill(LINE, 999 + done, 200, 1), bulk, 50)
             assert [job.id for job in jobs] == [row[0] for row in rows[done : done + 200]]
     assert bulk.singly == 50
     assert kept[-1].form is kept[-25].form
     assert jobs[-1].spec.terms is jobs[0].spec.terms
 
 
-async def test_where_jobs_are_not_alike_the_database_is_not_asked_twice_for_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(postgres_load, "SHELF_ROWS_PER_FETCH", 20)
+async def test_where_jobs_are_not_alike_the_database_is_not_asked_twice_for_each() -> None:
     cell = await one_cell()
     batches = [Batch(2, name="job" * (1 + number % 7)) for number in range(60)]
     bulk = Counting()
@@ -183,6 +171,6 @@ async def test_where_jobs_are_not_alike_the_database_is_not_asked_twice_for_each
         await put(connection, rows_of(batches, 1_000))
         asked: list[str] = []
         connection.add_query_logger(lambda query: asked.append(query.query))
-        await postgres_load._read_shelf(connection, Refill(LINE, 999, 120, 1), bulk)
+        await read_shelf(connection, Refill(LINE, 999, 120, 1), bulk, 20)
     assert bulk.singly == 120
     assert asked.count(postgres_load._ALIKE) == 1

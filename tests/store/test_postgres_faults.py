@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from rota.store.journal import encode_record
+from rota.store.limits import StoreLimits
 from rota.store.postgres.store import open_postgres
 from rota.store.protocol import (
     Epoch,
@@ -132,11 +133,9 @@ async def test_a_lock_that_somebody_holds_is_told_of_and_waited_for_no_longer_th
         await leader.append(put(2))
 
 
-async def test_an_append_past_its_deadline_is_given_up_without_a_cancel(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.store.postgres.ledger.APPEND_DEADLINE_S", 0.3)
-    async with cell.opened() as store, cell.connected() as admin:
+async def test_an_append_past_its_deadline_is_given_up_without_a_cancel(cell: Cell) -> None:
+    short = StoreLimits(append_deadline_s=0.3)
+    async with cell.opened(limits=short) as store, cell.connected() as admin:
         leader = await leading(store)
         async with admin.transaction():
             await admin.execute("LOCK TABLE rota.journal IN EXCLUSIVE MODE")
@@ -271,10 +270,9 @@ async def test_a_crash_of_postgres_loses_nothing_and_needs_no_restart_of_ours(
 
 @pytest.mark.process
 async def test_a_commit_that_waits_for_a_lost_standby_is_never_called_a_success(
-    own_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    own_server: PostgresServer,
 ) -> None:
-    monkeypatch.setattr("rota.store.postgres.ledger.APPEND_DEADLINE_S", 1.0)
-    cell = Cell(own_server)
+    cell = Cell(own_server, limits=StoreLimits(append_deadline_s=1.0))
     async with cell.opened() as store, cell.connected() as admin:
         leader = await leading(store)
         assert (await store.durability()).level == "single"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 import pytest
 
 from rota.core.model import Instant
-from rota.store.postgres import ledger as postgres_ledger
+from rota.store.limits import StoreLimits
+from rota.store.postgres.connect import Line, parse_address
+from rota.store.postgres.glance import HAS_INBOX, REVISION, Glance
 from rota.store.postgres.store import PostgresStore
 from rota.store.protocol import StoreError
 from rota.store.protocols.nodes import Node
@@ -19,6 +22,12 @@ from tests.store.conformance_access import token
 
 pytestmark = pytest.mark.postgres
 
+T = TypeVar("T")
+
+_LAST_ASKED = """
+SELECT query, query_start FROM pg_stat_activity
+WHERE application_name = $1 AND datname = current_database()
+"""
 _SUBMIT = "SELECT rota.submit($1::jsonb)"
 
 
@@ -27,55 +36,57 @@ async def cell() -> Cell:
     return await migrated_cell()
 
 
-def counted(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """One for each time that the connection is used which looks are made on."""
-    reads: list[bool] = []
-    line = store.ledger.glance._line
-    read = line.read
+class NotedLine(Line):
+    """One that knows how often it was read from, and whose answers can be held back."""
 
-    async def noted(work: Callable[[Any], Awaitable[Any]]) -> Any:
-        reads.append(True)
-        return await read(work)
+    def __init__(self, cell: Cell) -> None:
+        super().__init__(parse_address(cell.dsn), "look", 5.0, {})
+        self.reads = 0
+        self.has_read, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.may_answer.set()
 
-    monkeypatch.setattr(line, "read", noted)
-    return reads
-
-
-async def test_who_looks_at_the_same_moment_shares_one_read(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with cell.opened() as store:
-        reads = counted(store, monkeypatch)
-        revisions_and_entries = await asyncio.gather(
-            store.access.revision(), store.ledger.take_inbox(9), store.access.revision()
-        )
-        assert revisions_and_entries == [0, [], 0]
-        assert len(reads) == 1
+    async def read(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        self.reads += 1
+        found = await super().read(work)
+        self.has_read.set()
+        await self.may_answer.wait()
+        return found
 
 
-async def test_a_look_shows_all_that_was_there_when_it_was_asked_for(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with cell.opened() as store, cell.connected() as application:
-        line, may_answer, has_read = store.ledger.glance._line, asyncio.Event(), asyncio.Event()
-        read = line.read
+@asynccontextmanager
+async def looking(cell: Cell) -> AsyncIterator[tuple[NotedLine, Glance]]:
+    """Looks at a database, over a connection of the test."""
+    line = NotedLine(cell)
+    glance = Glance(line)
+    try:
+        yield line, glance
+    finally:
+        await glance.close()
 
-        async def late(work: Callable[[Any], Awaitable[Any]]) -> Any:
-            found = await read(work)
-            has_read.set()
-            await may_answer.wait()
-            return found
 
-        monkeypatch.setattr(line, "read", late)
-        before = asyncio.create_task(store.access.revision())
-        await has_read.wait()
+async def test_who_looks_at_the_same_moment_shares_one_read(cell: Cell) -> None:
+    async with looking(cell) as (line, glance):
+        found = await asyncio.gather(*map(glance.see, (REVISION, HAS_INBOX, REVISION)))
+        assert found == [(0,), (False,), (0,)]
+        assert line.reads == 1
+
+
+async def test_a_look_shows_all_that_was_there_when_it_was_asked_for(cell: Cell) -> None:
+    async with (
+        cell.opened() as store,
+        cell.connected() as application,
+        looking(cell) as (line, glance),
+    ):
+        line.may_answer.clear()
+        before = asyncio.create_task(glance.see(REVISION))
+        await line.has_read.wait()
         await store.access.add_token(token(1))
         await application.fetchval(_SUBMIT, json.dumps({"name": "n"}))
-        after = asyncio.gather(store.access.revision(), store.ledger.take_inbox(9))
+        after = asyncio.gather(glance.see(REVISION), glance.see(HAS_INBOX))
         await asyncio.sleep(0)
-        may_answer.set()
-        revision, entries = await after
-        assert (await before, revision, len(entries)) == (0, 1, 1)
+        line.may_answer.set()
+        assert await before == (0,)
+        assert await after == [(1,), (True,)]
 
 
 async def test_who_goes_away_does_not_take_the_answer_from_the_others(cell: Cell) -> None:
@@ -110,15 +121,14 @@ async def _all_that_a_server_does_by_itself(store: PostgresStore) -> list[Any]:
     )
 
 
-async def test_all_that_a_server_does_by_itself_is_one_transaction(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with cell.opened() as store:
+async def test_all_that_a_server_does_by_itself_is_one_statement(cell: Cell) -> None:
+    async with cell.opened() as store, cell.connected() as admin:
         await store.nodes.announce(Node(node="here"))
         alone = await store.durability()
-        reads = counted(store, monkeypatch)
         revision, entries, _, everyone, durability = await _all_that_a_server_does_by_itself(store)
-        assert len(reads) == 1
+        # The last statement of the connection for looks has all of it.
+        (asked,) = await admin.fetch(_LAST_ASKED, "rota look")
+        assert all(word in asked["query"] for word in ("access", "inbox", "nodes", "synchronous"))
         assert (revision, entries) == (0, [])
         assert [seen.told.node for seen in everyone] == ["here"]
         # That an announcement does not wait for the disk says nothing of what is accepted.
@@ -126,19 +136,16 @@ async def test_all_that_a_server_does_by_itself_is_one_transaction(
         assert await cell.ask("SELECT count(*) FROM rota.nodes") == 1
 
 
+@pytest.mark.parametrize(("idle_s", "is_asked"), [(30.0, False), (0.0, True)])
 async def test_the_connection_for_appends_is_there_from_the_start_and_never_silent_for_long(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
+    cell: Cell, idle_s: float, *, is_asked: bool
 ) -> None:
-    last_asked = "SELECT query_start FROM pg_stat_activity WHERE application_name = 'rota append'"
-    last_asked += " AND datname = current_database()"
-    async with cell.opened() as store:
-        at_start = await cell.ask(last_asked)
-        assert at_start is not None
+    limits = StoreLimits(append_idle_s=idle_s)
+    async with cell.opened(limits=limits) as store, cell.connected() as admin:
+        (at_start,) = await admin.fetch(_LAST_ASKED, "rota append")
         await store.durability()
-        assert await cell.ask(last_asked) == at_start
-        monkeypatch.setattr(postgres_ledger, "APPEND_IDLE_S", 0.0)
-        await store.durability()
-        assert await cell.ask(last_asked) > at_start  # type: ignore[operator]  # both are times
+        (after,) = await admin.fetch(_LAST_ASKED, "rota append")
+        assert (after["query_start"] > at_start["query_start"]) is is_asked
 
 
 @pytest.mark.parametrize(("table", "locked"), [("inbox", [1]), ("nodes", [2, 3]), ("access", [0])])

@@ -26,6 +26,7 @@ from rota.core.model import (
 )
 from rota.core.outcome import AnyWrite, MoveJob, PutExecution, PutJob, PutKey, PutOccurrence
 from rota.core.records.schedules import Decision, Occurrence
+from rota.store.limits import StoreLimits
 from rota.store.postgres.store import PostgresStore
 from rota.store.postgres.tables.partitions import DAY_MS
 from rota.store.postgres.tables.queries import execution_search, job_bodies, job_search
@@ -288,12 +289,9 @@ async def test_the_ledger_of_schedules_goes_with_its_day(cell: Cell) -> None:
         assert await store.catalog.find_occurrences(query) == [new]
 
 
-async def test_old_journal_and_keys_leave_by_the_partition_and_the_newest_stays(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in ("postgres.tables.partitions", "postgres.tables.folder"):
-        monkeypatch.setattr(f"rota.store.{module}.JOURNAL_PARTITION_RECORDS", 10)
-    async with cell.opened() as store:
+async def test_old_journal_and_keys_leave_by_the_partition_and_the_newest_stays() -> None:
+    # Not a migrated cell: the partitions it has are longer.
+    async with Cell(limits=StoreLimits(journal_partition_records=10)).opened() as store:
         leader = await leading(store)
         await leader.append(PutKey(KeyRecord("old", "f", b"", MONDAY)), at=MONDAY)
         for number in range(34):

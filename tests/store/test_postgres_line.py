@@ -24,18 +24,23 @@ class Wire:
         self.is_broken = True
 
 
+class WiredLine(Line):
+    """One that has its connection from the test."""
+
+    def __init__(self) -> None:
+        super().__init__(parse_address("postgresql://rota@nowhere/rota"), "test", 0.2, {})
+        self.wire = Wire()
+
+    async def connected(self) -> Connection:
+        return cast("Connection", self.wire)
+
+
 @pytest.fixture
-def line(monkeypatch: pytest.MonkeyPatch) -> Line:
-    made = Line(parse_address("postgresql://rota@nowhere/rota"), "test", 0.2, {})
-
-    async def connected() -> Connection:
-        return cast("Connection", Wire())
-
-    monkeypatch.setattr(made, "_connected", connected)
-    return made
+def line() -> WiredLine:
+    return WiredLine()
 
 
-async def test_everybody_has_their_turn_in_the_order_in_which_they_came(line: Line) -> None:
+async def test_everybody_has_their_turn_in_the_order_in_which_they_came(line: WiredLine) -> None:
     seen: list[int] = []
 
     async def use(number: int) -> int:
@@ -55,7 +60,9 @@ async def test_everybody_has_their_turn_in_the_order_in_which_they_came(line: Li
     assert answers == seen == list(range(30))
 
 
-async def test_whoever_is_kept_waiting_by_others_hears_that_nothing_was_done(line: Line) -> None:
+async def test_whoever_is_kept_waiting_by_others_hears_that_nothing_was_done(
+    line: WiredLine,
+) -> None:
     await line._turn.acquire()
     done: list[bool] = []
 
@@ -69,13 +76,8 @@ async def test_whoever_is_kept_waiting_by_others_hears_that_nothing_was_done(lin
     assert done == [True]
 
 
-async def test_what_takes_too_long_is_broken_off_and_not_cancelled(
-    line: Line, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wire, go_on, ends = Wire(), asyncio.Event(), []
-
-    async def connected() -> Connection:
-        return cast("Connection", wire)
+async def test_what_takes_too_long_is_broken_off_and_not_cancelled(line: WiredLine) -> None:
+    go_on, ends = asyncio.Event(), []
 
     async def work(_: Any) -> None:
         try:
@@ -85,10 +87,9 @@ async def test_what_takes_too_long_is_broken_off_and_not_cancelled(
             ends.append("cancelled")
             raise
 
-    monkeypatch.setattr(line, "_connected", connected)
     with pytest.raises(StoreError):
         await line.write(work)
-    assert wire.is_broken
+    assert line.wire.is_broken
     caller = asyncio.create_task(line.write(work))
     await asyncio.sleep(0.01)
     caller.cancel()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncpg
 import pytest
 
+from rota.store.limits import StoreLimits
 from rota.store.postgres.store import PostgresStore
-from rota.store.postgres.tables import stalled as postgres_stalled
 from rota.store.protocol import JobQuery, LeaderRow, StoreError
 from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import leading, put
@@ -41,11 +41,8 @@ async def test_a_leader_is_seen_to_be_there_for_as_long_as_its_process_is(cell: 
         assert not (await seen(two)).present
 
 
-async def test_a_server_frozen_in_a_fold_does_not_keep_the_others_from_it(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(postgres_stalled, "FOLD_STALLED_S", 0.2)
-    async with cell.opened() as store:
+async def test_a_server_frozen_in_a_fold_does_not_keep_the_others_from_it(cell: Cell) -> None:
+    async with cell.opened(limits=StoreLimits(fold_stalled_s=0.2)) as store:
         frozen = await asyncpg.connect(cell.dsn, server_settings={"application_name": "rota fold"})
         holding = frozen.transaction()
         await holding.start()
@@ -61,10 +58,9 @@ async def test_a_server_frozen_in_a_fold_does_not_keep_the_others_from_it(
 
 
 async def test_whoever_waits_for_its_client_in_no_fold_of_ours_is_left_alone(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
+    cell: Cell,
 ) -> None:
-    monkeypatch.setattr(postgres_stalled, "FOLD_STALLED_S", 0.0)
-    async with cell.opened() as store:
+    async with cell.opened(limits=StoreLimits(fold_stalled_s=0.0)) as store:
         somebody = await asyncpg.connect(cell.dsn)
         async with somebody.transaction():
             await somebody.execute("SELECT folded_seq FROM rota.meta FOR UPDATE")

@@ -7,6 +7,7 @@ import pytest
 
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import MoveJob, Refill
+from rota.store.limits import StoreLimits
 from rota.store.postgres.store import PostgresStore
 from rota.store.postgres.tables import load as postgres_load
 from rota.store.protocol import Seq
@@ -113,11 +114,8 @@ async def test_what_another_server_has_folded_since_is_not_believed_to_be_on_the
     }  # fmt: skip
 
 
-async def test_a_shelf_is_read_in_stretches_and_no_longer_than_was_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(postgres_load, "SHELF_ROWS_PER_FETCH", 2)
-    cell = await migrated_cell()
+async def test_a_shelf_is_read_in_stretches_and_no_longer_than_was_asked() -> None:
+    cell = await migrated_cell(StoreLimits(shelf_rows_per_fetch=2))
     async with cell.opened() as store:
         await six_on_the_shelf(store)
         for limit in range(1, 8):

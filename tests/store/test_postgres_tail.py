@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
 
 import pytest
+from asyncpg.transaction import Transaction
 
 from rota.core.model import ExecutionState, JobId, JobState, Life
 from rota.core.outcome import MoveJob, Refill
 from rota.store.folding.mirror import Mirror
-from rota.store.folding.precedence import Precedence
-from rota.store.limits import FOLD_FEW_WRITES, FOLD_SLICE_ROWS, PRECEDENCE_ROUNDS
+from rota.store.limits import FOLD_FEW_WRITES, PRECEDENCE_ROUNDS, StoreLimits
 from rota.store.postgres.store import PostgresStore
-from rota.store.postgres.tables import folder as postgres_folder
 from rota.store.protocol import JobQuery, Seq
 from tests.postgres.cell import Cell
 from tests.store.conformance import Appender, leading, put, run_of
@@ -29,6 +28,8 @@ LIVE = 20
 ENDED = JOBS - 2 * LIVE
 RUNNING = Life(JobState.RUNNING, attempt=1)
 DONE = Life(JobState.SUCCEEDED, finished_at=9)
+PATIENT = StoreLimits(fold_begin_writes=FOLD_FEW_WRITES, postgres_fold_idle_s=60.0, fold_lag_s=60.0)
+"""The fold takes many writes at once, and then waits for more until a reader comes."""
 _ROWS = """
 SELECT (SELECT count(*) FROM rota.jobs_done), (SELECT count(*) FROM rota.executions_done),
     (SELECT count(*) FROM rota.jobs_live), (SELECT folded_seq FROM rota.meta)
@@ -37,12 +38,8 @@ _SHELF = "SELECT (SELECT count(*) FROM rota.jobs_shelved), (SELECT sum(count) FR
 
 
 @pytest.fixture
-def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
-    """Where the fold takes many writes at once, and then waits for more until a reader comes."""
-    monkeypatch.setattr(postgres_folder, "FOLD_BEGIN_WRITES", FOLD_FEW_WRITES)
-    monkeypatch.setattr(postgres_folder, "POSTGRES_FOLD_IDLE_S", 60.0)
-    monkeypatch.setattr(postgres_folder, "FOLD_LAG_S", 60.0)
-    return Cell()
+def cell() -> Cell:
+    return Cell(limits=PATIENT)
 
 
 @asynccontextmanager
@@ -63,23 +60,6 @@ async def under_load(cell: Cell) -> AsyncIterator[tuple[PostgresStore, Appender]
 
         await eventually(ahead)
         yield store, leader
-
-
-async def test_the_fold_gives_way_to_the_loop_again_and_again(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[bool] = []
-    give_way = Precedence.give_way
-
-    def noted(self: Precedence) -> None:
-        asked.append(self._is_ours)
-        give_way(self)
-
-    monkeypatch.setattr(Precedence, "give_way", noted)
-    async with under_load(cell):
-        taken = 3  # a record each, none wider than a slice
-        made = 2 * -(-(JOBS - LIVE) // FOLD_SLICE_ROWS)  # jobs, and their executions
-        assert len(asked) == taken + made
 
 
 async def test_the_fold_gives_way_while_a_turn_begins_and_while_its_outcome_is_told(
@@ -149,10 +129,8 @@ async def test_what_a_crash_of_the_database_takes_back_is_written_again(cell: Ce
     assert (totals.submitted, totals.finished) == (JOBS, (("default", "succeeded", ended),))
 
 
-async def test_a_server_that_folded_before_another_wrote_ahead_trusts_no_row_of_then(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(postgres_folder, "FOLD_COMPANY_S", 0.0)
+async def test_a_server_that_folded_before_another_wrote_ahead_trusts_no_row_of_then() -> None:
+    cell = Cell(limits=replace(PATIENT, fold_company_s=0.0))
     numbers, early = range(JOBS), range(JOBS, JOBS + LIVE)
     async with cell.opened() as store, cell.opened() as other, cell.connected() as admin:
         leader = await leading(store)
@@ -175,7 +153,8 @@ async def test_a_server_that_folded_before_another_wrote_ahead_trusts_no_row_of_
 async def test_a_follower_that_begins_just_as_the_leader_writes_ahead_counts_nothing_twice(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    numbers, loop, read = range(JOBS), asyncio.get_running_loop(), postgres_folder.read_snapshot
+    numbers, loop = range(JOBS), asyncio.get_running_loop()
+    start = Transaction.start
     async with cell.opened() as store, cell.opened() as other, cell.connected() as admin:
         leader = await leading(store)
         lives = [MoveJob(JobId(f"job-{one:04}"), RUNNING) for one in numbers]
@@ -189,12 +168,13 @@ async def test_a_follower_that_begins_just_as_the_leader_writes_ahead_counts_not
 
             await eventually(ahead)
 
-        async def read_late(*args: Any, **asked: Any) -> Any:
-            monkeypatch.setattr(postgres_folder, "read_snapshot", read)
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(write_ahead(), loop))
-            return await read(*args, **asked)
+        async def start_late(transaction: Transaction) -> None:
+            if "repeatable_read" in str(transaction):  # that of whoever reads all
+                monkeypatch.setattr(Transaction, "start", start)
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(write_ahead(), loop))
+            await start(transaction)
 
-        monkeypatch.setattr(postgres_folder, "read_snapshot", read_late)
+        monkeypatch.setattr(Transaction, "start", start_late)
         mirror = Mirror(await other.ledger.load())
         records = await other.ledger.records_after(mirror.seq, 100)
         mirror.apply(records, await other.catalog.jobs(mirror.unknown(records)))

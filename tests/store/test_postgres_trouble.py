@@ -12,7 +12,7 @@ import pytest
 
 from rota.core.model import ExecutionId, JobId
 from rota.core.outcome import AnyWrite
-from rota.store.limits import POSTGRES_READERS
+from rota.store.limits import POSTGRES_READERS, StoreLimits
 from rota.store.postgres.connect import connect, parse_address
 from rota.store.postgres.store import PostgresStore, open_postgres
 from rota.store.postgres.tables.partitions import make_partitions
@@ -36,6 +36,15 @@ pytestmark = pytest.mark.postgres
 
 SOON_S = 20.0
 """Far less than the deadlines that would otherwise be waited for, and enough for a slow machine."""
+IMPATIENT = StoreLimits(
+    close_s=0.2,
+    connect_s=0.5,
+    fold_close_s=0.2,
+    fold_statement_s=0.5,
+    append_deadline_s=0.5,
+    follow_deadline_s=0.5,
+)
+"""Deadlines short enough for a test to wait for."""
 
 
 @pytest.fixture
@@ -50,22 +59,10 @@ def proxy(cell: Cell) -> Iterator[Proxy]:
     between.close()
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deadlines short enough for a test to wait for."""
-    for module in ("postgres.connect", "postgres.pool"):
-        monkeypatch.setattr(f"rota.store.{module}.CLOSE_S", 0.2)
-        monkeypatch.setattr(f"rota.store.{module}.CONNECT_S", 0.5)
-    monkeypatch.setattr("rota.store.postgres.tables.folder.FOLD_CLOSE_S", 0.2)
-    monkeypatch.setattr("rota.store.postgres.tables.folder.FOLD_STATEMENT_S", 0.5)
-    monkeypatch.setattr("rota.store.postgres.ledger.APPEND_DEADLINE_S", 0.5)
-    monkeypatch.setattr("rota.store.postgres.ledger.FOLLOW_DEADLINE_S", 0.5)
-
-
 @asynccontextmanager
 async def through(cell: Cell, proxy: Proxy) -> AsyncIterator[PostgresStore]:
     dsn = cell.server.dsn(cell.database, proxy.port)
-    store = await open_postgres(dsn, leader_deadline_s=0.5)
+    store = await open_postgres(dsn, leader_deadline_s=0.5, limits=IMPATIENT)
     try:
         yield store
     finally:
@@ -138,7 +135,6 @@ async def test_no_connection_left_is_said_so_and_goes_on_when_there_is_one() -> 
         await store.close()
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_database_that_stops_answering_is_given_up_and_found_again(
     cell: Cell, proxy: Proxy
 ) -> None:
@@ -161,7 +157,6 @@ async def test_a_database_that_stops_answering_is_given_up_and_found_again(
         assert len(await store.catalog.find_jobs(JobQuery())) == again.seq
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_fold_whose_database_vanished_is_taken_up_on_another_connection(
     cell: Cell, proxy: Proxy
 ) -> None:
@@ -177,10 +172,9 @@ async def test_a_fold_whose_database_vanished_is_taken_up_on_another_connection(
         assert len(await store.catalog.find_jobs(JobQuery())) == 2
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_server_can_stop_although_its_database_is_away(cell: Cell, proxy: Proxy) -> None:
     dsn = cell.server.dsn(cell.database, proxy.port)
-    store = await open_postgres(dsn)
+    store = await open_postgres(dsn, limits=IMPATIENT)
     leader = await leading(store)
     await leader.append(put(1))
     reading = asyncio.create_task(store.catalog.find_jobs(JobQuery()))
@@ -191,7 +185,6 @@ async def test_a_server_can_stop_although_its_database_is_away(cell: Cell, proxy
         await asyncio.gather(reading, logging, return_exceptions=True)
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_a_read_that_is_called_off_ends_although_nobody_answers(
     cell: Cell, proxy: Proxy
 ) -> None:
@@ -212,10 +205,10 @@ async def test_a_read_that_is_called_off_ends_although_nobody_answers(
 
 
 async def test_whoever_waits_for_a_turn_waits_no_longer_than_for_the_work(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
+    cell: Cell,
 ) -> None:
-    monkeypatch.setattr("rota.store.postgres.ledger.APPEND_DEADLINE_S", 0.5)
-    async with cell.opened() as store, cell.connected() as admin:
+    short = StoreLimits(append_deadline_s=0.5)
+    async with cell.opened(limits=short) as store, cell.connected() as admin:
         leader = await leading(store)
         async with admin.transaction():
             await admin.execute("LOCK TABLE rota.inbox, rota.journal IN EXCLUSIVE MODE")

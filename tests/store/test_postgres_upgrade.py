@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rota.store.limits import StoreLimits
 from rota.store.migrate import Migration, known_migrations
 from rota.store.postgres.connect import parse_address
 from rota.store.postgres.migrate import check_schema, migrate_postgres
@@ -102,11 +103,8 @@ async def test_a_server_goes_on_when_its_schema_is_migrated_and_leads_no_more_af
         await open_postgres(cell.dsn)
 
 
-async def test_a_busy_table_holds_a_migration_up_and_not_everybody_behind_it(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.store.postgres.migrate.MIGRATE_TRIES", 1)
-    address = parse_address(cell.dsn)
+async def test_a_busy_table_holds_a_migration_up_and_not_everybody_behind_it(cell: Cell) -> None:
+    address = parse_address(cell.dsn, StoreLimits(migrate_tries=1))
     await migrate_postgres(address)
     async with cell.connected() as report:
         async with report.transaction():

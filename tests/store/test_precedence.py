@@ -9,19 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.store.folding import precedence
 from rota.store.folding.precedence import Precedence, in_slices
 from rota.store.folding.watermark import Watermark
+from rota.store.limits import PRECEDENCE_ROUNDS, StoreLimits
 from rota.store.protocol import Seq
 
 A_MOMENT_S = 0.05
 LONG_S = 30.0
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fold that would wait for the loop as long as it takes."""
-    monkeypatch.setattr(precedence, "FOLD_GIVES_WAY_S", LONG_S)
+PATIENT = StoreLimits(fold_gives_way_s=LONG_S)
+"""A fold that would wait for the loop as long as it takes."""
 
 
 @pytest.fixture
@@ -38,7 +34,7 @@ def giving_way(precedence: Precedence) -> threading.Thread:
 async def test_the_fold_waits_while_the_loop_is_at_something_and_no_longer(
     watermark: Watermark,
 ) -> None:
-    going_first = Precedence(watermark)
+    going_first = Precedence(watermark, PATIENT)
     going_first.claim()
     fold = giving_way(going_first)
     fold.join(A_MOMENT_S)
@@ -50,8 +46,8 @@ async def test_the_fold_waits_while_the_loop_is_at_something_and_no_longer(
 async def test_a_turn_that_comes_right_after_another_is_waited_for_as_well(
     watermark: Watermark,
 ) -> None:
-    going_first = Precedence(watermark)
-    for _ in range(3 * precedence.PRECEDENCE_ROUNDS):
+    going_first = Precedence(watermark, PATIENT)
+    for _ in range(3 * PRECEDENCE_ROUNDS):
         going_first.claim()
         await asyncio.sleep(0)
     fold = giving_way(going_first)
@@ -62,7 +58,7 @@ async def test_a_turn_that_comes_right_after_another_is_waited_for_as_well(
 
 
 async def test_a_fold_that_a_reader_waits_for_gives_way_to_nobody(watermark: Watermark) -> None:
-    going_first = Precedence(watermark)
+    going_first = Precedence(watermark, PATIENT)
     watermark.reached(Seq(1))
     going_first.claim()
     fold = giving_way(going_first)
@@ -71,16 +67,15 @@ async def test_a_fold_that_a_reader_waits_for_gives_way_to_nobody(watermark: Wat
 
 
 async def test_a_loop_that_stands_still_does_not_keep_the_fold_for_ever(
-    watermark: Watermark, monkeypatch: pytest.MonkeyPatch
+    watermark: Watermark,
 ) -> None:
-    monkeypatch.setattr(precedence, "FOLD_GIVES_WAY_S", A_MOMENT_S)
-    going_first = Precedence(watermark)
+    going_first = Precedence(watermark, StoreLimits(fold_gives_way_s=A_MOMENT_S))
     going_first.claim()
     going_first.give_way()  # in the loop itself, which therefore gets no further
 
 
 async def test_the_loop_does_not_wait_for_a_fold_that_is_just_looking(watermark: Watermark) -> None:
-    going_first = Precedence(watermark)
+    going_first = Precedence(watermark, PATIENT)
     with going_first._claimed:
         going_first.claim()
     going_first.claim()

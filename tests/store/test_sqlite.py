@@ -15,8 +15,8 @@ import pytest
 
 from rota.core.model import ExecutionState, JobId, KeyRecord
 from rota.core.outcome import DropJob, PutKey, PutOccurrence
-from rota.store import limits
 from rota.store.journal import encode_record
+from rota.store.limits import KEY_AGE_MS, OCCURRENCE_AGE_MS, STORE_LIMITS, StoreLimits
 from rota.store.protocol import (
     JobQuery,
     OccurrenceQuery,
@@ -28,9 +28,12 @@ from rota.store.protocol import (
     StoreLockedError,
     UnknownFateError,
 )
+from rota.store.sqlite.access import SqliteAccess
 from rota.store.sqlite.leadership import take_inbox
+from rota.store.sqlite.reader import SqliteCatalog
 from rota.store.sqlite.store import SqliteStore, open_sqlite
 from rota.store.sqlite.writer import SqliteWriter
+from tests.stand_in import stand_in
 from tests.store.conformance import (
     Appender,
     FoldConformance,
@@ -61,8 +64,8 @@ from tests.store.faulty_disk import FaultyDisk
 
 
 @asynccontextmanager
-async def opened(data_dir: Path) -> AsyncIterator[SqliteStore]:
-    store = open_sqlite(data_dir, log_bytes_max=LOG_CAP)
+async def opened(data_dir: Path, limits: StoreLimits = STORE_LIMITS) -> AsyncIterator[SqliteStore]:
+    store = open_sqlite(data_dir, log_bytes_max=LOG_CAP, limits=limits)
     try:
         yield store
     finally:
@@ -72,8 +75,8 @@ async def opened(data_dir: Path) -> AsyncIterator[SqliteStore]:
 @pytest.fixture
 def make_store(tmp_path_factory: pytest.TempPathFactory) -> StoreMaker:
     @asynccontextmanager
-    async def sqlite_store() -> AsyncIterator[Store]:
-        async with opened(tmp_path_factory.mktemp("data")) as store:
+    async def sqlite_store(limits: StoreLimits = STORE_LIMITS) -> AsyncIterator[Store]:
+        async with opened(tmp_path_factory.mktemp("data"), limits) as store:
             yield store
 
     return sqlite_store
@@ -235,14 +238,11 @@ async def test_a_record_that_was_written_after_all_is_found_by_loading(tmp_path:
         assert len(await store.catalog.find_jobs(JobQuery())) == 3
 
 
-async def test_old_journal_and_keys_leave_and_what_is_needed_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.store.sqlite.fold.JOURNAL_RECORDS_MAX", 5)
-    async with opened(tmp_path) as store:
+async def test_old_journal_and_keys_leave_and_what_is_needed_stays(tmp_path: Path) -> None:
+    async with opened(tmp_path, StoreLimits(journal_records_max=5)) as store:
         leader = await leading(store)
         await leader.append(PutKey(KeyRecord("old", "f", b"", 1)), at=1)
-        later = 2 + limits.KEY_AGE_MS
+        later = 2 + KEY_AGE_MS
         for number in range(40):
             await leader.append(put(number), at=later)
             await store.ledger.load()
@@ -253,27 +253,25 @@ async def test_old_journal_and_keys_leave_and_what_is_needed_stays(
         assert (await store.ledger.load()).seq == 41
 
 
-async def test_to_read_on_among_the_keys_does_not_hurry_the_fold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_to_read_on_among_the_keys_does_not_hurry_the_fold(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         waits: list[bool] = []
-        caught_up = store.catalog._folding.caught_up
 
         async def noted() -> None:
             waits.append(True)
-            await caught_up()
+            await store.ledger.caught_up()
 
-        monkeypatch.setattr(store.catalog._folding, "caught_up", noted)
+        catalog = SqliteCatalog(tmp_path / "rota.db", stand_in(store.ledger, caught_up=noted))
         await (await leading(store)).append(PutKey(KeyRecord("a", "f", b"r", 1)))
-        assert await store.catalog.keys_after("", 1) == ["a"]
+        assert await catalog.keys_after("", 1) == ["a"]
         assert waits == [True]
-        assert await store.catalog.keys_after("a", 1) == []
+        assert await catalog.keys_after("a", 1) == []
         assert waits == [True]
+        await catalog.close()
 
 
 async def test_old_lines_of_a_ledger_leave_as_new_ones_come(tmp_path: Path) -> None:
-    later = 2 + limits.OCCURRENCE_AGE_MS
+    later = 2 + OCCURRENCE_AGE_MS
     async with opened(tmp_path) as store:
         leader = await leading(store)
         await leader.append(*(PutOccurrence(occurrence(n)) for n in range(1, 10)), at=1)
@@ -350,26 +348,28 @@ async def test_readers_hear_that_the_tables_cannot_follow_and_later_they_can(
         assert len((await ledger.load()).jobs) == 1
 
 
-async def test_looks_that_find_nothing_new_leave_the_file_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with opened(tmp_path) as store:
-        asked: list[bool] = []
-        run_durably = store.ledger.run_durably
+class CountingWriter(SqliteWriter):
+    """Knows how often its thread was asked for something."""
 
-        async def noted(work: Callable[[apsw.Connection], Any]) -> Any:
-            asked.append(True)
-            return await run_durably(work)
+    asked = 0
 
-        monkeypatch.setattr(store.ledger, "run_durably", noted)
-        for _ in range(3):
-            assert (await store.access.revision(), await store.ledger.take_inbox(9)) == (0, [])
-        assert len(asked) == 2
-        await store.access.add_token(token(1))
-        await store.ledger.put_inbox(b"a")
-        for _ in range(3):
-            assert await store.access.revision() == 1
-            assert [one.body for one in await store.ledger.take_inbox(9)] == [b"a"]
+    async def run_durably(self, work: Callable[[apsw.Connection], Any]) -> Any:
+        self.asked += 1
+        return await super().run_durably(work)
+
+
+async def test_looks_that_find_nothing_new_leave_the_file_alone(tmp_path: Path) -> None:
+    ledger = CountingWriter(tmp_path / "rota.db")
+    access = SqliteAccess(ledger, STORE_LIMITS)
+    for _ in range(3):
+        assert (await access.revision(), await ledger.take_inbox(9)) == (0, [])
+    assert ledger.asked == 2
+    await access.add_token(token(1))
+    await ledger.put_inbox(b"a")
+    for _ in range(3):
+        assert await access.revision() == 1
+        assert [one.body for one in await ledger.take_inbox(9)] == [b"a"]
+    await ledger.close()
 
 
 async def test_what_comes_while_a_look_is_under_way_is_seen_by_the_next(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import apsw
-import pytest
 
+from rota.store.limits import StoreLimits
 from rota.store.protocol import JobQuery
 from tests.store.conformance import leading
 from tests.store.conformance_retention import MONDAY, TUESDAY, WEDNESDAY, drop_all, work
@@ -21,11 +21,8 @@ def pages(path: Path) -> int:
         connection.close()
 
 
-async def test_a_great_many_go_in_small_pieces_past_those_that_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.store.sqlite.retention.OLD_ROWS_PER_DROP", 100)
-    async with opened(tmp_path) as store:
+async def test_a_great_many_go_in_small_pieces_past_those_that_stay(tmp_path: Path) -> None:
+    async with opened(tmp_path, StoreLimits(old_rows_per_drop=100)) as store:
         leader = await leading(store)
         for number in range(1_000):
             ended = None if number % 10 == 0 else MONDAY + 9
@@ -43,12 +40,9 @@ async def test_a_great_many_go_in_small_pieces_past_those_that_stay(
         assert await drop_all(store, WEDNESDAY) == 1
 
 
-async def test_the_files_shrink_when_much_has_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rota.store.sqlite.connect.FREE_PAGES_KEPT", 20)
-    monkeypatch.setattr("rota.store.sqlite.connect.FREE_PAGES_PER_DROP", 50)
-    async with opened(tmp_path) as store:
+async def test_the_files_shrink_when_much_has_gone(tmp_path: Path) -> None:
+    limits = StoreLimits(free_pages_kept=20, free_pages_per_drop=50)
+    async with opened(tmp_path, limits) as store:
         leader = await leading(store)
         for number in range(0, 3_000, 100):
             batch = [write for n in range(number, number + 100)
@@ -56,7 +50,7 @@ async def test_the_files_shrink_when_much_has_gone(
             await leader.append(*batch, at=MONDAY)
         await store.ledger.load()
     before = pages(tmp_path / "rota.db")
-    async with opened(tmp_path) as store:
+    async with opened(tmp_path, limits) as store:
         assert await drop_all(store, TUESDAY) == 3_000
     after = pages(tmp_path / "rota.db")
     assert after < before * 0.7, (before, after)

@@ -1,4 +1,10 @@
-"""Every bound of what listens and tells, named, with its reason."""
+"""Every limit of what listens and tells, named, with its reason; `EventLimits` hands in those that
+vary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
 
 EVENTS_AT_ONCE = 100
 """Events of a source that go to the server in one call."""
@@ -27,3 +33,14 @@ STEADY_S = 60.0
 """What ran for so long before it failed is tried again soon: it was not a bad setting."""
 BROKER_CLOSE_S = 2.0
 """What a broker's connection waits for messages under way when it is closed: they come again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventLimits:
+    """Limits that what listens and tells is given, so that a test can run it with others."""
+
+    pause_s_first: float = PAUSE_S_FIRST
+
+
+EVENT_LIMITS: Final = EventLimits()
+"""The limits of what nobody gave others: the constants above."""

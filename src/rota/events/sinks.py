@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from rota.events.config import AnySink
-from rota.events.limits import POSITION_EVERY
+from rota.events.limits import EVENT_LIMITS, POSITION_EVERY, EventLimits
 from rota.events.outlets import Outlet
 from rota.events.positions import Positions
 from rota.events.telling import EventDict, Pauses
@@ -25,9 +25,15 @@ class Follower:
     """One sink. Changes go out one after the other, so those of a job stay in order."""
 
     def __init__(
-        self, sink: AnySink, client: AsyncClient, outlet: Outlet, positions: Positions
+        self,
+        sink: AnySink,
+        client: AsyncClient,
+        outlet: Outlet,
+        positions: Positions,
+        limits: EventLimits = EVENT_LIMITS,
     ) -> None:
         self._sink = sink
+        self._limits = limits
         self._client = client
         self._outlet = outlet
         self._positions = positions
@@ -69,7 +75,7 @@ class Follower:
             self._note()
 
     async def _send(self, event: EventDict) -> None:
-        pauses, tries = Pauses(self._sink.name), 0
+        pauses, tries = Pauses(self._sink.name, self._limits), 0
         while True:
             tries += 1
             try:

@@ -11,7 +11,13 @@ from typing import Any, TypeAlias
 import msgspec
 import structlog
 
-from rota.events.limits import BATCH_BYTES_MAX, EVENTS_AT_ONCE, PAUSE_S_FIRST, PAUSE_S_MAX
+from rota.events.limits import (
+    BATCH_BYTES_MAX,
+    EVENT_LIMITS,
+    EVENTS_AT_ONCE,
+    PAUSE_S_MAX,
+    EventLimits,
+)
 from rota.events.positions import Positions
 from rota.sdk import AsyncClient, InvalidError, RotaError
 
@@ -23,8 +29,9 @@ EventDict: TypeAlias = dict[str, Any]
 class Pauses:
     """How long to wait after each failure in a row; spread, so that many do not come at once."""
 
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str, limits: EventLimits = EVENT_LIMITS) -> None:
         self._seed = seed
+        self._first_s = limits.pause_s_first
         self._failed = 0
 
     def succeeded(self) -> None:
@@ -33,7 +40,7 @@ class Pauses:
 
     def next_s(self) -> float:
         """Doubling, capped."""
-        grown = min(PAUSE_S_FIRST * 2.0 ** min(self._failed, 20), PAUSE_S_MAX)
+        grown = min(self._first_s * 2.0 ** min(self._failed, 20), PAUSE_S_MAX)
         self._failed += 1
         digest = hashlib.blake2b(f"{self._seed}/{self._failed}".encode(), digest_size=4).digest()
         return grown * (0.5 + int.from_bytes(digest, "big") / 2**33)

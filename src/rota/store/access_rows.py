@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rota.store.limits import AUDIT_DROPS_MIN, TOKENS_MAX
+from rota.store.limits import StoreLimits
 from rota.store.protocol import StoreError, TooManyTokensError
 from rota.store.protocols.access import AuditEntry, Role, Token
 from rota.store.rows import Row
@@ -90,11 +90,13 @@ def taken() -> TokenTakenError:
     return TokenTakenError("there is such a token already")
 
 
-def too_many_tokens() -> TooManyTokensError:
+def too_many_tokens(limits: StoreLimits) -> TooManyTokensError:
     """What every store says to one more than there may be."""
-    return TooManyTokensError(f"there are {TOKENS_MAX} live tokens already: revoke some first")
+    return TooManyTokensError(
+        f"there are {limits.tokens_max} live tokens already: revoke some first"
+    )
 
 
-def drops(entries: Sequence[AuditEntry]) -> int:
+def drops(entries: Sequence[AuditEntry], limits: StoreLimits) -> int:
     """How many of the oldest entries are looked at when these come."""
-    return max(AUDIT_DROPS_MIN, 2 * len(entries))
+    return max(limits.audit_drops_min, 2 * len(entries))

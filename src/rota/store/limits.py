@@ -1,4 +1,9 @@
-"""Every bound of the store, named, with its reason."""
+"""Every limit of the store, named, with its reason; `StoreLimits` hands in those that vary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
 
 FOLD_WINDOW_WRITES = 4_000
 """Writes folded in one transaction: enough that most short jobs become one row, and few enough
@@ -243,3 +248,37 @@ INTENT_MS = 24 * 3600 * 1000
 """How long an object that was put and never taken up stays: longer than any upload takes."""
 UPLOAD_KEPT_S = 24 * 3600.0
 """How long a broken upload can be gone on with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreLimits:
+    """Limits that a store is given, so that a test can open one with others."""
+
+    journal_records_max: int = JOURNAL_RECORDS_MAX
+    old_rows_per_drop: int = OLD_ROWS_PER_DROP
+    free_pages_kept: int = FREE_PAGES_KEPT
+    free_pages_per_drop: int = FREE_PAGES_PER_DROP
+    tokens_max: int = TOKENS_MAX
+    audit_drops_min: int = AUDIT_DROPS_MIN
+    spool_uploads_max: int = SPOOL_UPLOADS_MAX
+    journal_partition_records: int = JOURNAL_PARTITION_RECORDS
+    shelf_rows_per_fetch: int = SHELF_ROWS_PER_FETCH
+    connect_s: float = CONNECT_S
+    close_s: float = CLOSE_S
+    append_deadline_s: float = APPEND_DEADLINE_S
+    append_idle_s: float = APPEND_IDLE_S
+    follow_deadline_s: float = FOLLOW_DEADLINE_S
+    fold_begin_writes: int = FOLD_BEGIN_WRITES
+    fold_lag_s: float = FOLD_LAG_S
+    fold_company_s: float = FOLD_COMPANY_S
+    postgres_fold_idle_s: float = POSTGRES_FOLD_IDLE_S
+    fold_gives_way_s: float = FOLD_GIVES_WAY_S
+    fold_statement_s: float = FOLD_STATEMENT_S
+    fold_close_s: float = FOLD_CLOSE_S
+    fold_stalled_s: float = FOLD_STALLED_S
+    migrate_tries: int = MIGRATE_TRIES
+    ahead_bytes_min: int = AHEAD_BYTES_MIN
+
+
+STORE_LIMITS: Final = StoreLimits()
+"""The limits of a store that nobody gave others: the constants above."""

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
-from rota.store.limits import ARTIFACT_THREADS, SPOOL_PIECE_BYTES, SPOOL_UPLOADS_MAX
+from rota.store.limits import ARTIFACT_THREADS, SPOOL_PIECE_BYTES, STORE_LIMITS, StoreLimits
 from rota.store.protocol import StoreError, StoreFullError
 
 T = TypeVar("T")
@@ -64,8 +64,9 @@ class Draft(msgspec.Struct, frozen=True):
 class Spool:
     """All uploads of this server."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, limits: StoreLimits = STORE_LIMITS) -> None:
         self._root = root
+        self._uploads_max = limits.spool_uploads_max
         self._threads = ThreadPoolExecutor(ARTIFACT_THREADS, thread_name_prefix="rota-spool")
         self._active: dict[str, Upload] = {}
 
@@ -102,9 +103,9 @@ class Spool:
         if name is None or not self._path(name).exists():
             if offset:
                 raise WrongOffsetError(0)
-            if sum(1 for _ in self._root.iterdir()) >= SPOOL_UPLOADS_MAX:
+            if sum(1 for _ in self._root.iterdir()) >= self._uploads_max:
                 raise TooManyUploadsError(
-                    f"{SPOOL_UPLOADS_MAX} uploads are under way or were left: ask again later"
+                    f"{self._uploads_max} uploads are under way or were left: ask again later"
                 )
         if name is None:
             handle, made = tempfile.mkstemp(suffix=_ONCE, dir=self._root)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 from rota.store.folding.watermark import Watermark
-from rota.store.limits import FOLD_GIVES_WAY_S, PRECEDENCE_ROUNDS
+from rota.store.limits import PRECEDENCE_ROUNDS, STORE_LIMITS, StoreLimits
 
 T = TypeVar("T")
 GiveWay: TypeAlias = Callable[[], None]
@@ -23,8 +23,9 @@ GiveWay: TypeAlias = Callable[[], None]
 class Precedence:
     """Claimed in the server's loop, which never waits for it; given by the folding thread."""
 
-    def __init__(self, watermark: Watermark) -> None:
+    def __init__(self, watermark: Watermark, limits: StoreLimits = STORE_LIMITS) -> None:
         self._watermark = watermark
+        self._gives_way_s = limits.fold_gives_way_s
         self._claimed = threading.Lock()
         self._is_ours = False
         self._rounds = 0
@@ -45,7 +46,7 @@ class Precedence:
         """
         if self._watermark.awaited:
             return
-        if self._claimed.acquire(timeout=FOLD_GIVES_WAY_S):
+        if self._claimed.acquire(timeout=self._gives_way_s):
             self._claimed.release()
 
     def _pass(self) -> None:

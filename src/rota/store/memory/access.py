@@ -8,14 +8,15 @@ from msgspec.structs import replace
 
 from rota.core.model import Instant
 from rota.store.access_rows import drops, taken, too_many_tokens
-from rota.store.limits import TOKEN_KEPT_MS, TOKENS_MAX
+from rota.store.limits import STORE_LIMITS, TOKEN_KEPT_MS, StoreLimits
 from rota.store.protocols.access import AccessSnapshot, AuditEntry, AuditQuery, Token, tail_of
 
 
 class MemoryAccess:
     """The same calls, until the process ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: StoreLimits = STORE_LIMITS) -> None:
+        self._limits = limits
         self._revision = 0
         self._secret = b""
         self._tokens: dict[str, Token] = {}
@@ -37,8 +38,8 @@ class MemoryAccess:
         if any(tail == tail_of(one.id) or token.digest == one.digest for one in known):
             raise taken()
         now = token.created_at
-        if sum(one.is_live(now) for one in self._tokens.values()) >= TOKENS_MAX:
-            raise too_many_tokens()
+        if sum(one.is_live(now) for one in self._tokens.values()) >= self._limits.tokens_max:
+            raise too_many_tokens(self._limits)
         oldest = now - TOKEN_KEPT_MS
         self._tokens = {
             one.id: one
@@ -62,7 +63,8 @@ class MemoryAccess:
         for entry in entries:
             self._audit.append(replace(entry, id=self._audit_next))
             self._audit_next += 1
-        oldest, rest = self._audit[: drops(entries)], self._audit[drops(entries) :]
+        looked_at = drops(entries, self._limits)
+        oldest, rest = self._audit[:looked_at], self._audit[looked_at:]
         self._audit = [entry for entry in oldest if entry.at >= drop_before] + rest
 
     async def audit(self, query: AuditQuery) -> list[AuditEntry]:

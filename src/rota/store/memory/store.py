@@ -26,7 +26,7 @@ from rota.core.outcome import AnyWrite, Refill
 from rota.store.cell_name import agreed
 from rota.store.fold import Folded, Standing, fold, jobs_touched, shelf_of
 from rota.store.journal import decode_record, encode_record
-from rota.store.limits import LOG_BYTES_PER_EXECUTION
+from rota.store.limits import LOG_BYTES_PER_EXECUTION, STORE_LIMITS, StoreLimits
 from rota.store.memory.access import MemoryAccess
 from rota.store.memory.bulk import MemoryArtifacts, MemoryLogs
 from rota.store.memory.events import MemoryHistories, OccasionTables
@@ -67,7 +67,12 @@ from rota.store.samples import count_first
 class MemoryStore:
     """Everything that is remembered, until the process ends."""
 
-    def __init__(self, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION) -> None:
+    def __init__(
+        self,
+        *,
+        log_bytes_max: int = LOG_BYTES_PER_EXECUTION,
+        limits: StoreLimits = STORE_LIMITS,
+    ) -> None:
         self.logs = MemoryLogs(log_bytes_max)
         self.artifacts = MemoryArtifacts()
         self.objects = MemoryObjects()
@@ -75,7 +80,7 @@ class MemoryStore:
         self.ledger = MemoryLedger(self._tables)
         self.catalog = MemoryCatalog(self._tables)
         self._cell = ""
-        self.access = MemoryAccess()
+        self.access = MemoryAccess(limits)
         self.nodes = MemoryNodes()
         self.hooks = MemoryHooks()
         self.notes = MemoryNotes()

@@ -21,7 +21,7 @@ from rota.store.access_rows import (
     token_row,
     too_many_tokens,
 )
-from rota.store.limits import SIDE_DEADLINE_S, TOKEN_KEPT_MS, TOKENS_MAX
+from rota.store.limits import SIDE_DEADLINE_S, TOKEN_KEPT_MS, StoreLimits
 from rota.store.postgres.connect import Address, Connection, Line, parse_address
 from rota.store.postgres.glance import REVISION, Glance
 from rota.store.postgres.migrate import prepare
@@ -59,7 +59,7 @@ class PostgresAccess:
     """A connection of its own writes; the readers' pool reads."""
 
     def __init__(self, line: Line, readers: ReaderPool, glance: Glance) -> None:
-        self._line = line
+        self._line, self._limits = line, line.address.limits
         self._readers = readers
         self._glance = glance
 
@@ -74,7 +74,7 @@ class PostgresAccess:
 
     async def add_token(self, token: Token) -> None:
         """Keeps one, and forgets those that ended long ago."""
-        await self._line.write(lambda c: _add_token(c, token))
+        await self._line.write(lambda c: _add_token(c, token, self._limits))
 
     async def revoke_token(self, token_id: str, at: Instant) -> Token | None:
         """The first revocation stands."""
@@ -82,7 +82,7 @@ class PostgresAccess:
 
     async def add_audit(self, entries: Sequence[AuditEntry], drop_before: Instant) -> None:
         """Adds, and removes some of what is old."""
-        await self._line.write(lambda c: _add_audit(c, entries, drop_before))
+        await self._line.write(lambda c: _add_audit(c, entries, drop_before, self._limits))
 
     async def audit(self, query: AuditQuery) -> list[AuditEntry]:
         """A page, newest first."""
@@ -119,7 +119,7 @@ async def _load(connection: Connection, fresh_secret: bytes) -> AccessSnapshot:
     return AccessSnapshot(found[0], found[1], to_tokens(tuple(row) for row in rows))
 
 
-async def _add_token(connection: Connection, token: Token) -> None:
+async def _add_token(connection: Connection, token: Token, limits: StoreLimits) -> None:
     now = token.created_at
     async with connection.transaction():
         # The row that everybody who adds one must change: they take turns, and none is too many.
@@ -127,8 +127,8 @@ async def _add_token(connection: Connection, token: Token) -> None:
         if await connection.fetchval(_ALIKE, TAIL_CHARS, tail_of(token.id)):
             raise taken()
         live = await connection.fetchval(f"SELECT count(*) FROM rota.tokens WHERE {_LIVE}", now)
-        if live >= TOKENS_MAX:
-            raise too_many_tokens()
+        if live >= limits.tokens_max:
+            raise too_many_tokens(limits)
         await connection.execute(
             "DELETE FROM rota.tokens WHERE least(revoked_at, expires_at) < $1", now - TOKEN_KEPT_MS
         )
@@ -151,13 +151,16 @@ async def _revoke_token(connection: Connection, token_id: str, at: Instant) -> T
 
 
 async def _add_audit(
-    connection: Connection, entries: Sequence[AuditEntry], drop_before: Instant
+    connection: Connection,
+    entries: Sequence[AuditEntry],
+    drop_before: Instant,
+    limits: StoreLimits,
 ) -> None:
     async with connection.transaction():
         if entries:
             columns = zip(*(audit_row(entry) for entry in entries), strict=True)
             await connection.execute(_ADD_AUDIT, *(list(column) for column in columns))
-        await connection.execute(_DROP_AUDIT, drops(entries), drop_before)
+        await connection.execute(_DROP_AUDIT, drops(entries, limits), drop_before)
 
 
 async def _audit(connection: Connection, query: AuditQuery) -> list[AuditEntry]:

@@ -18,7 +18,7 @@ from hashlib import blake2b
 import asyncpg
 import msgspec
 
-from rota.store.limits import AHEAD_BYTES_MIN, AHEAD_INDEX_S, MIGRATE_WAIT_MS
+from rota.store.limits import AHEAD_INDEX_S, MIGRATE_WAIT_MS
 from rota.store.migrate import Migration
 from rota.store.postgres.connect import Address, Connection, close, connect
 
@@ -71,7 +71,8 @@ def as_applied(step: Migration) -> str:
 
 async def build_ahead(connection: Connection, steps: Sequence[Migration], address: Address) -> None:
     """All that the steps would take long for, one server at a time."""
-    if not await _missing(connection, steps):
+    bytes_min = address.limits.ahead_bytes_min
+    if not await _missing(connection, steps, bytes_min):
         return
     # Its own waiting hurts nobody: it holds no lock that writers want.
     patient = {"lock_timeout": str(MIGRATE_WAIT_MS), "idle_in_transaction_session_timeout": "0"}
@@ -85,7 +86,7 @@ async def build_ahead(connection: Connection, steps: Sequence[Migration], addres
                 await drop_unfinished(builder)
                 for function in _functions(steps):
                     await builder.execute(function)
-                for index in await _missing(builder, steps):
+                for index in await _missing(builder, steps, bytes_min):
                     await _build(builder, index)
         finally:
             await close(builder)
@@ -108,11 +109,13 @@ async def _build(connection: Connection, index: Ahead) -> None:
         return  # the step makes it
 
 
-async def _missing(connection: Connection, steps: Sequence[Migration]) -> list[Ahead]:
+async def _missing(
+    connection: Connection, steps: Sequence[Migration], bytes_min: int
+) -> list[Ahead]:
     found = []
     for step in steps:
         for table, definition in _INDEX.findall(step.sql):
-            rows = await connection.fetch(_PARTITIONS, f"rota.{table}", AHEAD_BYTES_MIN)
+            rows = await connection.fetch(_PARTITIONS, f"rota.{table}", bytes_min)
             found += [Ahead(row[0], definition) for row in rows]
     made = await connection.fetch(
         "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid"

@@ -18,7 +18,13 @@ import asyncpg
 import msgspec
 from asyncpg.connect_utils import SessionAttribute
 
-from rota.store.limits import CLOSE_S, CONNECT_S, IDLE_IN_TRANSACTION_MS, LOCK_WAIT_MS
+from rota.store.limits import (
+    CLOSE_S,
+    IDLE_IN_TRANSACTION_MS,
+    LOCK_WAIT_MS,
+    STORE_LIMITS,
+    StoreLimits,
+)
 from rota.store.postgres.hosts import first_to_connect, one_by_one
 from rota.store.postgres.trouble import TROUBLE, as_read, in_words, spoils, told
 from rota.store.protocol import OtherDatabaseError, StoreError, UnknownFateError
@@ -75,6 +81,8 @@ class Address(msgspec.Struct, frozen=True):
     pgbouncer: bool = False
     identity: Identity = msgspec.field(default_factory=Identity)
     """Of what is found there; shared by all connections of a store."""
+    limits: StoreLimits = STORE_LIMITS
+    """Those of the store that works there: all its parts are given the address."""
 
     @property
     def shown(self) -> str:
@@ -84,7 +92,7 @@ class Address(msgspec.Struct, frozen=True):
         return f"PostgreSQL at {host}{parts.path}"
 
 
-def parse_address(dsn: str) -> Address:
+def parse_address(dsn: str, limits: StoreLimits = STORE_LIMITS) -> Address:
     """Takes our own options out of an address; what is left is the driver's."""
     try:
         dsn.encode()  # what the system could not read as text of an argument is in no address
@@ -100,7 +108,9 @@ def parse_address(dsn: str) -> Address:
         raise StoreError(f"the store's address has an unknown option {unknown[0]!r}")
     others = urlencode([(name, value) for name, value in options if name not in own])
     return Address(
-        urlunsplit(parts._replace(query=others)), own.get("rota_pgbouncer", "0") not in ("0", "")
+        urlunsplit(parts._replace(query=others)),
+        own.get("rota_pgbouncer", "0") not in ("0", ""),
+        limits=limits,
     )
 
 
@@ -109,10 +119,11 @@ async def connect(
     duty: str,
     settings: Mapping[str, str],
     *,
-    within_s: float = CONNECT_S,
+    within_s: float | None = None,
     statement_s: float | None = None,
 ) -> Connection:
     """One connection to the primary, with its time-outs; raises StoreError."""
+    patience_s = address.limits.connect_s if within_s is None else within_s
     usual = {
         "application_name": f"rota {duty}",
         "lock_timeout": str(LOCK_WAIT_MS),
@@ -123,7 +134,7 @@ async def connect(
     async def attempt(dsn: str) -> Connection:
         connection = await asyncpg.connect(
             dsn,
-            timeout=within_s,
+            timeout=patience_s,
             command_timeout=statement_s,
             statement_cache_size=0 if address.pgbouncer else 100,
             server_settings=None if address.pgbouncer else usual | dict(settings),
@@ -132,7 +143,7 @@ async def connect(
             target_session_attrs=SessionAttribute.primary,
         )
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(patience_s):
                 await address.identity.check(connection, address.shown)
         except BaseException:
             connection.terminate()
@@ -191,7 +202,7 @@ class Line:
         """
         await self._my_turn()
         try:
-            connection = await self._connected()
+            connection = await self.connected()
             self._warnings.clear()
             try:
                 run = self._to_its_end if is_left_alone else self._within_deadline
@@ -210,7 +221,7 @@ class Line:
         """Runs what changes nothing that matters."""
         await self._my_turn()
         try:
-            connection = await self._connected()
+            connection = await self.connected()
             try:
                 answer = await self._within_deadline(connection, work)
             except TROUBLE as error:
@@ -229,14 +240,14 @@ class Line:
         """Lets go of the connection; what is under way has a moment to end by itself."""
         self._closed = True
         try:
-            await self._take_turn(CLOSE_S)
+            await self._take_turn(self.address.limits.close_s)
         except TimeoutError:
             if self._connection is not None:
                 self._connection.terminate()
             return
         try:
             if self._connection is not None:
-                await close(self._connection)
+                await close(self._connection, self.address.limits.close_s)
         finally:
             self._turn.release()
 
@@ -260,7 +271,8 @@ class Line:
         finally:
             self._waiting -= 1
 
-    async def _connected(self) -> Connection:
+    async def connected(self) -> Connection:
+        """The connection, made again where it was lost; whoever asks has its turn."""
         if self._closed:
             raise StoreError("the store is closed")
         now = self.address.identity
@@ -271,7 +283,7 @@ class Line:
                 self.address,
                 self._duty,
                 self._settings,
-                within_s=min(CONNECT_S, self._deadline_s),
+                within_s=min(self.address.limits.connect_s, self._deadline_s),
                 statement_s=self._statement_s,
             )
             self._timeline = now.timeline
@@ -372,9 +384,9 @@ def _looked_at(task: asyncio.Future[T]) -> None:
         task.exception()
 
 
-async def close(connection: Connection) -> None:
+async def close(connection: Connection, within_s: float = CLOSE_S) -> None:
     """Says goodbye, if anybody listens."""
     try:
-        await connection.close(timeout=CLOSE_S)
+        await connection.close(timeout=within_s)
     except TROUBLE:
         connection.terminate()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import asyncpg
 
-from rota.store.limits import FOLLOW_DEADLINE_S, LOOK_LOCK_MS
+from rota.store.limits import LOOK_LOCK_MS
 from rota.store.postgres.connect import Address, Line
 from rota.store.postgres.trouble import spoils
 from rota.store.protocol import StoreError
@@ -121,7 +121,7 @@ class Glance:
 def look_line(address: Address) -> Line:
     """The connection for this alone: no crowd, and nobody's lock, keeps a look waiting for long."""
     settings = {"synchronous_commit": "on", "lock_timeout": str(LOOK_LOCK_MS)}
-    return Line(address, "look", FOLLOW_DEADLINE_S, settings)
+    return Line(address, "look", address.limits.follow_deadline_s, settings)
 
 
 async def _outcome_of(joined: _Round, part: Part) -> Row:

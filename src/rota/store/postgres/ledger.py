@@ -11,7 +11,6 @@ from rota.core.model import Instant, JobRecord
 from rota.core.outcome import AnyWrite, Refill
 from rota.store.folding.jobs_in_bulk import JobsInBulk
 from rota.store.journal import decode_record, encode_record
-from rota.store.limits import APPEND_DEADLINE_S, APPEND_IDLE_S, FOLLOW_DEADLINE_S
 from rota.store.migrate import known_migrations, left_behind
 from rota.store.postgres.connect import Address, Connection, Line
 from rota.store.postgres.durability import DURABILITY, judged, read_durability
@@ -72,12 +71,12 @@ class PostgresLedger(PostgresInbox):
         readers: ReaderPool,
         leader_deadline_s: float,
     ) -> None:
-        self._address = address
+        self._address, limits = address, address.limits
         self._schema = known_migrations("postgres")[-1].number
         self._folder = folder
-        self._appends = Line(address, "append", APPEND_DEADLINE_S, _DURABLY)
+        self._appends = Line(address, "append", limits.append_deadline_s, _DURABLY)
         # Not one of the readers': a crowd of them must not keep a server from following.
-        self._follows = Line(address, "follow", FOLLOW_DEADLINE_S, _READ_ONLY)
+        self._follows = Line(address, "follow", limits.follow_deadline_s, _READ_ONLY)
         self.glance = Glance(look_line(address))
         # A server that puts something into the inbox does not append: that connection is free.
         super().__init__(InboxLines(self._appends, self._follows, self.glance), readers)
@@ -96,7 +95,7 @@ class PostgresLedger(PostgresInbox):
 
     async def durability(self) -> Durability:
         """What a commit is worth now; refuses a database that takes no writes."""
-        if self._appends.was_used_within(APPEND_IDLE_S):
+        if self._appends.was_used_within(self._address.limits.append_idle_s):
             return judged(await self.glance.see(DURABILITY), self._address.shown)
         return await self._appends.read(lambda c: read_durability(c, self._address.shown))
 
@@ -166,9 +165,11 @@ class PostgresLedger(PostgresInbox):
         """The next jobs of each line."""
         await self._folder.reached(seen)
         known = self._folder.known.shelf
-        reading = known.begin()
+        reading, rows_per_fetch = known.begin(), self._address.limits.shelf_rows_per_fetch
         try:
-            found = await self._readers.run(lambda c: read_shelves(c, wanted, self._bulk))
+            found = await self._readers.run(
+                lambda c: read_shelves(c, wanted, self._bulk, rows_per_fetch)
+            )
         except BaseException:
             known.give_up(reading)
             raise

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import asyncpg
 
-from rota.store.limits import MIGRATE_TRIES, MIGRATE_WAIT_MS
+from rota.store.limits import MIGRATE_WAIT_MS
 from rota.store.migrate import (
     Migration,
     is_of_0_1,
@@ -113,13 +113,14 @@ async def _migrate(connection: Connection, steps: Sequence[Migration], address: 
         missing = await _missing(connection, steps, address)
         if not missing:
             return 0
-    for attempt in range(1, MIGRATE_TRIES + 1):
+    tries = address.limits.migrate_tries
+    for attempt in range(1, tries + 1):
         try:
             await build_ahead(connection, missing, address)
             return await _migrate_at_once(connection, steps, address)
         except asyncpg.LockNotAvailableError:
             # Whoever waits for a table makes everybody behind it wait too: so not for long.
-            if attempt == MIGRATE_TRIES:
+            if attempt == tries:
                 raise
             await asyncio.sleep(_PAUSE_S)
     raise AssertionError("the last try returns or raises")

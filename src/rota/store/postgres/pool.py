@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import asyncpg
 
-from rota.store.limits import CLOSE_S, CONNECT_S, POSTGRES_READERS, READ_DEADLINE_S
+from rota.store.limits import CONNECT_S, POSTGRES_READERS, READ_DEADLINE_S
 from rota.store.postgres.connect import Address, Connection, connect
 from rota.store.postgres.trouble import AWAY, TROUBLE, as_read, told
 from rota.store.protocol import StoreError
@@ -59,7 +59,7 @@ class ReaderPool:
         if self._pool is not None:
             pool, self._pool = self._pool, None
             try:
-                async with asyncio.timeout(CLOSE_S):
+                async with asyncio.timeout(self._address.limits.close_s):
                     await pool.close()
             except TimeoutError:
                 pool.terminate()
@@ -84,7 +84,7 @@ class ReaderPool:
             # After a cancelled read the pool waits for the server to hear of it. If it does not,
             # the connection is thrown away, and what the caller is told stays what it was.
             with suppress(*TROUBLE):
-                await pool.release(connection, timeout=CLOSE_S)
+                await pool.release(connection, timeout=self._address.limits.close_s)
 
     async def _connect(self, *_args: object, **_options: object) -> Connection:
         settings = {

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from rota.core.model import Instant
 from rota.store.cell_name import agreed
-from rota.store.limits import LEADER_DEADLINE_S, LOG_BYTES_PER_EXECUTION, SIDE_DEADLINE_S
+from rota.store.limits import (
+    LEADER_DEADLINE_S,
+    LOG_BYTES_PER_EXECUTION,
+    SIDE_DEADLINE_S,
+    STORE_LIMITS,
+    StoreLimits,
+)
 from rota.store.postgres.access import PostgresAccess, access_line
 from rota.store.postgres.bulk import PostgresArtifacts, PostgresLogs
 from rota.store.postgres.connect import Address, Line, parse_address
@@ -28,9 +34,10 @@ async def open_postgres(
     log_bytes_max: int = LOG_BYTES_PER_EXECUTION,
     leader_deadline_s: float = LEADER_DEADLINE_S,
     migrate: bool = True,
+    limits: StoreLimits = STORE_LIMITS,
 ) -> PostgresStore:
     """Brings the schema up to date if need be and may be, and connects; refuses a replica."""
-    address = parse_address(dsn)
+    address = parse_address(dsn, limits)
     await prepare(address, migrate=migrate)
     store = PostgresStore(address, log_bytes_max, leader_deadline_s)
     try:

@@ -20,7 +20,7 @@ from rota.store.access_rows import (
     token_row,
     too_many_tokens,
 )
-from rota.store.limits import TOKEN_KEPT_MS, TOKENS_MAX
+from rota.store.limits import TOKEN_KEPT_MS, StoreLimits
 from rota.store.protocols.access import (
     TAIL_CHARS,
     AccessSnapshot,
@@ -40,8 +40,8 @@ _CHANGED = "UPDATE access SET revision = revision + 1"
 class SqliteAccess:
     """One server has the directory, so whoever changes a token is this process."""
 
-    def __init__(self, writer: SqliteWriter) -> None:
-        self._writer = writer
+    def __init__(self, writer: SqliteWriter, limits: StoreLimits) -> None:
+        self._writer, self._limits = writer, limits
         self._changes = 0
         """How often somebody here began to change tokens."""
         self._known = (-1, 0)
@@ -61,7 +61,7 @@ class SqliteAccess:
     async def add_token(self, token: Token) -> None:
         """Keeps one, and forgets those that ended long ago."""
         self._changes += 1
-        await self._writer.run_durably(lambda c: _add_token(c, token))
+        await self._writer.run_durably(lambda c: _add_token(c, token, self._limits))
 
     async def revoke_token(self, token_id: str, at: Instant) -> Token | None:
         """The first revocation stands."""
@@ -70,7 +70,7 @@ class SqliteAccess:
 
     async def add_audit(self, entries: Sequence[AuditEntry], drop_before: Instant) -> None:
         """Adds, and removes some of what is old."""
-        await self._writer.run_durably(lambda c: _add_audit(c, entries, drop_before))
+        await self._writer.run_durably(lambda c: _add_audit(c, entries, drop_before, self._limits))
 
     async def audit(self, query: AuditQuery) -> list[AuditEntry]:
         """A page, newest first."""
@@ -88,13 +88,13 @@ def _load(connection: apsw.Connection, fresh_secret: bytes) -> AccessSnapshot:
     return AccessSnapshot(revision, secret, to_tokens(found))
 
 
-def _add_token(connection: apsw.Connection, token: Token) -> None:
+def _add_token(connection: apsw.Connection, token: Token, limits: StoreLimits) -> None:
     if fetch(connection, _ALIKE, (-TAIL_CHARS, tail_of(token.id))):
         raise taken()
     now = token.created_at
     live = fetch(connection, f"SELECT count(*) FROM tokens WHERE {_LIVE}", (now,))[0][0]
-    if live >= TOKENS_MAX:
-        raise too_many_tokens()
+    if live >= limits.tokens_max:
+        raise too_many_tokens(limits)
     try:
         # `with` is a savepoint: all of it happens, or nothing.
         with connection:
@@ -123,14 +123,17 @@ def _revoke_token(connection: apsw.Connection, token_id: str, at: Instant) -> To
 
 
 def _add_audit(
-    connection: apsw.Connection, entries: Sequence[AuditEntry], drop_before: Instant
+    connection: apsw.Connection,
+    entries: Sequence[AuditEntry],
+    drop_before: Instant,
+    limits: StoreLimits,
 ) -> None:
     with connection:
         rows = [audit_row(entry) for entry in entries]
         run_in_bulk(connection, f"INSERT INTO audit ({AUDIT_COLUMNS}) VALUES", rows)
         connection.execute(
             "DELETE FROM audit WHERE id IN (SELECT id FROM audit ORDER BY id LIMIT ?) AND at < ?",
-            (drops(entries), drop_before),
+            (drops(entries, limits), drop_before),
         )
 
 

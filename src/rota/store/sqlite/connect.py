@@ -12,13 +12,12 @@ from typing import Any
 import apsw
 
 from rota.store.limits import (
-    FREE_PAGES_KEPT,
-    FREE_PAGES_PER_DROP,
     READER_BUSY_MS,
     READER_CACHE_KIB,
     ROWS_PER_STATEMENT,
     WAL_BYTES_KEPT,
     WRITER_CACHE_KIB,
+    StoreLimits,
 )
 from rota.store.migrate import known_migrations, migrate_sqlite
 from rota.store.protocol import StoreError, StoreFullError, UnknownFateError
@@ -107,14 +106,14 @@ def run_in_bulk(
         connection.execute(f"{head} {', '.join([place] * len(part))} {tail}", values)
 
 
-def give_back(connection: apsw.Connection) -> bool:
+def give_back(connection: apsw.Connection, limits: StoreLimits) -> bool:
     """Cuts some of the free pages off the file; answers whether there are more.
 
     Only a file that was made for it can be cut; in others the room is used again.
     """
     free = int(connection.pragma("freelist_count"))
-    if free <= FREE_PAGES_KEPT or not connection.pragma("auto_vacuum"):
+    if free <= limits.free_pages_kept or not connection.pragma("auto_vacuum"):
         return False
-    pages = min(free - FREE_PAGES_KEPT, FREE_PAGES_PER_DROP)
+    pages = min(free - limits.free_pages_kept, limits.free_pages_per_drop)
     connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
-    return free - pages > FREE_PAGES_KEPT
+    return free - pages > limits.free_pages_kept

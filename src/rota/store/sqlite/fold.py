@@ -16,11 +16,11 @@ from rota.store.journal import decode_record
 from rota.store.limits import (
     FOLD_WINDOW_WRITES,
     JOURNAL_AGE_MS,
-    JOURNAL_RECORDS_MAX,
     KEY_AGE_MS,
     OCCURRENCE_AGE_MS,
     PRUNE_MIN,
     PRUNE_PER_RECORD,
+    StoreLimits,
 )
 from rota.store.protocol import JournalRecord, Seq
 from rota.store.protocols.settings import setting_rows
@@ -64,7 +64,7 @@ def read_window(connection: apsw.Connection, after: Seq) -> Window | None:
     return window if window.records else None
 
 
-def fold_window(connection: apsw.Connection, window: Window) -> bool:
+def fold_window(connection: apsw.Connection, window: Window, limits: StoreLimits) -> bool:
     """One transaction; answers whether deleted jobs left logs and files behind."""
     # The journal can replay a fold that a power cut takes back, and `folded_seq` goes back with
     # it, so there is no need to wait for the disk: the next append's sync covers this one too.
@@ -82,7 +82,7 @@ def fold_window(connection: apsw.Connection, window: Window) -> bool:
         _write_times(connection, folded)
         write_events(connection, folded.events)
         _write_figures(connection, folded, window.last_seq)
-        _prune_journal(connection, window)
+        _prune_journal(connection, window, limits.journal_records_max)
         _prune_keys(connection, len(folded.keys), window.last_at)
         _prune_occurrences(connection, len(folded.occurrences), window.last_at)
         prune_events(connection, folded.events, window.last_at)
@@ -243,7 +243,7 @@ def _write_figures(connection: apsw.Connection, folded: Folded, last_seq: Seq) -
     )
 
 
-def _prune_journal(connection: apsw.Connection, window: Window) -> None:
+def _prune_journal(connection: apsw.Connection, window: Window, records_max: int) -> None:
     """A little at each fold, in proportion to what came: never a mass delete."""
     connection.execute(
         "DELETE FROM journal WHERE seq IN ("
@@ -252,7 +252,7 @@ def _prune_journal(connection: apsw.Connection, window: Window) -> None:
         (
             PRUNE_MIN + PRUNE_PER_RECORD * len(window.records),
             window.last_seq,
-            JOURNAL_RECORDS_MAX,
+            records_max,
             window.last_at - JOURNAL_AGE_MS,
         ),
     )

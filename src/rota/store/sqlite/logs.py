@@ -11,7 +11,7 @@ import apsw
 
 from rota.core.model import ExecutionId
 from rota.store.files.log_pieces import LogSize
-from rota.store.limits import LOG_PIECE_BYTES, LOG_READERS
+from rota.store.limits import LOG_PIECE_BYTES, LOG_READERS, StoreLimits
 from rota.store.protocol import LogPage, StoreError
 from rota.store.sqlite.connect import fetch, give_back, open_writer, told
 from rota.store.sqlite.reader import ReaderPool
@@ -20,8 +20,8 @@ from rota.store.sqlite.reader import ReaderPool
 class SqliteLogs:
     """Logs on SQLite; one thread writes, others read."""
 
-    def __init__(self, path: Path, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self, path: Path, bytes_max: int, limits: StoreLimits) -> None:
+        self._bytes_max, self._limits = bytes_max, limits
         self._connection = open_writer(path, "sqlite_logs")
         # Workers hold on to what was not acknowledged, and a log is no promise: a crash of the
         # process loses nothing, a power cut perhaps the last moments.
@@ -87,7 +87,7 @@ class SqliteLogs:
             # One log a transaction: a large one must not hold up the others for long.
             for execution_id in execution_ids:
                 self._connection.execute("DELETE FROM logs WHERE execution_id = ?", (execution_id,))
-            give_back(self._connection)
+            give_back(self._connection, self._limits)
         except apsw.Error as error:
             raise told(error, self._connection) from error
 

@@ -8,7 +8,7 @@ import msgspec
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Instant, JobId
 from rota.store import rows
-from rota.store.limits import OLD_ROWS_PER_DROP
+from rota.store.limits import StoreLimits
 from rota.store.sqlite.connect import fetch
 from rota.store.sqlite.fold import remove_jobs
 
@@ -29,27 +29,30 @@ class Step(msgspec.Struct, frozen=True):
     leaves_behind: bool
 
 
-def drop_some(connection: apsw.Connection, before: Instant, after: str) -> Step:
+def drop_some(
+    connection: apsw.Connection, before: Instant, after: str, limits: StoreLimits
+) -> Step:
     """Looks at the next few jobs that were submitted before `before`, and drops those that ended;
     and some of what became of schedules' instants before then.
 
     Ids begin with the time of birth, and the table is in their order: no index by age is needed,
     and what is young is never looked at. One transaction.
     """
+    most = limits.old_rows_per_drop
     born = f"{before:012x}"
     found = fetch(
         connection,
         "SELECT id, state, life FROM jobs WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
-        (after, f"{born[:8]}-{born[8:]}", OLD_ROWS_PER_DROP),
+        (after, f"{born[:8]}-{born[8:]}", most),
     )
     old = [JobId(job_id) for job_id, state, life in found if _is_old(state, life, before)]
     leaves_behind = False
     with connection:
         if old:
             leaves_behind = remove_jobs(connection, old)
-        decided = fetch(connection, _DROP_OCCURRENCES, (before, OLD_ROWS_PER_DROP))
+        decided = fetch(connection, _DROP_OCCURRENCES, (before, most))
     reached = found[-1][0] if found else after
-    was_last = len(found) < OLD_ROWS_PER_DROP and len(decided) < OLD_ROWS_PER_DROP
+    was_last = len(found) < most and len(decided) < most
     return Step(len(old), "" if was_last else reached, leaves_behind)
 
 

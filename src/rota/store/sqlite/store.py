@@ -10,7 +10,7 @@ from pathlib import Path
 from rota.core.model import Instant
 from rota.store.cell_name import agreed
 from rota.store.files.artifacts import DiskArtifacts
-from rota.store.limits import LOG_BYTES_PER_EXECUTION
+from rota.store.limits import LOG_BYTES_PER_EXECUTION, STORE_LIMITS, StoreLimits
 from rota.store.lock import DirectoryLock
 from rota.store.protocol import StoreError
 from rota.store.protocols.dropping import Dropped
@@ -30,11 +30,16 @@ DATABASES = {"rota.db": "sqlite", "logs.db": "sqlite_logs"}
 """The files of a data directory, and which schema each has."""
 
 
-def open_sqlite(data_dir: Path, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION) -> SqliteStore:
+def open_sqlite(
+    data_dir: Path,
+    *,
+    log_bytes_max: int = LOG_BYTES_PER_EXECUTION,
+    limits: StoreLimits = STORE_LIMITS,
+) -> SqliteStore:
     """Opens or makes the store; refuses a directory that another server uses."""
     lock = _locked(data_dir)
     try:
-        return SqliteStore(data_dir, lock, log_bytes_max)
+        return SqliteStore(data_dir, lock, log_bytes_max, limits)
     except StoreError:
         lock.release()
         raise
@@ -61,15 +66,18 @@ def _locked(data_dir: Path) -> DirectoryLock:
 class SqliteStore:
     """Everything that is remembered, under one roof."""
 
-    def __init__(self, data_dir: Path, lock: DirectoryLock, log_bytes_max: int) -> None:
+    def __init__(
+        self, data_dir: Path, lock: DirectoryLock, log_bytes_max: int, limits: StoreLimits
+    ) -> None:
         self._lock = lock
+        self._limits = limits
         path = data_dir / "rota.db"
-        self.logs = SqliteLogs(data_dir / "logs.db", log_bytes_max)
+        self.logs = SqliteLogs(data_dir / "logs.db", log_bytes_max, limits)
         self.artifacts = DiskArtifacts(data_dir / "artifacts")
         self._sweeper = ThreadPoolExecutor(1, thread_name_prefix="rota-sweep")
-        self.ledger = SqliteWriter(path, self._sweep_soon)
+        self.ledger = SqliteWriter(path, self._sweep_soon, limits=limits)
         self.catalog = SqliteCatalog(path, self.ledger)
-        self.access = SqliteAccess(self.ledger)
+        self.access = SqliteAccess(self.ledger, limits)
         # The directory is this server's alone, so nobody else could read who is there.
         self.nodes = MemoryNodes()
         self._dropped_to = ""
@@ -88,13 +96,13 @@ class SqliteStore:
 
     async def drop_before(self, before: Instant) -> Dropped:
         """Looks at the next few old jobs, and drops those that ended."""
-        after = self._dropped_to
-        step = await self.ledger.run_durably(lambda c: drop_some(c, before, after))
+        after, limits = self._dropped_to, self._limits
+        step = await self.ledger.run_durably(lambda c: drop_some(c, before, after, limits))
         self._dropped_to = step.after
         if step.leaves_behind:
             self._sweep_soon()
         # Not between the pieces: what goes next would only move the pages about.
-        more = bool(step.after) or await self.ledger.run_durably(give_back)
+        more = bool(step.after) or await self.ledger.run_durably(lambda c: give_back(c, limits))
         return Dropped(step.dropped, more)
 
     async def close(self) -> None:

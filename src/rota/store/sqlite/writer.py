@@ -25,7 +25,9 @@ from rota.store.limits import (
     FOLD_IDLE_S,
     FOLD_RETRY_S,
     FOLD_WINDOW_WRITES,
+    STORE_LIMITS,
     SWEEP_EXECUTIONS,
+    StoreLimits,
 )
 from rota.store.protocol import (
     Epoch,
@@ -57,8 +59,13 @@ class SqliteWriter:
     """The ledger on SQLite. Also tells readers when the tables have caught up."""
 
     def __init__(
-        self, path: Path, on_leftovers: Callable[[], None] | None = None, vfs: str | None = None
+        self,
+        path: Path,
+        on_leftovers: Callable[[], None] | None = None,
+        vfs: str | None = None,
+        limits: StoreLimits = STORE_LIMITS,
     ) -> None:
+        self._limits = limits
         self._connection = open_writer(path, "sqlite", vfs)
         # Moving pages to the database waits for the disk: not in the middle of somebody's append.
         self._connection.wal_autocheckpoint(0)
@@ -342,7 +349,7 @@ class SqliteWriter:
         if window is None:
             self._unfolded_writes = 0
             return False
-        leaves_behind = fold_window(self._connection, window)
+        leaves_behind = fold_window(self._connection, window, self._limits)
         self._unfolded_writes = max(0, self._unfolded_writes - window.writes)
         self._watermark.set_folded(window.last_seq)
         if leaves_behind and self._on_leftovers is not None:

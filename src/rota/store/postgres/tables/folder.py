@@ -23,22 +23,15 @@ from rota.store.folding.unfolded import Unfolded
 from rota.store.folding.watermark import Watermark
 from rota.store.limits import (
     FOLD_BACKLOG_WRITES,
-    FOLD_BEGIN_WRITES,
-    FOLD_CLOSE_S,
-    FOLD_COMPANY_S,
     FOLD_DEADLINE_S,
     FOLD_FEW_WRITES,
     FOLD_JOBS_KNOWN,
-    FOLD_LAG_S,
     FOLD_RETRY_S,
-    FOLD_STATEMENT_S,
     FOLD_TAIL_JOBS,
     FOLD_TAIL_S,
     FOLD_TAIL_WRITES,
     FOLLOWER_LOOK_S,
     FOLLOWER_PATIENCE_S,
-    JOURNAL_PARTITION_RECORDS,
-    POSTGRES_FOLD_IDLE_S,
     POSTGRES_FOLD_WINDOW_WRITES,
     SWEEP_EXECUTIONS,
     UPKEEP_EVERY_MS,
@@ -61,6 +54,7 @@ class PostgresFolder:
     """Asked from the server's loop; works in its own thread."""
 
     def __init__(self, address: Address) -> None:
+        self._address, self._limits = address, address.limits
         self.watermark = Watermark(Seq(0), Seq(0))
         self.leads = False
         self._unfolded = Unfolded()
@@ -77,18 +71,17 @@ class PostgresFolder:
         """By the same clock."""
         self._rousing: asyncio.TimerHandle | None = None
         self._counting = threading.Lock()
-        self._address = address
         # Not waiting for the disk is safe: the journal can replay what a crash takes back.
         self._line = Line(
             address,
             "fold",
             FOLD_DEADLINE_S,
             {"synchronous_commit": "off"},
-            statement_s=FOLD_STATEMENT_S,
+            statement_s=self._limits.fold_statement_s,
         )
         self._waits = Turn(address)
         self._plans = Plans()
-        self.precedence = Precedence(self.watermark)
+        self.precedence = Precedence(self.watermark, self._limits)
         self._loop = type(asyncio.get_running_loop())()  # of the kind that the server has chosen
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -113,11 +106,11 @@ class PostgresFolder:
             if not self._unfolded_writes:
                 self._lags_since = self._appended_at
             self._unfolded_writes += len(record.writes)
-        if self._unfolded_writes >= FOLD_BEGIN_WRITES:
+        if self._unfolded_writes >= self._limits.fold_begin_writes:
             self._rouse()
         elif self._rousing is None:
             loop = asyncio.get_running_loop()
-            self._rousing = loop.call_later(POSTGRES_FOLD_IDLE_S, self._rouse)
+            self._rousing = loop.call_later(self._limits.postgres_fold_idle_s, self._rouse)
 
     async def room(self) -> None:
         """Returns when the tables are near enough behind the journal for another append."""
@@ -149,7 +142,7 @@ class PostgresFolder:
         self._closing = True
         self._rouse()
         folding = asyncio.wrap_future(self._folding)
-        await asyncio.wait({folding}, timeout=FOLD_CLOSE_S)
+        await asyncio.wait({folding}, timeout=self._limits.fold_close_s)
         # Where the database is away: the journal has the rest, and the next server folds it.
         folding.cancel()
         for each in (self._line.close(), self._waits.close()):
@@ -206,12 +199,14 @@ class PostgresFolder:
         awaited = self.watermark.awaited
         if not (awaited or (self.leads and (self.watermark.lags or self._to_sweep))):
             return None
-        if awaited or self._unfolded_writes >= FOLD_BEGIN_WRITES:
+        if awaited or self._unfolded_writes >= self._limits.fold_begin_writes:
             return 0
-        left_s = max(0.0, self._lags_since + FOLD_LAG_S - self._loop.time())
+        left_s = max(0.0, self._lags_since + self._limits.fold_lag_s - self._loop.time())
         if self._unfolded_writes < FOLD_FEW_WRITES:
             last = max(self._appended_at, self._lags_since)
-            return max(0.0, min(last + POSTGRES_FOLD_IDLE_S - self._loop.time(), left_s))
+            return max(
+                0.0, min(last + self._limits.postgres_fold_idle_s - self._loop.time(), left_s)
+            )
         return left_s
 
     async def _work_once(self) -> None:
@@ -272,7 +267,7 @@ class PostgresFolder:
             self._unfolded.clear()
             self._forget()
             self._count_folded(0)
-            self._company_until = self._loop.time() + FOLD_COMPANY_S
+            self._company_until = self._loop.time() + self._limits.fold_company_s
             await self._look()
             return True
         self.known.learn(done.folded, self._stamp)
@@ -350,12 +345,12 @@ class PostgresFolder:
         if due or window.last_seq >= self._made_until:
             await self._make_partitions(window.last_seq, window.last_at)
         if due:
-            await self._line.write(lambda c: drop_old_journal(c, window.last_at))
+            await self._line.write(lambda c: drop_old_journal(c, window.last_at, self._limits))
             self._upkeep_due = window.last_at
 
     async def _make_partitions(self, newest: Seq, now: Instant | None) -> None:
-        await self._line.write(lambda c: make_partitions(c, newest, now))
-        self._made_until = Seq(newest + JOURNAL_PARTITION_RECORDS // 2)
+        await self._line.write(lambda c: make_partitions(c, newest, now, self._limits))
+        self._made_until = Seq(newest + self._limits.journal_partition_records // 2)
 
     async def _prepare(self) -> None:
         folded, newest = await self._line.read(

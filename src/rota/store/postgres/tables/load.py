@@ -16,7 +16,7 @@ from rota.store import rows
 from rota.store.fold import Standing
 from rota.store.folding.jobs_in_bulk import Alike, Form, JobsInBulk
 from rota.store.folding.known_shelf import ShelfRow
-from rota.store.limits import LOAD_ROWS_PER_FETCH, SHELF_ROWS_PER_FETCH
+from rota.store.limits import LOAD_ROWS_PER_FETCH
 from rota.store.postgres.connect import Connection
 from rota.store.postgres.tables.events import read_held, read_triggers
 from rota.store.postgres.window import stamp_of
@@ -71,21 +71,21 @@ class Shelves(msgspec.Struct):
 
 
 async def read_shelves(
-    connection: Connection, wanted: Sequence[Refill], bulk: JobsInBulk
+    connection: Connection, wanted: Sequence[Refill], bulk: JobsInBulk, rows_per_fetch: int
 ) -> Shelves:
     """The next jobs of each line."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         stamp = await stamp_of(connection)
         if len(wanted) == 1:
-            jobs, found = await _read_shelf(connection, wanted[0], bulk)
+            jobs, found = await read_shelf(connection, wanted[0], bulk, rows_per_fetch)
             return Shelves([tuple(jobs)], stamp, found)
         stored = await _fetch_shelves(connection, wanted)
     shelves = _jobs_on(stored, wanted, bulk)
     return Shelves(shelves, stamp, list(_rows_of(chain.from_iterable(shelves), stored)))
 
 
-async def _read_shelf(
-    connection: Connection, wanted: Refill, bulk: JobsInBulk
+async def read_shelf(
+    connection: Connection, wanted: Refill, bulk: JobsInBulk, rows_per_fetch: int
 ) -> tuple[list[JobRecord], list[ShelfRow]]:
     """In stretches that the processor's caches hold while records are made of them."""
     await connection.execute(_AS_INDEXED)
@@ -93,7 +93,7 @@ async def _read_shelf(
     rows_: list[ShelfRow] = []
     after, left, came_in_batches = wanted.after, wanted.limit, True
     while left > 0:
-        size = min(left, SHELF_ROWS_PER_FETCH)
+        size = min(left, rows_per_fetch)
         place, found = (wanted.line, after, size), None
         if came_in_batches and bulk.cut is not None:
             found = await _read_alike(connection, place, bulk)

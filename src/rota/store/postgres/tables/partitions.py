@@ -19,13 +19,13 @@ from rota.store.limits import (
     ARRIVAL_AGE_MS,
     EVENT_AGE_MS,
     JOURNAL_AGE_MS,
-    JOURNAL_PARTITION_RECORDS,
     JOURNAL_PARTITIONS_AHEAD,
-    JOURNAL_RECORDS_MAX,
     KEY_AGE_MS,
     OLD_JOBS_COUNTED,
     PRUNE_MIN,
     REST_ROWS_PER_DROP,
+    STORE_LIMITS,
+    StoreLimits,
 )
 from rota.store.postgres.connect import Connection
 from rota.store.postgres.objects import doom_outputs
@@ -90,23 +90,29 @@ DAILY = (
 )
 
 
-async def make_partitions(connection: Connection, newest: Seq, now: Instant | None) -> None:
+async def make_partitions(
+    connection: Connection,
+    newest: Seq,
+    now: Instant | None,
+    limits: StoreLimits = STORE_LIMITS,
+) -> None:
     """Whatever the next records, and the work of today and tomorrow, will need."""
-    if not _missing(await _partitions(connection), newest, now):
+    size = limits.journal_partition_records
+    if not _missing(await _partitions(connection), newest, now, size):
         return
     async with connection.transaction():
         # Servers that start together come here together: whoever is second waits its turn, and
         # finds it done. Only then is it impatient: a table's lock that waits blocks everybody.
         await connection.fetchval(_TAKE_TURN)
         await connection.execute(_LOCK_PATIENCE)
-        for make in _missing(await _partitions(connection), newest, now):
+        for make in _missing(await _partitions(connection), newest, now, size):
             await make(connection)
 
 
-def _missing(there: dict[str, None], newest: Seq, now: Instant | None) -> list[Make]:
-    first = max(0, newest - 1) // JOURNAL_PARTITION_RECORDS
+def _missing(there: dict[str, None], newest: Seq, now: Instant | None, size: int) -> list[Make]:
+    first = max(0, newest - 1) // size
     journal: list[Make] = [
-        partial(_make_journal, number=number)
+        partial(_make_journal, number=number, size=size)
         for number in range(first, first + 1 + JOURNAL_PARTITIONS_AHEAD)
         if f"journal_{number}" not in there
     ]
@@ -119,7 +125,7 @@ def _missing(there: dict[str, None], newest: Seq, now: Instant | None) -> list[M
     ]
 
 
-async def drop_old_journal(connection: Connection, now: Instant) -> None:
+async def drop_old_journal(connection: Connection, now: Instant, limits: StoreLimits) -> None:
     """Journal, keys and events that are past their age; what was not folded always stays."""
     async with connection.transaction():
         await connection.execute(_LOCK_PATIENCE)
@@ -127,14 +133,14 @@ async def drop_old_journal(connection: Connection, now: Instant) -> None:
         there = await _partitions(connection)
         journal = sorted(int(name[8:]) for name in there if name.startswith("journal_"))
         for number in journal:
-            end = (number + 1) * JOURNAL_PARTITION_RECORDS
+            end = (number + 1) * limits.journal_partition_records
             if end >= folded:
                 break
             newest_at = await connection.fetchval(
                 f"SELECT at FROM rota.journal_{number} ORDER BY seq DESC LIMIT 1"
             )
             old = newest_at is None or newest_at < now - JOURNAL_AGE_MS
-            if old or end <= folded - JOURNAL_RECORDS_MAX:
+            if old or end <= folded - limits.journal_records_max:
                 await connection.execute(f"DROP TABLE rota.journal_{number}")
         for aged, age in AGED.items():
             await _drop_aged(connection, aged, there, now - age)
@@ -268,12 +274,12 @@ def _days_before(there: dict[str, None], daily: Daily, before: Instant) -> Seque
     return sorted(found)
 
 
-async def _make_journal(connection: Connection, number: int) -> None:
-    first = number * JOURNAL_PARTITION_RECORDS + 1
+async def _make_journal(connection: Connection, number: int, size: int) -> None:
+    first = number * size + 1
     await connection.execute(
         f"CREATE TABLE rota.journal_{number} (LIKE rota.journal INCLUDING COMPRESSION);"
         f" ALTER TABLE rota.journal ATTACH PARTITION rota.journal_{number}"
-        f" FOR VALUES FROM ({first}) TO ({first + JOURNAL_PARTITION_RECORDS})"
+        f" FOR VALUES FROM ({first}) TO ({first + size})"
     )
 
 

@@ -18,7 +18,7 @@ from rota.core.records.events import Arrival, Told
 from rota.core.records.schedules import Occurrence
 from rota.store import rows
 from rota.store.journal import decode_record
-from rota.store.limits import COUNT_ROWS_MAX, FOLLOW_DEADLINE_S, JOBS_PER_LOOK
+from rota.store.limits import COUNT_ROWS_MAX, JOBS_PER_LOOK
 from rota.store.postgres.connect import Address, Connection, Line
 from rota.store.postgres.pool import ReaderPool
 from rota.store.postgres.tables.events import find_arrivals, find_events, read_told
@@ -73,7 +73,7 @@ _PLANNED_ONCE = {
 
 def keys_line(address: Address) -> Line:
     """The connection on which keys are looked up: one look at a time, for all who ask."""
-    return Line(address, "keys", FOLLOW_DEADLINE_S, _PLANNED_ONCE)
+    return Line(address, "keys", address.limits.follow_deadline_s, _PLANNED_ONCE)
 
 
 _DOWNSTREAM = """

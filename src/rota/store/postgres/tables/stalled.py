@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from rota.store.limits import FOLD_STALLED_LOOK_S, FOLD_STALLED_S, FOLLOW_DEADLINE_S
+from rota.store.limits import FOLD_STALLED_LOOK_S
 from rota.store.postgres.connect import Address, Connection, Line
 from rota.store.protocol import StoreError
 
@@ -34,7 +34,7 @@ class Turn:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._aside = Line(address, "aside", FOLLOW_DEADLINE_S, {})
+        self._aside = Line(address, "aside", address.limits.follow_deadline_s, {})
         self._pid = 0
 
     def taken_by(self, connection: Connection) -> None:
@@ -61,4 +61,5 @@ class Turn:
     async def _end_stalled(self) -> None:
         # Behind PgBouncer nobody knows which connection of the database is whose.
         if self._pid and not self._address.pgbouncer:
-            await self._aside.read(lambda c: c.fetchval(_END, self._pid, FOLD_STALLED_S))
+            stalled_s = self._address.limits.fold_stalled_s
+            await self._aside.read(lambda c: c.fetchval(_END, self._pid, stalled_s))
