@@ -25,8 +25,10 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["a", "b"] = "a"
     at: Annotated[datetime, Meta(tz=True)] | None = None
     day: date | None = None
-    items: list[Inner] = []
-    numbers: dict[str, int] = {}
+    share: Annotated[float, Meta(gt=0, lt=1)] = 0.5
+    count: Annotated[int, Meta(le=9)] = 9
+    items: Annotated[list[Inner], Meta(max_length=1)] = []
+    numbers: Annotated[dict[str, int], Meta(max_length=2)] = {}
     words: dict[Annotated[str, Meta(min_length=2)], str] = {}
     needed: int
 
@@ -44,8 +46,8 @@ def refused(**fields: Any) -> msgspec.ValidationError:
             {"other": 1},
             "Object contains unknown field `other`",
             "other",
-            "unknown field `other`; known here: `name`, `word`, `kind`, `at`, `day`, `items`,"
-            " `numbers`, `words`, `needed`",
+            "unknown field `other`; known here: `name`, `word`, `kind`, `at`, `day`, `share`,"
+            " `count`, `items`, `numbers`, `words`, `needed`",
         ),
         (
             {"items": [{"siz": 1}]},
@@ -58,6 +60,36 @@ def refused(**fields: Any) -> msgspec.ValidationError:
             "Expected `int` >= 1 - at `$.items[0].size`",
             "items[0].size",
             "takes a number of at least 1",
+        ),
+        (
+            {"count": 10},
+            "Expected `int` <= 9 - at `$.count`",
+            "count",
+            "takes a number of at most 9",
+        ),
+        (
+            {"share": 0.0},
+            "Expected `float` > 0.0 - at `$.share`",
+            "share",
+            "takes a number of more than 0.0",
+        ),
+        (
+            {"share": 1.0},
+            "Expected `float` < 1.0 - at `$.share`",
+            "share",
+            "takes a number of less than 1.0",
+        ),
+        (
+            {"items": [{}, {}]},
+            "Expected `array` of length <= 1 - at `$.items`",
+            "items",
+            "takes at most 1 entry",
+        ),
+        (
+            {"numbers": {"a": 1, "b": 2, "c": 3}},
+            "Expected `object` of length <= 2 - at `$.numbers`",
+            "numbers",
+            "takes at most 2 entries",
         ),
         (
             {"name": "a"},
