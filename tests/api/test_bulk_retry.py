@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
-from rota.api.jobs.bulk_order import Act, Latecomers
+from rota.core.inputs import AnyInput, Retry
 from rota.core.model import JobId, JobRecord
+from rota.core.outcome import AnyReceipt
 from tests.api.house import NOOP, House
+from tests.stand_in import stand_in
 
 LABELS = {"dag": "night"}
 AGAIN = {"action": "retry", "filter": {"labels": LABELS}}
@@ -48,6 +50,19 @@ async def _names_in_order(house: House, worker: str) -> list[list[str]]:
         for order in orders:
             await house.finish(order)
     return rounds
+
+
+def _after_each_retry(house: House, then: Callable[[], Awaitable[None]]) -> None:
+    """Something happens when jobs were started over, before whoever asked for it hears of it."""
+    engine = house.engine
+
+    async def post(command: AnyInput) -> AnyReceipt:
+        receipt = await engine.post(command)
+        if isinstance(command, Retry):
+            await then()
+        return receipt
+
+    house.change(brain=stand_in(engine, post=post))
 
 
 async def test_what_was_skipped_waits_for_the_job_that_failed(house: House) -> None:
@@ -91,19 +106,16 @@ async def test_what_waits_for_a_job_that_is_not_meant_goes_on_as_one_does_alone(
 
 
 async def test_what_waits_for_a_job_that_fails_again_at_once_does_not_run(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House,
 ) -> None:
     worker = await house.register()
     jobs = await _submit(house, [], ["0"])
     await house.ask("POST", "/jobs/bulk", {**AGAIN, "action": "cancel"}, expect=200)
-    start_over = Latecomers._start_over
 
-    async def overtaken(self: Latecomers, job_ids: Sequence[JobId], act: Act) -> int:
-        started = await start_over(self, job_ids, act)
+    async def fail() -> None:
         await _fail_next(house, worker)
-        return started
 
-    monkeypatch.setattr(Latecomers, "_start_over", overtaken)
+    _after_each_retry(house, fail)
     answer = await house.ask("POST", "/jobs/bulk", AGAIN, expect=200)
     assert (answer["count"], answer["refused"]) == (1, 1)
     assert sum(answer["reasons"].values()) == 1
@@ -171,35 +183,32 @@ async def test_members_of_an_array_that_is_not_meant_are_refused(house: House) -
 
 
 async def test_a_server_that_stops_does_not_wait_for_the_rest_of_a_graph(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House,
 ) -> None:
     await _submit(house, [], ["0"], ["1"], ["2"])
     await house.ask("POST", "/jobs/bulk", {**AGAIN, "action": "cancel"}, expect=200)
-    start = Latecomers.start
 
-    async def late(self: Latecomers, act: Act) -> int:
+    async def stop() -> None:
         house.parts.closing.set()
-        return await start(self, act)
 
-    monkeypatch.setattr(Latecomers, "start", late)
+    _after_each_retry(house, stop)
     await house.ask("POST", "/jobs/bulk", AGAIN, expect=503)
 
 
 async def test_a_long_chain_is_not_read_again_for_each_of_its_jobs(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House,
 ) -> None:
     length, read = 40, 0
     await _submit(house, [], *([str(place)] for place in range(length - 1)))
     await house.ask("POST", "/jobs/bulk", {**AGAIN, "action": "cancel"}, expect=200)
     catalog = house.parts.catalog
-    jobs = catalog.jobs
 
     async def counted(job_ids: Sequence[JobId]) -> list[JobRecord]:
         nonlocal read
         read += len(job_ids)
-        return await jobs(job_ids)
+        return await catalog.jobs(job_ids)
 
-    monkeypatch.setattr(catalog, "jobs", counted)
+    house.change(catalog=stand_in(catalog, jobs=counted))
     assert (await house.ask("POST", "/jobs/bulk", AGAIN, expect=200))["count"] == length
     assert read <= 10 * length
 

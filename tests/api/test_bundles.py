@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,6 +20,7 @@ from rota.store.protocols.access import Role
 from tests.api.house import HOST, House
 from tests.api.keys import ACME, OTHER, key
 from tests.archives import zip_of
+from tests.stand_in import stand_in
 
 SCRIPT = b"#!/bin/sh\necho hello\n"
 LARGE = os.urandom(OBJECT_BYTES_MIN + 1000)
@@ -226,16 +228,15 @@ async def test_a_repeated_submission_is_answered_though_its_bundle_is_gone(house
     assert repeated["job_id"] == first["job_id"]
 
 
-async def test_what_the_storage_did_not_take_need_not_be_sent_again(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_the_storage_did_not_take_need_not_be_sent_again(house: House) -> None:
     async def refuse(*_: object) -> None:
         raise StoreError("the bucket is away")
 
-    monkeypatch.setattr(house.parts.files.blobs, "put", refuse)
+    files = house.parts.files
+    house.change(files=replace(files, blobs=stand_in(files.blobs, put=refuse)))
     whole = {"sha256": sha256(LARGE), "size": len(LARGE)}
     assert (await push(house, LARGE, **whole)).status_code == 503
-    monkeypatch.undo()
+    house.change(files=files)
     upload = await house.ask("GET", f"/bundles/uploads/{sha256(LARGE)}")
     assert upload["offset"] == len(LARGE)
     assert (await push(house, b"", **whole, offset=len(LARGE))).status_code == 201

@@ -7,15 +7,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+import httpx2
 import pytest
 
+from rota.api.app import create_app
 from rota.api.ids import mint_key
+from rota.api.peers.mailbox import Mailbox
 from rota.api.recall import look_up_key
 from rota.core.model import KeyRecord
 from rota.store.protocols.durability import DurabilityLevel
 from tests.api.company import Cell, Server, a_cell
 from tests.api.house import NOOP
 from tests.engine.rig import until
+from tests.stand_in import stand_in
 
 JOB = {"name": "j", "task": NOOP}
 
@@ -170,9 +174,7 @@ class LateCatalog:
         return await self._catalog.key(key)
 
 
-async def test_ids_that_were_promised_are_known_whatever_the_leader_accepted_at_last(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_ids_that_were_promised_are_known_whatever_the_leader_accepted_at_last() -> None:
     async with a_cell() as cell:
         leader, one = await cell.pair()
         two = await cell.start("two")
@@ -187,8 +189,14 @@ async def test_ids_that_were_promised_are_known_whatever_the_leader_accepted_at_
             await first
 
         late = LateCatalog(one, another_server_answers_then_the_leader)
-        monkeypatch.setattr(one.parts.mailbox, "_catalog", late)
-        job_id = (await key_used(one, "k")).json()["job_id"]
+        mailbox = Mailbox(stand_in(one.store, catalog=late), one.clock)
+        app = create_app(replace(one.parts, mailbox=mailbox))
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(
+            transport=transport, base_url=one.url, headers=one.http.headers
+        ) as http:
+            used = await http.post("/jobs", json=JOB, headers={"Idempotency-Key": "k"})
+        job_id = used.json()["job_id"]
         assert job_id == first.result().json()["job_id"] != promised[0]
         await until(lambda: not cell.store.ledger._inbox)
         other = await one.ask("GET", f"/jobs/{promised[0]}", expect=200)
@@ -272,21 +280,19 @@ async def alone(server: Server) -> None:
     await until(lambda: server.engine.is_new_key("never used"))
 
 
-async def test_what_a_server_promised_under_a_key_it_keeps_when_it_leads_again_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_a_server_promised_under_a_key_it_keeps_when_it_leads_again_alone() -> None:
     """The promise was still on its way into the store when the inbox was gone through."""
     async with a_cell(durable_inbox_look_s_min=60) as cell:
         server = await cell.start("a")
         await alone(server)
-        arrived, may_go, put = asyncio.Event(), asyncio.Event(), cell.store.ledger.put_inbox
+        arrived, may_go, inner = asyncio.Event(), asyncio.Event(), server.store.ledger.inner
 
         async def slowly(*args: Any) -> Any:
             arrived.set()
             await may_go.wait()
-            return await put(*args)
+            return await inner.put_inbox(*args)
 
-        monkeypatch.setattr(cell.store.ledger, "put_inbox", slowly)
+        server.store.ledger.inner = stand_in(inner, put_inbox=slowly)
         promise: list[asyncio.Task[Any]] = []
 
         async def promised() -> None:
@@ -301,9 +307,7 @@ async def test_what_a_server_promised_under_a_key_it_keeps_when_it_leads_again_a
         assert (await key_used(server, "k")).json()["job_id"] == first["job_id"]
 
 
-async def test_a_promise_of_a_server_that_is_gone_is_kept_while_others_are_taken_before_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_promise_of_a_server_that_is_gone_is_kept_while_others_are_taken_first() -> None:
     async with a_cell(durable_inbox_entries=1) as cell:
         (gone,) = await nobody_leads(cell, "a")
         await key_used(gone, "before")
@@ -311,16 +315,16 @@ async def test_a_promise_of_a_server_that_is_gone_is_kept_while_others_are_taken
         await gone.crash()
         await cell.store.nodes.leave("a")
         server = await cell.start("b", leads=False)
-        take, may_go, takes = cell.store.ledger.take_inbox, asyncio.Event(), 0
+        inner, may_go, takes = server.store.ledger.inner, asyncio.Event(), 0
 
         async def slowly(limit: int) -> Any:
             nonlocal takes
             takes += 1
             if takes > 1:
                 await may_go.wait()
-            return await take(limit)
+            return await inner.take_inbox(limit)
 
-        monkeypatch.setattr(cell.store.ledger, "take_inbox", slowly)
+        server.store.ledger.inner = stand_in(inner, take_inbox=slowly)
         await somebody_leads(server)
         await until(lambda: takes > 1)
         assert server.company.presence is not None

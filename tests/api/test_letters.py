@@ -7,13 +7,14 @@ import gc
 import weakref
 from typing import Any
 
-import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rota.api.letters import Letter, note_line
 from rota.core.model import PollId
 from rota.core.outcome import Answer
-from tests.api.house import House
+from rota.store.memory.store import MemoryStore
+from tests.api.house import House, open_house
+from tests.stand_in import stand_in
 
 
 class Counter:
@@ -85,64 +86,64 @@ async def test_a_connection_that_is_gone_is_not_held_by_what_came_over_it(house:
     letter.post(ANSWER)
 
 
-async def test_a_worker_that_is_superseded_while_it_waits_hears_so(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counter, append = Counter(), house.store.ledger.append
+async def test_a_worker_that_is_superseded_while_it_waits_hears_so() -> None:
+    counter, store = Counter(), MemoryStore()
+    append = store.ledger.append
 
     async def slowly(*record: Any) -> None:
         await asyncio.sleep(0.01)
         await append(*record)
 
-    monkeypatch.setattr(house.store.ledger, "append", slowly)
-    worker = await house.register()
+    store.ledger = stand_in(store.ledger, append=slowly)
+    async with open_house(store=store) as house:
+        worker = await house.register()
 
-    def connected(app: ASGIApp) -> ASGIApp:
-        async def call(scope: Scope, receive: Receive, send: Send) -> None:
-            note_line(scope, weakref.ref(counter))
-            await app(scope, receive, send)
+        def connected(app: ASGIApp) -> ASGIApp:
+            async def call(scope: Scope, receive: Receive, send: Send) -> None:
+                note_line(scope, weakref.ref(counter))
+                await app(scope, receive, send)
 
-        return call
+            return call
 
-    house.http._transport.app = connected(house.app)  # type: ignore[attr-defined]  # in place of sockets
-    lease = house.http.post(f"/workers/{worker}/lease", json={"max": 1, "wait": "5s"})
-    waiting = asyncio.create_task(lease)
-    await asyncio.sleep(0.05)
-    await house.register(worker_id=worker)
-    assert (await waiting).status_code == 409
-    assert not counter.posted, "it was told that all is well"
+        house.http._transport.app = connected(house.app)  # type: ignore[attr-defined]  # in place of sockets
+        lease = house.http.post(f"/workers/{worker}/lease", json={"max": 1, "wait": "5s"})
+        waiting = asyncio.create_task(lease)
+        await asyncio.sleep(0.05)
+        await house.register(worker_id=worker)
+        assert (await waiting).status_code == 409
+        assert not counter.posted, "it was told that all is well"
 
 
-async def test_a_worker_hears_by_its_connection_before_its_call_has_gone_on(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counter, append = Counter(), house.store.ledger.append
+async def test_a_worker_hears_by_its_connection_before_its_call_has_gone_on() -> None:
+    counter, store = Counter(), MemoryStore()
+    append = store.ledger.append
 
     async def slowly(*record: Any) -> None:
         await asyncio.sleep(0.01)
         assert not counter.posted, "it is not durable yet"
         await append(*record)
 
-    monkeypatch.setattr(house.store.ledger, "append", slowly)
-    worker = await house.register()
-    told: list[int] = []
+    store.ledger = stand_in(store.ledger, append=slowly)
+    async with open_house(store=store) as house:
+        worker = await house.register()
+        told: list[int] = []
 
-    def connected(app: ASGIApp) -> ASGIApp:
-        async def call(scope: Scope, receive: Receive, send: Send) -> None:
-            note_line(scope, weakref.ref(counter))
+        def connected(app: ASGIApp) -> ASGIApp:
+            async def call(scope: Scope, receive: Receive, send: Send) -> None:
+                note_line(scope, weakref.ref(counter))
 
-            async def noted(message: Any) -> None:
-                told.append(len(counter.posted))
-                await send(message)
+                async def noted(message: Any) -> None:
+                    told.append(len(counter.posted))
+                    await send(message)
 
-            await app(scope, receive, noted if scope["path"].endswith("/lease") else send)
+                await app(scope, receive, noted if scope["path"].endswith("/lease") else send)
 
-        return call
+            return call
 
-    house.http._transport.app = connected(house.app)  # type: ignore[attr-defined]  # in place of sockets
-    waiting = asyncio.create_task(house.lease(worker, wait="5s"))
-    await asyncio.sleep(0.05)
-    await house.submit()
-    (order,) = (await waiting)["executions"]
-    assert order["execution_id"].encode() in counter.posted[0]
-    assert told == [1, 1]
+        house.http._transport.app = connected(house.app)  # type: ignore[attr-defined]  # in place of sockets
+        waiting = asyncio.create_task(house.lease(worker, wait="5s"))
+        await asyncio.sleep(0.05)
+        await house.submit()
+        (order,) = (await waiting)["executions"]
+        assert order["execution_id"].encode() in counter.posted[0]
+        assert told == [1, 1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +13,7 @@ from rota.api.limits import ApiLimits
 from rota.api.log_bell import LogBell
 from rota.core.model import ExecutionId
 from rota.store.memory.store import MemoryStore
-from tests.api.house import House, Tap
+from tests.api.house import House, Tap, open_house
 
 LINES = b"".join(b"line %d\n" % number for number in range(1000))
 
@@ -104,19 +103,17 @@ async def test_a_follower_that_nobody_calls_looks_within_a_second(house: House) 
     assert limits.LOG_WAIT_S_MAX < 1
 
 
-async def test_what_a_worker_sent_too_much_of_is_named_at_the_end(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(house.store.logs, "_bytes_max", 10)
-    order, path = await printed(house, b"0123456789" + b"x" * 12_345)
-    end = "\n[… 12,345 bytes left out …]\n"
-    assert (await house.http.get(path)).text == "0123456789" + end
-    assert (await house.http.get(f"{path}?offset=10")).text == end
-    assert (await house.http.get(f"{path}?offset={10 + len(end.encode())}")).text == ""
-    async with Tap(house, f"{path}?follow=true") as tap:
-        await tap.read_until("0123456789")
-        await house.finish(order)
-        assert await tap.read_all() == "0123456789" + end
+async def test_what_a_worker_sent_too_much_of_is_named_at_the_end() -> None:
+    async with open_house(store=MemoryStore(log_bytes_max=10)) as house:
+        order, path = await printed(house, b"0123456789" + b"x" * 12_345)
+        end = "\n[… 12,345 bytes left out …]\n"
+        assert (await house.http.get(path)).text == "0123456789" + end
+        assert (await house.http.get(f"{path}?offset=10")).text == end
+        assert (await house.http.get(f"{path}?offset={10 + len(end.encode())}")).text == ""
+        async with Tap(house, f"{path}?follow=true") as tap:
+            await tap.read_until("0123456789")
+            await house.finish(order)
+            assert await tap.read_all() == "0123456789" + end
 
 
 async def test_bytes_and_colours_come_back_as_they_were(house: House) -> None:

@@ -11,21 +11,21 @@ from rota.store.protocol import KeyLook
 from rota.store.protocols.nodes import Node
 from tests.api.house import NOOP, House
 from tests.engine.rig import until
+from tests.stand_in import stand_in
 
 JOB = {"name": "once", "task": NOOP}
 
 
 @pytest.fixture
-def looked_for(house: House, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def looked_for(house: House) -> list[str]:
     """Keys that were looked up in the store."""
     keys: list[str] = []
-    look = house.store.catalog.key_at_once
 
     async def noted(key: str) -> KeyLook:
         keys.append(key)
-        return await look(key)
+        return await house.store.catalog.key_at_once(key)
 
-    monkeypatch.setattr(house.store.catalog, "key_at_once", noted)
+    house.change(catalog=stand_in(house.parts.catalog, key_at_once=noted))
     return keys
 
 
@@ -50,7 +50,7 @@ async def test_where_there_are_other_servers_every_key_is_looked_up(
     """One of them may have promised something under it."""
     await until(lambda: house.engine.is_new_key("k"))
     presence = Presence(house.store, house.engine, Node(node="node-a"))
-    object.__setattr__(house.parts, "presence", presence)
+    house.change(presence=presence)
     await submit(house, "before anybody looked")
     await presence.heed()
     await submit(house, "alone")

@@ -5,6 +5,7 @@ import pytest
 from rota.engine.ports import BusyError, UnavailableError
 from rota.store.protocol import StoreError, StoreFullError
 from tests.api.house import House
+from tests.stand_in import stand_in
 
 
 async def test_a_queue_is_made_shown_and_changed(house: House) -> None:
@@ -192,12 +193,12 @@ async def test_metrics_carry_the_names_that_others_rely_on(house: House) -> None
     ],
 )
 async def test_failures_are_told_without_showing_the_inside(
-    house: House, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
+    house: House, error: Exception, status: int
 ) -> None:
     async def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(house.store.catalog, "find_jobs", fail)
+    house.change(catalog=stand_in(house.parts.catalog, find_jobs=fail))
     answer = await house.http.get("/jobs")
     assert answer.status_code == status
     problem = answer.json()

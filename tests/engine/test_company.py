@@ -7,7 +7,7 @@ import structlog
 
 from rota.core.errors import Conflict
 from rota.core.inputs import Key, Recall, Retry, Submit
-from rota.core.model import JobState
+from rota.core.model import JobState, KeyRecord
 from rota.core.outcome import JobsAccepted
 from rota.engine.assurance import Assurance
 from rota.engine.pickup import encode_submission
@@ -19,6 +19,7 @@ from rota.store.protocols.nodes import Node
 from tests.core.asking import job
 from tests.engine.rig import until
 from tests.engine.test_leadership import cell, leading
+from tests.stand_in import stand_in
 
 KEY = Key(key="k", fingerprint="f")
 
@@ -110,15 +111,19 @@ async def test_what_is_accepted_at_which_level(
 
 @pytest.mark.parametrize("tables_know", [True, False])
 async def test_a_request_accepted_twice_runs_once_and_the_promised_ids_say_where_to_look(
-    monkeypatch: pytest.MonkeyPatch, *, tables_know: bool
+    *, tables_know: bool
 ) -> None:
     """Once by a leader that was going, and once for the next one; the tables may lag behind."""
     async with cell() as it:
+        catalog, lags = it.store.catalog, [not tables_know]
+
+        async def key(key: str) -> KeyRecord | None:
+            return None if any(lags) else await catalog.key(key)
+
+        it.store.catalog = stand_in(catalog, key=key)
         first = await leading(await it.join("a"))
-        recall = await first.recall("k")
+        recall = Recall(at=it.clock.now())
         await first.engine.post(Submit(jobs=(job("late"),), key=KEY, recall=recall))
-        if not tables_know:
-            monkeypatch.setattr(it.store.catalog, "key", unknown_key)
         promised = Submit(jobs=(job("promised"),), key=KEY)
         await it.store.ledger.put_inbox(encode_submission(promised), "k")
         await until(lambda: not it.store.ledger._inbox)
@@ -132,7 +137,7 @@ async def test_a_request_accepted_twice_runs_once_and_the_promised_ids_say_where
             await first.engine.post(
                 Retry(job_id=record.id, recall=Recall(at=it.clock.now(), jobs=(record,)))
             )
-        monkeypatch.undo()
+        lags.clear()
         again = await first.engine.post(
             Submit(jobs=(job("z"),), key=KEY, recall=await first.recall("k"))
         )
@@ -140,27 +145,20 @@ async def test_a_request_accepted_twice_runs_once_and_the_promised_ids_say_where
         assert again.job_ids == ("late",)
 
 
-async def unknown_key(_key: str) -> None:
-    """The tables have not come so far."""
-
-
-async def test_a_leader_tells_of_itself_without_asking_where_its_own_journal_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_leader_tells_of_itself_without_asking_where_its_own_journal_ends() -> None:
     async with cell() as it:
         leader = await leading(await it.join("a"))
         follower = await it.join("b")
-        presences = [
-            Presence(it.store, rig.engine, Node(node=rig.engine.node)) for rig in (leader, follower)
-        ]
         asked: list[bool] = []
-        head = it.store.catalog.head
 
-        async def noted() -> tuple[int, int]:
+        async def head() -> tuple[int, int]:
             asked.append(True)
-            return await head()
+            return await it.store.catalog.head()
 
-        monkeypatch.setattr(it.store.catalog, "head", noted)
+        noted = stand_in(it.store, catalog=stand_in(it.store.catalog, head=head))
+        presences = [
+            Presence(noted, rig.engine, Node(node=rig.engine.node)) for rig in (leader, follower)
+        ]
         await presences[0].tell()
         assert (asked, presences[0].me.leads) == ([], True)
         await presences[1].tell()
