@@ -26,6 +26,8 @@ VAGUE_WORDS = (
 )
 VAGUE_CLASS_ENDINGS = ("Manager", "Handler", "Helper", "Helpers", "Util", "Utils")
 
+OUR_PACKAGES = ("rota", "tests", "tools", "benchmarks")
+
 SET_BUILTINS = ("set", "frozenset")
 SET_TYPES = ("Set", "FrozenSet", "AbstractSet", "MutableSet")
 SET_OPERATORS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub)
@@ -119,6 +121,22 @@ def mocks(source: str) -> list[Finding]:
     ]
 
 
+def patches(source: str) -> list[Finding]:
+    """Anything set by a test that is not the outside world's.
+
+    `monkeypatch.setattr` must name what is imported from elsewhere, the builtin must not name
+    what is imported from here: a limit is handed in, a part has a stand-in.
+    """
+    if "setattr" not in source:
+        return []
+    ours = _imported(source)
+    return [
+        Finding(node.lineno, "hand in a limit or a stand-in: only the outside world is patched")
+        for node in ast.walk(_parsed(source))
+        if isinstance(node, ast.Call) and node.args and _is_patch(node, ours)
+    ]
+
+
 def unfinished(text: str) -> list[Finding]:
     """Words by which people put work off."""
     return _matches(UNFINISHED, text, "finish it, or write an issue")
@@ -168,6 +186,56 @@ def unused_limits(source: str, read: Mapping[str, int]) -> list[Finding]:
         for name, line in limits(source).items()
         if name not in read
     ]
+
+
+def _imported(source: str) -> dict[str, bool]:
+    """Names that come of imports, and whether they are of this house."""
+    ours: dict[str, bool] = {}
+    for node in ast.walk(_parsed(source)):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                ours[one.asname or one.name.partition(".")[0]] = _is_ours(one.name)
+        elif isinstance(node, ast.ImportFrom):
+            ours |= {one.asname or one.name: _is_ours(node.module or "") for one in node.names}
+    made = [node for node in ast.walk(_parsed(source)) if isinstance(node, ast.Assign)]
+    for node in made:
+        root = _root(node.value)
+        if root in ours:
+            targets = (target for target in node.targets if isinstance(target, ast.Name))
+            ours |= {target.id: ours.get(target.id, False) or ours[root] for target in targets}
+    return ours
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] in OUR_PACKAGES
+
+
+def _root(node: ast.expr) -> str:
+    """The name at which `name.attribute(...).attribute` begins."""
+    while not isinstance(node, ast.Name):
+        match node:
+            case ast.Attribute(value=inner) | ast.Call(func=inner):
+                node = inner
+            case _:
+                return ""
+    return node.id
+
+
+def _is_patch(call: ast.Call, ours: Mapping[str, bool]) -> bool:
+    target = call.args[0]
+    match call.func:
+        case ast.Name("setattr") | ast.Attribute(attr="__setattr__"):
+            return ours.get(_root(target), False)
+        case ast.Attribute(attr="setattr"):
+            return not _is_outside(target, ours)
+        case _:
+            return False
+
+
+def _is_outside(target: ast.expr, ours: Mapping[str, bool]) -> bool:
+    if isinstance(target, ast.Constant) and isinstance(target.value, str):
+        return not _is_ours(target.value)
+    return not ours.get(_root(target), True)
 
 
 def _opening(source: str) -> str:

@@ -68,6 +68,10 @@ def test_no_test_mocks_our_own_code() -> None:
     nothing(broken(rules.mocks, python_files("tests")))
 
 
+def test_tests_patch_the_outside_world_only() -> None:
+    nothing(broken(rules.patches, python_files("tests")))
+
+
 def test_nothing_is_put_off_and_nothing_points_at_one_machine() -> None:
     found = [
         f"{shown(path)}:{finding.line}: {finding.message}"
