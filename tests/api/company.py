@@ -25,9 +25,9 @@ from rota.engine.clock import SystemClock
 from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.loop import Engine
 from rota.engine.seat import Member
-from rota.store.memory.store import MemoryStore
 from rota.store.protocol import LeaderRow
 from rota.store.protocols.durability import DurabilityLevel
+from rota.store.sqlite.memory import MemoryStore
 from tests.api.files import memory_files
 from tests.api.house import ADMIN, NOOP, TOKEN, Figures, watch_of
 from tests.engine.rig import PATIENCE_S, SlowStore, until

@@ -11,12 +11,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from rota.api.files import Files
+from rota.store.files.memory import MemoryBlobs
 from rota.store.files.outputs import Outputs
 from rota.store.files.spool import Spool
-from rota.store.memory.objects import MemoryBlobs, MemoryObjects
+from rota.store.sqlite.objects import SqliteObjects
 
 _root = Path(tempfile.mkdtemp(prefix="rota-test-spool-"))
-_storages: WeakKeyDictionary[MemoryObjects, MemoryBlobs] = WeakKeyDictionary()
+_storages: WeakKeyDictionary[SqliteObjects, MemoryBlobs] = WeakKeyDictionary()
 _numbers = itertools.count()
 atexit.register(shutil.rmtree, _root, ignore_errors=True)
 

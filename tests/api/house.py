@@ -1,4 +1,4 @@
-"""A whole server without sockets: the real engine on the forgetful store, behind the real app."""
+"""A whole server without sockets: the real engine on the store in memory, behind the real app."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.seat import Member
-from rota.store.memory.store import MemoryStore
 from rota.store.protocols.access import Role, Token
+from rota.store.sqlite.memory import MemoryStore
 from tests.api.files import memory_files
 
 TOKEN = "a-token-for-tests"
@@ -47,7 +47,7 @@ ADMIN = Token(
 
 
 class Figures(Counts):
-    """What the engine counts; the forgetful store's tables never lag."""
+    """What the engine counts; the tables of the store in memory never lag."""
 
     def estimates(self) -> Mapping[str, int]:
         return {"inside": 0, "outside": 0}

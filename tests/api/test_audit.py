@@ -10,9 +10,9 @@ from rota.api.door.trail import AuditTrail
 from rota.api.limits import ApiLimits
 from rota.core.model import Instant
 from rota.engine.clock import SystemClock
-from rota.store.memory.access import MemoryAccess
 from rota.store.protocol import StoreError
 from rota.store.protocols.access import AuditEntry, AuditQuery, Role
+from rota.store.sqlite.memory import MemoryAccess
 from tests.api.house import TOKEN, House
 from tests.api.keys import bearer, key
 from tests.store.conformance_access import entry

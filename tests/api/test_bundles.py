@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from rota.engine.retention import Sweeping
+from rota.store.files.memory import MemoryBlobs
 from rota.store.limits import OBJECT_BYTES_MIN
-from rota.store.memory.objects import MemoryBlobs
 from rota.store.protocol import StoreError
 from rota.store.protocols.access import Role
 from tests.api.house import HOST, House

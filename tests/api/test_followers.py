@@ -163,7 +163,7 @@ async def test_a_submission_that_the_leader_left_unanswered_is_accepted_and_happ
         assert job["reason"] == "leaderless"
         # It was only slow: what it accepted after all is the same job, and runs once.
         leader.store.ledger.let_go()
-        await until(lambda: not cell.store.ledger._inbox)
+        await until(lambda: not cell.store.ledger.inbox_size)
         listed = (await leader.ask("GET", "/jobs"))["items"]
         assert [one["job_id"] for one in listed] == [job["job_id"]]
         assert listed[0]["status"] == "queued"
@@ -183,7 +183,7 @@ async def test_a_submission_under_a_key_may_be_asked_of_two_servers_at_once() ->
         first = await asking
         assert first.status_code == other.status_code == 201
         assert first.json()["job_id"] == other.json()["job_id"]
-        await until(lambda: not cell.store.ledger._inbox)
+        await until(lambda: not cell.store.ledger.inbox_size)
         (listed,) = (await leader.ask("GET", "/jobs"))["items"]
         assert listed["status"] == "queued"
 

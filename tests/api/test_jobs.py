@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
+from rota.store.limits import LOOKUP_COST
 from tests.api.house import NOOP, House
 
 NOBODY = "019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"
@@ -337,14 +338,17 @@ async def test_many_submitters_at_once_each_get_their_own_job(house: House) -> N
 
 
 async def test_a_page_that_looked_long_enough_ends_and_its_cursor_leads_on(house: House) -> None:
-    house.limit(page_look=2)
+    house.limit(page_look=LOOKUP_COST)
     ids = [
-        (await house.submit(name="rare" if number in (0, 5) else "usual"))["job_id"]
-        for number in range(9)
+        (await house.submit("mail" if number in (0, 5, 6, 7, 8) else "other", queue=queue))[
+            "job_id"
+        ]
+        for number, queue in enumerate(["fast"] * 6 + ["slow"] * 3)
     ]
+    path = "/jobs?name=mail&queue=fast&limit=1"
     pages, cursor = [], ""
     while cursor is not None:
-        page = await house.ask("GET", f"/jobs?name=rare&cursor={cursor}".removesuffix("&cursor="))
+        page = await house.ask("GET", f"{path}&cursor={cursor}" if cursor else path)
         pages.append([job["job_id"] for job in page["items"]])
         cursor = page["next_cursor"]
     assert [one for page in pages for one in page] == [ids[5], ids[0]]
@@ -352,16 +356,18 @@ async def test_a_page_that_looked_long_enough_ends_and_its_cursor_leads_on(house
 
 
 async def test_executions_that_are_hard_to_find_come_in_short_pages(house: House) -> None:
-    house.limit(page_look=2)
-    worker = await house.register()
+    house.limit(page_look=LOOKUP_COST)
+    worker, other = await house.register("box"), await house.register("other")
     for number in range(5):
         started = await house.start(worker)
         await house.finish(started, status="succeeded" if number else "failed")
-    first = await house.ask("GET", "/executions?status=failed")
+        await house.finish(await house.start(other), status="failed")
+    path = f"/executions?status=failed&worker_id={worker}&limit=1"
+    first = await house.ask("GET", path)
     assert first["items"] == []
     found, cursor = [], first["next_cursor"]
     while cursor is not None:
-        page = await house.ask("GET", f"/executions?status=failed&cursor={cursor}")
+        page = await house.ask("GET", f"{path}&cursor={cursor}")
         found += page["items"]
         cursor = page["next_cursor"]
     assert [one["status"] for one in found] == ["failed"]

@@ -198,7 +198,7 @@ async def test_ids_that_were_promised_are_known_whatever_the_leader_accepted_at_
             used = await http.post("/jobs", json=JOB, headers={"Idempotency-Key": "k"})
         job_id = used.json()["job_id"]
         assert job_id == first.result().json()["job_id"] != promised[0]
-        await until(lambda: not cell.store.ledger._inbox)
+        await until(lambda: not cell.store.ledger.inbox_size)
         other = await one.ask("GET", f"/jobs/{promised[0]}", expect=200)
         assert (other["status"], other["reason"]) == ("skipped", "duplicate")
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rota.api.letters import Letter, note_line
 from rota.core.model import PollId
 from rota.core.outcome import Answer
-from rota.store.memory.store import MemoryStore
+from rota.store.sqlite.memory import MemoryStore
 from tests.api.house import House, open_house
 from tests.stand_in import stand_in
 

@@ -12,7 +12,7 @@ from rota.api.jobs.logs import _tail_start
 from rota.api.limits import ApiLimits
 from rota.api.log_bell import LogBell
 from rota.core.model import ExecutionId
-from rota.store.memory.store import MemoryStore
+from rota.store.sqlite.memory import MemoryStore
 from tests.api.house import House, Tap, open_house
 
 LINES = b"".join(b"line %d\n" % number for number in range(1000))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.api.reading.patching import merge
+from rota.store.limits import LOOKUP_COST
 from tests.api.house import NOOP, House
 
 JSON = st.recursive(
@@ -187,9 +188,11 @@ async def test_a_preview_of_filters_that_hardly_meet_says_when_it_has_not_looked
     house: House,
 ) -> None:
     for number in range(6):
-        await house.submit(name="rare" if number == 0 else "usual")
-    spec = {"action": "cancel", "filter": {"name": "rare"}, "dry_run": True, "limit": 100}
-    house.limit(preview_look=2)
+        await house.submit("mail", queue="slow" if number else "fast")
+        await house.submit("other", queue="fast")
+    rare = {"name": "mail", "queue": "fast"}
+    spec = {"action": "cancel", "filter": rare, "dry_run": True, "limit": 2}
+    house.limit(preview_look=LOOKUP_COST)
     part = await house.ask("POST", "/jobs/bulk", spec, expect=200)
     assert (part["count"], part["more"]) == (0, True)
     whole = {name: value for name, value in spec.items() if name != "limit"}

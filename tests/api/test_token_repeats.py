@@ -8,9 +8,8 @@ from rota.api.door.roster import Roster, caller_from
 from rota.api.ids import IdMint, TokenSeed
 from rota.core.model import Instant
 from rota.store.limits import KEY_AGE_MS, TOKEN_KEPT_MS
-from rota.store.memory.access import MemoryAccess
-from rota.store.memory.store import MemoryStore
 from rota.store.protocols.access import Role, Token
+from rota.store.sqlite.memory import MemoryAccess, MemoryStore
 from rota.wire.tokens import TokenSpec
 from tests.api.house import ADMIN, TOKEN, House, open_house
 from tests.api.keys import bearer, key

@@ -11,9 +11,9 @@ from rota.api.door.roster import Roster, digest
 from rota.api.door.sessions import open_session, read_session
 from rota.api.ids import mint_token
 from rota.api.limits import ROSTER_LOOK_S, ApiLimits
-from rota.store.memory.access import MemoryAccess
 from rota.store.protocol import StoreError
 from rota.store.protocols.access import Role
+from rota.store.sqlite.memory import MemoryAccess
 from tests.api.house import ADMIN, TOKEN, House, Tap
 from tests.api.keys import bearer, key
 

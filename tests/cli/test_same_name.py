@@ -10,8 +10,8 @@ import pytest
 from rota.cli.start import company
 from rota.cli.start.company import refuse_double
 from rota.engine.seat import Member
-from rota.store.memory.store import MemoryStore
 from rota.store.protocols.nodes import Node
+from rota.store.sqlite.memory import MemoryStore
 
 TTL_MS = 3_000
 

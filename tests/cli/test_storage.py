@@ -8,13 +8,14 @@ import click
 import pytest
 
 from rota.cli.start.storage import check_is_ours, open_blobs
-from rota.store.memory.objects import MemoryBlobs, MemoryObjects
+from rota.store.files.memory import MemoryBlobs
 from rota.store.protocol import StoreError
+from rota.store.sqlite.memory import MemoryStore
 from tests.cli.conftest import Rota
 
 
 async def test_the_first_storage_is_the_cells_and_another_is_refused_unless_adopted() -> None:
-    book, first, second = MemoryObjects(), MemoryBlobs(), MemoryBlobs()
+    book, first, second = MemoryStore().objects, MemoryBlobs(), MemoryBlobs()
     await check_is_ours(first, book)
     await check_is_ours(first, book)
     with pytest.raises(click.ClickException, match="one that all servers share") as refused:

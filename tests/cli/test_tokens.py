@@ -10,8 +10,8 @@ import pytest
 from rota.api.door.roster import Roster, digest
 from rota.cli.start.admission import local_token
 from rota.engine.clock import SystemClock
-from rota.store.memory.access import MemoryAccess
 from rota.store.protocols.access import Role
+from rota.store.sqlite.memory import MemoryAccess
 from rota.store.sqlite.store import open_sqlite
 from tests.cli.conftest import Rota
 from tests.postgres.cell import Cell

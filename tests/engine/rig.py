@@ -17,7 +17,6 @@ from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.ports import Clerk, Clock
 from rota.engine.seat import Member
-from rota.store.memory.store import MemoryStore
 from rota.store.protocol import (
     Epoch,
     FencedError,
@@ -28,6 +27,7 @@ from rota.store.protocol import (
     StoreError,
 )
 from rota.store.protocols.inbox import InboxEntry
+from rota.store.sqlite.memory import MemoryStore
 from tests.core.asking import job, resources
 from tests.engine.clocks import FakeClock
 

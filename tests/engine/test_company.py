@@ -12,10 +12,10 @@ from rota.core.outcome import JobsAccepted
 from rota.engine.assurance import Assurance
 from rota.engine.pickup import encode_submission
 from rota.engine.presence import LagMeter, Presence
-from rota.store.memory.store import MemoryStore
 from rota.store.protocol import StoreError
 from rota.store.protocols.durability import Durability, DurabilityLevel
 from rota.store.protocols.nodes import Node
+from rota.store.sqlite.memory import MemoryStore
 from tests.core.asking import job
 from tests.engine.rig import until
 from tests.engine.test_leadership import cell, leading
@@ -126,7 +126,7 @@ async def test_a_request_accepted_twice_runs_once_and_the_promised_ids_say_where
         await first.engine.post(Submit(jobs=(job("late"),), key=KEY, recall=recall))
         promised = Submit(jobs=(job("promised"),), key=KEY)
         await it.store.ledger.put_inbox(encode_submission(promised), "k")
-        await until(lambda: not it.store.ledger._inbox)
+        await until(lambda: not it.store.ledger.inbox_size)
         record = await first.record("promised")
         assert record is not None
         assert (record.life.state, record.life.reason) == (JobState.SKIPPED, "duplicate")

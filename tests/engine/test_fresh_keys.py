@@ -15,8 +15,8 @@ from rota.core.outcome import PutKey
 from rota.engine.fresh_keys import FreshKeys
 from rota.engine.limits import ENGINE_LIMITS, KEY_MARKS, EngineLimits
 from rota.store.limits import KEY_AGE_MS
-from rota.store.memory.store import MemoryStore
 from rota.store.protocol import Catalog, Seq, StoreError
+from rota.store.sqlite.memory import MemoryStore
 from tests.core.asking import job
 from tests.engine.clocks import FakeClock
 from tests.engine.rig import running, settle, until

@@ -17,8 +17,9 @@ from rota.engine.pickup import encode_submission
 from rota.engine.ports import UnavailableError
 from rota.engine.recovery import build_scheduler
 from rota.engine.seat import Member
-from rota.store.memory.store import MemoryStore
+from rota.store.journal import encode_record
 from rota.store.protocol import Epoch
+from rota.store.sqlite.memory import MemoryStore
 from tests.core.asking import job
 from tests.engine.clocks import FakeClock
 from tests.engine.rig import PATIENCE_S, Rig, settle, succeeded, until
@@ -200,7 +201,7 @@ async def test_a_record_that_lands_after_the_claim_is_read_before_anything_is_de
         # The old leader's record takes the place that the new one is about to open its reign at.
         new = job("late")
         late = PutJob(new.id, new.spec, Life(JobState.QUEUED))
-        it.store.ledger.land_late(Epoch(1), it.clock.now(), [late])
+        it.store.ledger.land_late(Epoch(1), it.clock.now(), encode_record([late]))
         second.ledger.let_go()
         await leading(second)
         assert second.engine.why(JobId("late")) is not None

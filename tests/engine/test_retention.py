@@ -9,12 +9,14 @@ from contextlib import asynccontextmanager
 from rota.core.model import Instant, JobState
 from rota.engine.limits import EngineLimits
 from rota.engine.retention import Retention
-from rota.store.memory.store import MemoryStore
 from rota.store.protocol import StoreError
 from rota.store.protocols.dropping import Dropped
+from rota.store.sqlite.memory import MemoryStore
 from tests.engine.rig import Rig, running, succeeded, until
 
 DAY_MS = 24 * 3600 * 1000
+DONE = "00000000-0000-done"
+"""Ids begin with the time of birth, by which old work is found."""
 
 
 class Troubled(MemoryStore):
@@ -47,11 +49,11 @@ async def kept_for(
 
 async def one_done_one_waiting(rig: Rig) -> None:
     await rig.register()
-    await rig.submit("done")
+    await rig.submit(DONE)
     answer = await rig.poll()
     report = rig.poll(completed=tuple(succeeded(order) for order in answer.orders), wait_ms=0)
     await report
-    assert await rig.state("done") is JobState.SUCCEEDED
+    assert await rig.state(DONE) is JobState.SUCCEEDED
     await rig.submit("waiting", cpu=400)
 
 
@@ -74,9 +76,9 @@ async def test_finished_work_goes_when_it_is_old_enough_and_live_work_stays() ->
         async with kept_for(rig, 30):
             rig.hands.pass_by(29 * DAY_MS)
             await rounds(rig)
-            assert await rig.state("done") is JobState.SUCCEEDED
+            assert await rig.state(DONE) is JobState.SUCCEEDED
             rig.hands.pass_by(2 * DAY_MS)
-            await gone(rig, "done")
+            await gone(rig, DONE)
             assert await rig.state("waiting") is not None
 
 
@@ -86,7 +88,7 @@ async def test_for_ever_is_for_ever() -> None:
         async with kept_for(rig, None):
             rig.hands.pass_by(3_650 * DAY_MS)
             await rounds(rig)
-            assert await rig.state("done") is JobState.SUCCEEDED
+            assert await rig.state(DONE) is JobState.SUCCEEDED
 
 
 async def test_a_clock_that_is_set_a_year_ahead_makes_nothing_old() -> None:
@@ -95,7 +97,7 @@ async def test_a_clock_that_is_set_a_year_ahead_makes_nothing_old() -> None:
         async with kept_for(rig, 30):
             rig.hands.set_by(365 * DAY_MS)
             await rounds(rig)
-            assert await rig.state("done") is JobState.SUCCEEDED
+            assert await rig.state(DONE) is JobState.SUCCEEDED
 
 
 async def test_a_server_that_does_not_lead_drops_nothing() -> None:
@@ -103,7 +105,7 @@ async def test_a_server_that_does_not_lead_drops_nothing() -> None:
         await one_done_one_waiting(rig)
     retention = Retention(rig.store, rig.engine, 30 * DAY_MS)
     assert await retention.forget(rig.clock.now() + DAY_MS) == 0
-    assert await rig.state("done") is JobState.SUCCEEDED
+    assert await rig.state(DONE) is JobState.SUCCEEDED
 
 
 async def test_trouble_with_the_store_is_only_put_off() -> None:
@@ -112,5 +114,5 @@ async def test_trouble_with_the_store_is_only_put_off() -> None:
         troubled = Troubled(rig.store)
         async with kept_for(rig, 30, troubled):
             rig.hands.pass_by(31 * DAY_MS)
-            await gone(rig, "done")
+            await gone(rig, DONE)
         assert troubled.calls >= 2

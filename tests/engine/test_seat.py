@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rota.engine.seat import Member, Seat
-from rota.store.memory.store import MemoryLedger, MemoryStore
 from rota.store.protocol import LeaderRow
+from rota.store.sqlite.memory import MemoryLedger
 from tests.engine.clocks import FakeClock
 
 TTL_MS = 3_000
@@ -28,7 +28,7 @@ class Two:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.database = Database(MemoryStore().ledger._tables)
+        self.database = Database()
         self.leader = self._seat("leader")
         self.other = self._seat("other")
 

@@ -14,7 +14,7 @@ from rota.core.model import JobId, JobState, WorkerId
 from rota.core.outcome import Answer, JobsAccepted, PutJob
 from rota.engine.clock import SystemClock
 from rota.engine.ports import BusyError, UnavailableError
-from rota.store.memory.store import MemoryStore
+from rota.store.protocol import Seq
 from tests.engine.rig import PATIENCE_S, Rig, running, settle, succeeded
 
 
@@ -335,7 +335,7 @@ async def test_watchers_are_woken_by_what_is_durable_and_by_nothing_else() -> No
         assert await watcher == at + 1
         await caller
         assert await rig.engine.feed.wait_beyond(at) == at + 1, "one that is behind need not wait"
-        changes = await rig.store.catalog.changes_after(MemoryStore().ledger.folded, 10)
+        changes = await rig.store.catalog.changes_after(Seq(0), 10)
         assert [change.seq for change in changes] == [1, 1]
 
 

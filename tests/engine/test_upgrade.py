@@ -8,16 +8,17 @@ import pytest
 
 from rota.core.model import JobState
 from rota.engine.ports import UnavailableError
-from rota.store.memory.store import MemoryStore
+from rota.store.protocol import Epoch
+from rota.store.sqlite.memory import MemoryStore
 from tests.engine.rig import Rig, settle, until
 from tests.engine.test_leadership import Cell, cell, leading
 
 NEWER = bytes([1]) + msgspec.msgpack.encode([["from tomorrow", 1]])
 
 
-def write_newer(store: MemoryStore, epoch: int) -> None:
+def write_newer(store: MemoryStore, epoch: Epoch) -> None:
     """What a newer leader appends; the program of this test cannot read it."""
-    store._tables.journal.append((epoch, 1, NEWER))  # type: ignore[arg-type]
+    store.ledger.land_late(epoch, 1, NEWER)
 
 
 async def overtaken(it: Cell) -> tuple[Rig, Rig]:
@@ -63,7 +64,9 @@ async def test_what_the_newer_one_folded_lets_the_older_one_lead_when_it_is_gone
     async with cell() as it:
         newer, older = await overtaken(it)
         # The newer program folds its record: what is left of it is in the tables.
-        it.store._tables.journal[-1] = (newer.engine.epoch, 1, b"\x01\x90")  # type: ignore[assignment]
+        it.store.ledger.connection.execute(
+            "UPDATE journal SET body = ? WHERE body = ?", (b"\x01\x90", NEWER)
+        )
         newer.ledger.is_away = True
         await it.silence()
         await until(lambda: older.engine.ready)

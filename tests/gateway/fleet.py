@@ -1,4 +1,4 @@
-"""Cells and a gateway on loopback, all in the test's own loop: real sockets, forgetful stores."""
+"""Cells and a gateway on loopback, all in the test's own loop: real sockets, stores in memory."""
 
 from __future__ import annotations
 

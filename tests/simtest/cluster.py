@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rota.core.inputs import Timing
-from rota.core.model import JobRecord
+from rota.core.model import JobRecord, JobState
 from rota.store.protocol import Seq
 from rota.store.protocols.queries import ExecutionQuery, JobQuery
 from rota.verify.history import FINAL, History, ObservedExecution, ObservedJob
@@ -145,12 +145,12 @@ class Cluster:
 
     # The end
 
-    def unfinished(self) -> list[str]:
+    async def unfinished(self) -> list[str]:
         """Jobs that have not ended, by the database."""
-        tables = self.database.store.catalog._tables
-        waiting = [str(job.id) for job in tables.jobs.values() if job.life.state not in FINAL]
-        inbox = len(self.database.store.ledger._inbox)
-        return waiting + ["in the inbox"] * inbox
+        store = self.database.store
+        live = tuple(state for state in JobState if state not in FINAL)
+        waiting = await store.catalog.find_job_ids(JobQuery(states=live, limit=EVERYTHING))
+        return [*map(str, waiting)] + ["in the inbox"] * store.ledger.inbox_size
 
     async def gather(self) -> History:
         """Collects the records at the end."""

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from rota.store.memory.store import MemoryStore
 from rota.store.protocol import (
     Catalog,
     Ledger,
@@ -25,6 +24,7 @@ from rota.store.protocol import (
     StoreFullError,
     UnknownFateError,
 )
+from rota.store.sqlite.memory import MemoryStore
 from tests.simtest.clock import Machine, VirtualLoop
 from tests.simtest.rng import Rng
 from tests.simtest.trace import Trace

@@ -24,10 +24,10 @@ from rota.engine.callers import Callers
 from rota.engine.loop import Engine
 from rota.engine.seat import Seat
 from rota.store.journal import encode_record
-from rota.store.memory.inbox import MemoryInbox
-from rota.store.memory.keys import MemoryKeys
-from rota.store.memory.store import MemoryLedger
 from rota.store.protocol import KeyLook, UnknownFateError
+from rota.store.sqlite.memory import MemoryLedger
+from rota.store.sqlite.reader import SqliteCatalog
+from rota.store.sqlite.writer import SqliteWriter
 from rota.worker import session as worker_session
 from rota.worker.session import Session
 
@@ -58,7 +58,7 @@ class Mutant:
 def _anybody_appends() -> list[Patch]:
     async def append(self: MemoryLedger, *record: Any) -> None:
         epoch, _seq, at, writes, *consumed = record
-        self._tables.journal.append((epoch, at, encode_record(writes)))
+        self.land_late(epoch, at, encode_record(writes))
         await self.drop_inbox(*consumed or [()])
 
     return [(MemoryLedger, "append", append)]
@@ -88,16 +88,16 @@ def _stale_reports_count() -> list[Patch]:
 
 
 def _keys_forgotten() -> list[Patch]:
-    async def unknown(self: MemoryKeys, key: str) -> None:
+    async def unknown(self: SqliteCatalog, key: str) -> None:
         return None
 
-    async def none_at_once(self: MemoryKeys, key: str) -> KeyLook:
+    async def none_at_once(self: SqliteCatalog, key: str) -> KeyLook:
         return KeyLook(None, None)
 
     return [
         (Recent, "key", lambda self, key: None),
-        (MemoryKeys, "key", unknown),
-        (MemoryKeys, "key_at_once", none_at_once),
+        (SqliteCatalog, "key", unknown),
+        (SqliteCatalog, "key_at_once", none_at_once),
     ]
 
 
@@ -206,14 +206,14 @@ def _memory_kept() -> list[Patch]:
 
 
 def _inbox_emptied_early() -> list[Patch]:
-    take_inbox = MemoryInbox.take_inbox
+    take_inbox = SqliteWriter.take_inbox
 
-    async def take(self: MemoryInbox, limit: int) -> Any:
+    async def take(self: SqliteWriter, limit: int) -> Any:
         entries = await take_inbox(self, limit)
         await self.drop_inbox([entry.id for entry in entries])
         return entries
 
-    return [(MemoryInbox, "take_inbox", take)]
+    return [(SqliteWriter, "take_inbox", take)]
 
 
 def _cancel_presumed() -> list[Patch]:

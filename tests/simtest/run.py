@@ -85,7 +85,7 @@ async def _live(cluster: Cluster) -> SimulationResult:
     cluster.heal()
     ended = await _calm(cluster)
     history = await cluster.gather()
-    verdicts = judge(history) if ended else _stuck(cluster)
+    verdicts = judge(history) if ended else await _stuck(cluster)
     for machine in cluster.machines():
         for error in machine.broken():
             cluster.report_bug(f"a task of {machine.name} broke: {error!r}")
@@ -116,16 +116,16 @@ async def _calm(cluster: Cluster) -> bool:
     until, quiet_since = loop.true_s + CALM_S, loop.true_s
     while loop.true_s < until:
         await asyncio.sleep(LOOK_S)
-        if cluster.unfinished():
+        if await cluster.unfinished():
             quiet_since = loop.true_s
         elif loop.true_s - quiet_since >= QUIET_S:
             return True
     return False
 
 
-def _stuck(cluster: Cluster) -> list[BrokenPromise]:
+async def _stuck(cluster: Cluster) -> list[BrokenPromise]:
     """Verdicts of a run that does not end; the other promises still count."""
-    left = cluster.unfinished()
+    left = await cluster.unfinished()
     verdicts = judge(cluster.history)
     leader = next((one.machine.name for one in cluster.servers if one.leads), "nobody")
     says = f"{len(left)} jobs have not ended {CALM_S:g} s after the last fault; {leader} leads"

@@ -33,9 +33,9 @@ from rota.engine.loop import Engine
 from rota.engine.observe import Counts
 from rota.engine.presence import Presence
 from rota.engine.seat import Member
+from rota.store.files.memory import MemoryBlobs
 from rota.store.files.outputs import Outputs
 from rota.store.files.spool import Spool
-from rota.store.memory.objects import MemoryBlobs
 from rota.store.protocol import Store, StoreError
 from rota.store.protocols.nodes import Node
 from tests.simtest.clock import SIMULATION, Machine, MachineClock

@@ -13,6 +13,7 @@ import pytest
 from rota.core.model import ExecutionId
 from rota.store.files.blobs import Blobs
 from rota.store.files.folder_blobs import FolderBlobs
+from rota.store.files.memory import MemoryBlobs
 from rota.store.files.outputs import OutOfRangeError, Output, Outputs, Range
 from rota.store.files.sniffing import format_of
 from rota.store.files.spool import (
@@ -24,9 +25,8 @@ from rota.store.files.spool import (
 )
 from rota.store.files.two_places import TwoPlaces
 from rota.store.limits import OBJECT_BYTES_MIN, StoreLimits
-from rota.store.memory.objects import MemoryBlobs
-from rota.store.memory.store import MemoryStore
 from rota.store.protocol import StoreFullError
+from rota.store.sqlite.memory import MemoryStore
 from tests.archives import tar_of, zip_of
 from tests.store.conformance_blobs import CONTENT, BlobsConformance, draft_of, read
 

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rota.store.limits import STORE_LIMITS, StoreLimits
-from rota.store.memory.store import MemoryStore
 from rota.store.protocol import JobQuery, Store, StoreFullError, UnknownFateError
+from rota.store.sqlite.memory import MemoryStore
 from tests.store.conformance import (
     FoldConformance,
     JournalConformance,

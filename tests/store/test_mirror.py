@@ -30,8 +30,8 @@ from rota.core.records.event_inputs import (
 from rota.core.records.events import event_key
 from rota.core.records.schedules import Calendar
 from rota.store.folding.mirror import JournalGapError, Mirror
-from rota.store.memory.store import MemoryStore
 from rota.store.protocol import Epoch, Seq, Snapshot, Totals
+from rota.store.sqlite.memory import MemoryStore
 from tests.core.planned import plan
 from tests.core.stirred import batch, event, rule
 from tests.core.story import Story

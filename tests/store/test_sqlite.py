@@ -30,7 +30,7 @@ from rota.store.protocol import (
 )
 from rota.store.sqlite.access import SqliteAccess
 from rota.store.sqlite.leadership import take_inbox
-from rota.store.sqlite.reader import SqliteCatalog
+from rota.store.sqlite.reader import ReaderPool, SqliteCatalog
 from rota.store.sqlite.store import SqliteStore, open_sqlite
 from rota.store.sqlite.writer import SqliteWriter
 from tests.stand_in import stand_in
@@ -261,7 +261,9 @@ async def test_to_read_on_among_the_keys_does_not_hurry_the_fold(tmp_path: Path)
             waits.append(True)
             await store.ledger.caught_up()
 
-        catalog = SqliteCatalog(tmp_path / "rota.db", stand_in(store.ledger, caught_up=noted))
+        catalog = SqliteCatalog(
+            ReaderPool(tmp_path / "rota.db", 1), stand_in(store.ledger, caught_up=noted)
+        )
         await (await leading(store)).append(PutKey(KeyRecord("a", "f", b"r", 1)))
         assert await catalog.keys_after("", 1) == ["a"]
         assert waits == [True]

@@ -6,12 +6,11 @@ along an index that ends in the id, and never all.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
-from rota.core.model import Execution, ExecutionState, JobId, WorkerId
+from rota.core.model import ExecutionState, WorkerId
 from rota.store.protocols.queries import Sampled, SampleQuery
 
 Row = Sequence[Any]
@@ -30,29 +29,6 @@ class Reads(Protocol):
     def execute(self, sql: str, args: tuple[Any, ...]) -> Iterable[Row]:
         """The rows of an answer."""
         ...
-
-
-def count_first(
-    executions: Iterable[Execution], query: SampleQuery, tenants: Mapping[JobId, str]
-) -> list[Sampled]:
-    """The same without a database."""
-    ordered = sorted(
-        (one for one in executions if query.worker_id in (None, one.worker_id)),
-        key=lambda one: one.id,
-    )
-    found: Counter[tuple[int, WorkerId, ExecutionState, bool]] = Counter()
-    last: dict[tuple[int, WorkerId, ExecutionState, bool], str] = {}
-    for stretch, (low, high) in enumerate(pairwise(query.bounds)):
-        within = [one for one in ordered if low <= one.id < high][: query.limit]
-        for one in within:
-            is_own = query.tenant is None or tenants.get(one.job_id) == query.tenant
-            alike = (stretch, one.worker_id, one.state, is_own)
-            found[alike] += 1
-            last[alike] = one.id
-    return [
-        Sampled(stretch, worker_id, state, count, last[stretch, worker_id, state, is_own], is_own)
-        for (stretch, worker_id, state, is_own), count in found.items()
-    ]
 
 
 def sample_sqlite(connection: Reads, query: SampleQuery) -> list[Sampled]:

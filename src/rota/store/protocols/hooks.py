@@ -65,26 +65,3 @@ def encode_hook(hook: Hook) -> bytes:
 def decode_hook(body: bytes) -> Hook:
     """From the table."""
     return _decode(body)
-
-
-class MemoryHooks:
-    """The same, forgetful."""
-
-    def __init__(self) -> None:
-        self._hooks: dict[str, Hook] = {}
-
-    async def put(self, hook: Hook) -> None:
-        """As given."""
-        self._hooks[hook.name] = hook
-
-    async def get(self, name: str) -> Hook | None:
-        """One of them."""
-        return self._hooks.get(name)
-
-    async def list(self) -> Sequence[Hook]:
-        """All, by name."""
-        return [self._hooks[name] for name in sorted(self._hooks)]
-
-    async def drop(self, name: str) -> bool:
-        """Removes one."""
-        return self._hooks.pop(name, None) is not None

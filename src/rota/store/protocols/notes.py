@@ -22,18 +22,3 @@ class Notes(Protocol):
     async def get(self, name: str) -> bytes | None:
         """One of them."""
         ...
-
-
-class MemoryNotes:
-    """The same, forgetful."""
-
-    def __init__(self) -> None:
-        self._bodies: dict[str, bytes] = {}
-
-    async def put(self, name: str, body: bytes) -> None:
-        """As given."""
-        self._bodies[name] = body
-
-    async def get(self, name: str) -> bytes | None:
-        """One of them."""
-        return self._bodies.get(name)

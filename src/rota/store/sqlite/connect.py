@@ -23,6 +23,9 @@ from rota.store.migrate import known_migrations, migrate_sqlite
 from rota.store.protocol import StoreError, StoreFullError, UnknownFateError
 from rota.store.rows import Row
 
+MEMORY = Path(":memory:")
+"""A database that is in no file: its one connection is all there is of it."""
+
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -33,8 +36,9 @@ def open_writer(
     try:
         # Made before SQLite sees it, so that it is never readable by others, not for a moment;
         # SQLite gives its side files the same mode.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        path.chmod(0o600)
+        if path != MEMORY:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            path.chmod(0o600)
         connection = apsw.Connection(str(path), vfs=vfs)
     except (OSError, apsw.Error) as error:
         raise StoreError(f"cannot open {path}: {error}") from error

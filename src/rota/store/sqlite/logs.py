@@ -36,7 +36,7 @@ class SqliteLogs:
 
     async def read(self, execution_id: ExecutionId, offset: int, limit: int) -> LogPage:
         """At most `limit` bytes from `offset`."""
-        return await self._readers.run(lambda c: _read(c, execution_id, offset, limit))
+        return await self._readers.run(lambda c: read_log(c, execution_id, offset, limit))
 
     async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
         """Removes the logs of these."""
@@ -99,9 +99,10 @@ def _find(connection: apsw.Connection, execution_id: ExecutionId) -> tuple[int, 
     return (found[0][0], LogSize(found[0][1], found[0][2])) if found else (0, LogSize())
 
 
-def _read(
+def read_log(
     connection: apsw.Connection, execution_id: ExecutionId, offset: int, limit: int
 ) -> LogPage:
+    """At most `limit` bytes of a log from `offset`."""
     if offset < 0 or limit < 0:
         raise StoreError("a log is read from an offset and up to a number of bytes, both from 0 up")
     log_id, size = _find(connection, execution_id)

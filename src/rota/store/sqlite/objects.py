@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import apsw
 
@@ -19,16 +18,16 @@ from rota.store.protocols.objects import (
 from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch
 from rota.store.sqlite.outputs import DOOM, places
-from rota.store.sqlite.reader import ReaderPool
+from rota.store.sqlite.reader import Readers
 from rota.store.sqlite.writer import SqliteWriter
 
 
 class SqliteObjects:
     """The book, written durably by the one thread that writes."""
 
-    def __init__(self, path: Path, writer: SqliteWriter) -> None:
+    def __init__(self, readers: Readers, writer: SqliteWriter) -> None:
         self._writer = writer
-        self._readers = ReaderPool(path, 1)
+        self._readers = readers
 
     async def intend(self, key: str, until: Instant) -> None:
         """An object will be put there."""

@@ -18,7 +18,7 @@ from rota.core.records.events import Arrival, Told
 from rota.core.records.schedules import Occurrence
 from rota.store import event_rows, rows
 from rota.store.journal import decode_record
-from rota.store.limits import COUNT_ROWS_MAX, READERS
+from rota.store.limits import COUNT_ROWS_MAX
 from rota.store.protocol import (
     Change,
     Direction,
@@ -64,6 +64,18 @@ class Folding(Protocol):
         ...
 
 
+class Readers(Protocol):
+    """Whoever runs what reads the tables."""
+
+    async def run(self, read: Callable[[apsw.Connection], T]) -> T:
+        """What `read` answers."""
+        ...
+
+    async def close(self) -> None:
+        """Waits for the reads under way."""
+        ...
+
+
 class ReaderPool:
     """A few threads, each with a connection that can only read."""
 
@@ -101,8 +113,8 @@ class ReaderPool:
 class SqliteCatalog:
     """The readers' side of the store on SQLite."""
 
-    def __init__(self, path: Path, folding: Folding) -> None:
-        self._pool = ReaderPool(path, READERS)
+    def __init__(self, readers: Readers, folding: Folding) -> None:
+        self._pool = readers
         self._folding = folding
         self._keys = KeyDesk(self._read_keys)
 

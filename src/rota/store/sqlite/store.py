@@ -10,7 +10,7 @@ from pathlib import Path
 from rota.core.model import Instant
 from rota.store.cell_name import agreed
 from rota.store.files.artifacts import DiskArtifacts
-from rota.store.limits import LOG_BYTES_PER_EXECUTION, STORE_LIMITS, StoreLimits
+from rota.store.limits import LOG_BYTES_PER_EXECUTION, READERS, STORE_LIMITS, StoreLimits
 from rota.store.lock import DirectoryLock
 from rota.store.protocol import StoreError
 from rota.store.protocols.dropping import Dropped
@@ -22,7 +22,7 @@ from rota.store.sqlite.hooks import SqliteHooks
 from rota.store.sqlite.logs import SqliteLogs
 from rota.store.sqlite.notes import SqliteNotes
 from rota.store.sqlite.objects import SqliteObjects
-from rota.store.sqlite.reader import SqliteCatalog
+from rota.store.sqlite.reader import ReaderPool, SqliteCatalog
 from rota.store.sqlite.retention import drop_some
 from rota.store.sqlite.writer import SqliteWriter
 
@@ -76,13 +76,13 @@ class SqliteStore:
         self.artifacts = DiskArtifacts(data_dir / "artifacts")
         self._sweeper = ThreadPoolExecutor(1, thread_name_prefix="rota-sweep")
         self.ledger = SqliteWriter(path, self._sweep_soon, limits=limits)
-        self.catalog = SqliteCatalog(path, self.ledger)
+        self.catalog = SqliteCatalog(ReaderPool(path, READERS), self.ledger)
         self.access = SqliteAccess(self.ledger, limits)
         # The directory is this server's alone, so nobody else could read who is there.
         self.nodes = MemoryNodes()
         self._dropped_to = ""
         self.hooks = SqliteHooks(self.ledger)
-        self.objects = SqliteObjects(path, self.ledger)
+        self.objects = SqliteObjects(ReaderPool(path, 1), self.ledger)
         self.notes = SqliteNotes(self.ledger)
         self._sweep_soon()
 

@@ -85,6 +85,9 @@ class SqliteWriter:
         self._closed = False
         self._door = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="rota-store-writer", daemon=True)
+        self._start()
+
+    def _start(self) -> None:
         self._thread.start()
 
     @property
@@ -150,7 +153,7 @@ class SqliteWriter:
 
     async def load(self, kept: int = LINE_KEPT) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
-        return await asyncio.wrap_future(self.submit(lambda: self._load(kept)))
+        return await self._soon(lambda: self._load(kept))
 
     async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
         """The next jobs of each line, read beside the thread that writes."""
@@ -166,8 +169,7 @@ class SqliteWriter:
         consumed: Sequence[int] = (),
     ) -> None:
         """Durable when it returns."""
-        done = self.submit(lambda: self._append(epoch, seq, at, writes, consumed))
-        await asyncio.wrap_future(done)
+        await self._soon(lambda: self._append(epoch, seq, at, writes, consumed))
 
     async def caught_up(self) -> None:
         """Returns when all that is durable now is in the tables."""
@@ -264,7 +266,11 @@ class SqliteWriter:
             self._demand_durability()
             return work(self._connection)
 
-        return await asyncio.wrap_future(self.submit(durably))
+        return await self._soon(durably)
+
+    async def _soon(self, work: Callable[[], T]) -> T:
+        """What `work` answers, run in the writer's thread."""
+        return await asyncio.wrap_future(self.submit(work))
 
     def _load(self, kept: int) -> Snapshot:
         # After an append of unknown fate only the file knows where the journal ends.

@@ -1,4 +1,4 @@
-"""Logs and artifacts kept in memory, for the forgetful store."""
+"""Output files and object storage in memory, for tests and the simulator."""
 
 from __future__ import annotations
 
@@ -6,42 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 
 from rota.core.model import ExecutionId
 from rota.store.files.artifacts import check_artifact_name
-from rota.store.files.log_pieces import LogSize
-from rota.store.protocol import Artifact, ArtifactTooLargeError, LogPage, StoreError
-
-
-class MemoryLogs:
-    """Logs as byte strings."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._logs: dict[ExecutionId, tuple[bytearray, int]] = {}
-
-    async def append(self, execution_id: ExecutionId, offset: int | None, data: bytes) -> int:
-        """Adds what is new; answers where the sender goes on."""
-        stored, dropped = self._logs.get(execution_id, (bytearray(), 0))
-        size = LogSize(len(stored), dropped)
-        placed = size.place(offset, data, self._bytes_max)
-        stored += placed.kept
-        self._logs[execution_id] = (stored, dropped + placed.dropped)
-        return len(stored) + dropped + placed.dropped
-
-    async def read(self, execution_id: ExecutionId, offset: int, limit: int) -> LogPage:
-        """At most `limit` bytes from `offset`."""
-        if offset < 0 or limit < 0:
-            raise StoreError("a log is read from an offset and up to a number of bytes, from 0 up")
-        stored, dropped = self._logs.get(execution_id, (bytearray(), 0))
-        data = bytes(stored[offset : offset + limit])
-        return LogPage(data, offset + len(data), len(stored), dropped)
-
-    async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """Removes the logs of these."""
-        self.forget_now(execution_ids)
-
-    def forget_now(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """The same, at once."""
-        for execution_id in execution_ids:
-            self._logs.pop(execution_id, None)
+from rota.store.files.blobs import MARK_KEY, BlobMissingError, Link, check_key
+from rota.store.files.spool import Draft
+from rota.store.limits import OBJECT_BYTES_MAX
+from rota.store.protocol import Artifact, ArtifactTooLargeError
 
 
 class MemoryArtifacts:
@@ -86,6 +54,44 @@ class MemoryArtifacts:
         """The same, at once."""
         for execution_id in execution_ids:
             self._files.pop(execution_id, None)
+
+
+class MemoryBlobs:
+    """Object storage as byte strings."""
+
+    bytes_max = OBJECT_BYTES_MAX
+
+    where = "this server's memory"
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    async def put(self, key: str, draft: Draft) -> None:
+        """Keeps the draft's content."""
+        check_key(key)
+        self.objects[key] = draft.path.read_bytes()
+
+    async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
+        """The bytes from `start` to before `end`."""
+        if key not in self.objects:
+            raise BlobMissingError(f"there is no object {key}")
+        return _in_one_piece(self.objects[key][start:end])
+
+    async def drop(self, keys: Sequence[str]) -> None:
+        """Removes these."""
+        for key in keys:
+            self.objects.pop(key, None)
+
+    async def link(self, key: str, expires_s: int) -> Link | None:
+        """Memory has no addresses."""
+        return None
+
+    async def mark(self, wanted: str) -> str:
+        """Says which storage this is."""
+        return self.objects.setdefault(MARK_KEY, wanted.encode()).decode()
+
+    async def close(self) -> None:
+        """Nothing to give back."""
 
 
 async def _in_one_piece(content: bytes) -> AsyncIterator[bytes]:

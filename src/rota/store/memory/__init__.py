@@ -1,1 +1,0 @@
-"""The forgetful store, for tests and the simulator: no threads, no files."""
