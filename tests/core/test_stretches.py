@@ -165,7 +165,7 @@ def test_what_starts_and_ends_together_comes_to_the_same_as_one_by_one(
     seed=st.integers(0, 1_000),
     in_order=st.booleans(),
 )
-def test_reports_of_heirs_come_to_the_same_together_as_one_by_one(
+def test_reports_of_prefetched_executions_come_to_the_same_together_as_one_by_one(
     counts: tuple[int, int], spare: int, how: list[str], seed: int, *, in_order: bool
 ) -> None:
     """Each after the one whose place it takes, as a worker tells it; or in any order."""
@@ -182,8 +182,8 @@ def test_reports_of_heirs_come_to_the_same_together_as_one_by_one(
             taken = Random(seed).sample(taken, len(taken))
         world.now += 700
         worker.report(reports_of(world, taken, how))
-        heirs = [one.heirs for one in world.scheduler._t.fleet.workers.values()]
-        found.append((taken, heirs, *everything(world)))
+        prefetched = [one.prefetched for one in world.scheduler._t.fleet.workers.values()]
+        found.append((taken, prefetched, *everything(world)))
     assert found[0] == found[1]
 
 

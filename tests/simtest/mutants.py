@@ -227,7 +227,7 @@ def _cancel_presumed() -> list[Patch]:
     return [(control, "ask_to_stop", presume)]
 
 
-def _heirs_in_haste() -> list[Patch]:
+def _prefetched_in_haste() -> list[Patch]:
     take = Session._take
 
     def at_once(self: Session, order: Any, granted_at: float, now: float) -> None:
@@ -236,8 +236,8 @@ def _heirs_in_haste() -> list[Patch]:
     return [(Session, "_take", at_once)]
 
 
-def _heirs_forgotten() -> list[Patch]:
-    return [(WorkerCell, "inherit", lambda self, heir_id, amount: None)]
+def _prefetched_forgotten() -> list[Patch]:
+    return [(WorkerCell, "take_over", lambda self, prefetched_id, amount: None)]
 
 
 MUTANTS = {
@@ -287,10 +287,16 @@ MUTANTS = {
     "cancel presumed": Mutant(
         "a running job is cancelled when its worker says that it stopped", _cancel_presumed, 20
     ),
-    "heirs in haste": Mutant(
-        "an order given ahead begins when the one before it has ended", _heirs_in_haste, 20, "ahead"
+    "prefetched in haste": Mutant(
+        "a prefetched order begins when the one before it has ended",
+        _prefetched_in_haste,
+        20,
+        "ahead",
     ),
-    "heirs forgotten": Mutant(
-        "the place of what has ended is its heir's, not free", _heirs_forgotten, 20, "ahead"
+    "prefetched forgotten": Mutant(
+        "the place of what has ended is the prefetched one's, not free",
+        _prefetched_forgotten,
+        20,
+        "ahead",
     ),
 }

@@ -98,8 +98,10 @@ def good() -> list[JournalRecord]:
     )
 
 
-def ahead(name: str, behind: str, state: ExecutionState = ExecutionState.CLAIMED) -> PutExecution:
-    """An execution that was given ahead of another's place."""
+def prefetched(
+    name: str, behind: str, state: ExecutionState = ExecutionState.CLAIMED
+) -> PutExecution:
+    """An execution that was prefetched for another's place."""
     write = run(name, 1, state)
     execution = msgspec.structs.replace(write.execution, behind=ExecutionId(behind))
     return PutExecution(execution)
@@ -107,7 +109,7 @@ def ahead(name: str, behind: str, state: ExecutionState = ExecutionState.CLAIMED
 
 def test_an_execution_that_waits_for_a_place_takes_none() -> None:
     records = good()
-    said(put("c", JobState.RUNNING, 1), ahead("c1", "b1"))(records)
+    said(put("c", JobState.RUNNING, 1), prefetched("c1", "b1"))(records)
     assert broken_journal(records, {**TOLD, "c": "running"}) == []
 
 
@@ -182,14 +184,14 @@ BAD: dict[str, tuple[Change, str]] = {
         ),
         "worker w has 1000 cpu and gave 2000",
     ),
-    "an heir that does not wait": (
-        said(put("c", JobState.RUNNING, 1), ahead("c1", "b1", ExecutionState.RUNNING)),
+    "a prefetched execution that does not wait": (
+        said(put("c", JobState.RUNNING, 1), prefetched("c1", "b1", ExecutionState.RUNNING)),
         "worker w has 1000 cpu and gave 2000",
     ),
-    "two heirs of one place": (
+    "two prefetched for one place": (
         both(
-            said(put("c", JobState.RUNNING, 1), ahead("c1", "b1")),
-            said(put("d", JobState.RUNNING, 1), ahead("d1", "b1")),
+            said(put("c", JobState.RUNNING, 1), prefetched("c1", "b1")),
+            said(put("d", JobState.RUNNING, 1), prefetched("d1", "b1")),
             said(run("b1", 1, ExecutionState.FAILED), move("b", JobState.FAILED)),
         ),
         "worker w has 1000 cpu and gave 2000",

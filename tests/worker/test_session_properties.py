@@ -14,7 +14,7 @@ from tests.worker.orders import TTL, answer, order, registration
 
 NAMES = st.sampled_from([f"e{number}" for number in range(12)])
 BEHIND = {"e1": "e0", "e2": "e1", "e3": "e2", "e5": "e4", "e7": "e6"}
-"""Those that are only ever given ahead; the one that they are behind may come later, or never."""
+"""Those that are only ever prefetched; the one that they are behind may come later, or never."""
 
 
 class AnyConversation(RuleBasedStateMachine):

@@ -12,11 +12,11 @@ from rota.core.memory.cells import ExecutionCell, WorkerCell
 from rota.core.model import ExecutionId, Instant
 from rota.core.order.ordering import is_mark
 from rota.core.outcome import Answer, Order
-from rota.core.plan.ahead import Ahead
 from rota.core.plan.backfill import Pass
 from rota.core.plan.conservative import Plan
 from rota.core.plan.gang_places import pick
 from rota.core.plan.preemption import preempt
+from rota.core.plan.prefetch import Prefetch
 from rota.core.plan.reserving import Candidate
 from rota.core.records.policy import BackfillKind
 from rota.core.tables import Tables
@@ -34,7 +34,7 @@ def dispatch(t: Tables, now: Instant) -> None:
     else:
         _pass(t, now)
     if t.fleet.spare and t.policy.backfill is not BackfillKind.CONSERVATIVE:
-        _give_ahead(t, now)
+        _prefetch(t, now)
     preempt(t, now)
 
 
@@ -111,13 +111,13 @@ def _follow_plan(t: Tables, now: Instant) -> None:
         _start(t, candidate, now)
 
 
-def _give_ahead(t: Tables, now: Instant) -> None:
+def _prefetch(t: Tables, now: Instant) -> None:
     """Who goes next waits where a place is about to become free, if both are known to be short."""
-    ahead = Ahead(t, now)
-    while not _is_full(t) and (heir := ahead.next()) is not None:
-        cell = claim(t, heir.job, heir.worker, now, heir.place.last)
-        ahead.given(heir, cell)
-        hand_over(t, heir.worker, cell)
+    prefetch = Prefetch(t, now)
+    while not _is_full(t) and (choice := prefetch.next()) is not None:
+        cell = claim(t, choice.job, choice.worker, now, choice.place.last)
+        prefetch.given(choice, cell)
+        hand_over(t, choice.worker, cell)
 
 
 def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
@@ -125,15 +125,15 @@ def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
     poll = worker.poll
     assert poll is not None
     cell.delivered = True
-    execution, is_ahead = cell.execution, worker.is_heir(cell.execution)
+    execution, is_prefetched = cell.execution, worker.is_prefetched(cell.execution)
     worker.undelivered.pop(execution.id, None)
     spec = t.jobs[execution.job_id].spec
     limits = t.queues[spec.terms.queue].queue.limits
     if spec.band is None:
-        poll.orders.append(Order(execution, spec, limits, is_ahead=is_ahead))
+        poll.orders.append(Order(execution, spec, limits, is_prefetched=is_prefetched))
     else:
         poll.orders.append(order_for(t, execution, spec, limits))
-    if is_ahead:
+    if is_prefetched:
         t.answer_now[worker.worker.id] = None
         poll.spare -= 1
         t.fleet.spare.pop(worker.worker.id, None)  # to the end: each has its turn

@@ -148,7 +148,7 @@ class Heartbeat(Input, frozen=True, kw_only=True):
 class Poll(Input, frozen=True, kw_only=True):
     """A worker reports, and waits for work until `until`.
 
-    `spare`: orders it can hold ahead. `patient`: it waits whether it reports or not.
+    `spare`: orders it can prefetch. `patient`: it waits whether it reports or not.
     """
 
     poll_id: PollId

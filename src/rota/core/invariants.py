@@ -21,7 +21,7 @@ def check(t: Tables) -> None:
     _check_executions(t)
     _check_workers(t)
     _check_roomy(t)
-    _check_heirs(t)
+    _check_prefetched(t)
     _check_queues(t)
     _check_keys(t)
     _check_lines(t)
@@ -74,8 +74,8 @@ def _check_workers(t: Tables) -> None:
         assert cell.free == left, f"free room of {worker_id} drifted"
         wanted = {i: t.jobs[t.executions[i].execution.job_id] for i in cell.held}
         for execution_id, job in wanted.items():
-            is_heir = cell.is_heir(t.executions[execution_id].execution)
-            needs = NOTHING if is_heir else job.spec.terms.needs.resources
+            is_prefetched = cell.is_prefetched(t.executions[execution_id].execution)
+            needs = NOTHING if is_prefetched else job.spec.terms.needs.resources
             assert cell.held[execution_id] == needs, f"{execution_id} holds another amount"
         if cell.poll is None:
             assert worker_id not in t.fleet.open, f"{worker_id} is open without a poll"
@@ -96,22 +96,24 @@ def _check_roomy(t: Tables) -> None:
         assert room.made >= fleet.fitted, f"the room of {worker_id} was not looked at"
 
 
-def _check_heirs(t: Tables) -> None:
+def _check_prefetched(t: Tables) -> None:
     for worker_id, cell in t.fleet.workers.items():
-        for before, (heir_id, amount) in cell.heirs.items():
-            assert before in cell.held, f"{heir_id} is behind {before}, which has ended"
-            heir = t.executions[heir_id].execution
-            assert (heir.worker_id, heir.behind) == (worker_id, before), f"{heir_id} is misplaced"
-            assert heir.state is ExecutionState.CLAIMED, f"heir {heir_id} is {heir.state}"
-            needs = t.jobs[heir.job_id].spec.terms.needs.resources
-            assert amount == needs, f"heir {heir_id} is to get another amount"
-        heirs = [heir_id for heir_id, _ in cell.heirs.values()]
+        for before, (prefetched_id, amount) in cell.prefetched.items():
+            assert before in cell.held, f"{prefetched_id} is behind {before}, which has ended"
+            execution = t.executions[prefetched_id].execution
+            where = (execution.worker_id, execution.behind)
+            assert where == (worker_id, before), f"{prefetched_id} is misplaced"
+            claimed = execution.state is ExecutionState.CLAIMED
+            assert claimed, f"prefetched {prefetched_id} is {execution.state}"
+            needs = t.jobs[execution.job_id].spec.terms.needs.resources
+            assert amount == needs, f"{prefetched_id} is to get another amount"
+        waiting = [prefetched_id for prefetched_id, _ in cell.prefetched.values()]
         behind = [i for i in cell.held if t.executions[i].execution.behind in cell.held]
-        assert sorted(heirs) == sorted(behind), f"the heirs of {worker_id} drifted"
+        assert sorted(waiting) == sorted(behind), f"what {worker_id} prefetched drifted"
     for worker_id in t.fleet.spare:
         poll = t.fleet.workers[worker_id].poll
-        assert poll is not None, f"{worker_id} holds orders ahead without a poll"
-        assert poll.spare > 0, f"{worker_id} has no room ahead"
+        assert poll is not None, f"{worker_id} prefetches without a poll"
+        assert poll.spare > 0, f"{worker_id} wants nothing prefetched"
 
 
 def check_capacity(t: Tables) -> None:

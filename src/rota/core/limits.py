@@ -130,10 +130,10 @@ SHORT_RUNS = 5
 """So many in a row must have been short before a name counts as short."""
 SHORT_MEAN_RUNS = 32
 """How long a short name runs is the mean of this many runs, and of up to as many more."""
-AHEAD_MS = 100
-"""Work given ahead of one place, as far as is known: it comes to be done within about this."""
-AHEAD_CHAIN = 32
-"""Orders given ahead of one place, however short they are."""
+PREFETCH_MS = 100
+"""Work prefetched for one place, as far as is known: it comes to be done within about this."""
+PREFETCH_CHAIN = 32
+"""Orders prefetched for one place, however short they are."""
 USAGE_NOTE_MS = 60_000
 """What a tenant has used is written at most this often, along with a start."""
 RESERVE_LOOK = 16

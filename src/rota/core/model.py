@@ -273,7 +273,7 @@ class Execution(Record, frozen=True):
     memory: int = 0
     """What the job asked for when this try began."""
     behind: ExecutionId | None = None
-    """Given ahead: it takes the place of this one, on the same worker, when that has ended."""
+    """Prefetched: it takes the place of this one, on the same worker, when that has ended."""
 
 
 class Worker(Record, frozen=True):

@@ -323,7 +323,7 @@ class Order(msgspec.Struct, frozen=True, gc=False):
     limits: Limits | None = None
     """The queue's own, where it has any."""
     company: Company | None = None
-    is_ahead: bool = False
+    is_prefetched: bool = False
     """It may begin only when the execution that it is behind has ended there."""
 
 

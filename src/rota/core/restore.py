@@ -86,7 +86,7 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
         t.agenda.restore(schedule)
     _listen(t, stored, now)
     cells = [t.add_job(record.id, record.spec, record.life) for record in stored.jobs]
-    _expect_heirs(t, stored.executions)
+    _restore_prefetched(t, stored.executions)
     for execution in stored.executions:
         _resume(t, execution, now)
     keep_slots(t)
@@ -139,14 +139,14 @@ def _listen(t: Tables, stored: Stored, now: Instant) -> None:
         watch_windows(t, cell, now)
 
 
-def _expect_heirs(t: Tables, executions: Sequence[Execution]) -> None:
-    """Who was given ahead waits still if the one before it has not ended; else its place is its."""
+def _restore_prefetched(t: Tables, executions: Sequence[Execution]) -> None:
+    """A prefetched one waits still if the one before it has not ended; else it has its place."""
     live = {execution.id: None for execution in executions}
     for execution in executions:
         if execution.behind is not None and execution.behind in live:
             needs = t.jobs[execution.job_id].spec.terms.needs
-            heirs = t.fleet.workers[execution.worker_id].heirs
-            heirs[execution.behind] = (execution.id, needs.resources)
+            prefetched = t.fleet.workers[execution.worker_id].prefetched
+            prefetched[execution.behind] = (execution.id, needs.resources)
 
 
 def _resume(t: Tables, execution: Execution, now: Instant) -> None:

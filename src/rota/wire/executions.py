@@ -74,7 +74,7 @@ class ExecutionView(msgspec.Struct):
     memory: int = 0
     """Bytes of memory that the job asked for when this try began."""
     behind: str | None = None
-    """The execution on the same worker whose place it was given ahead."""
+    """The execution on the same worker whose place it waited for, prefetched."""
 
 
 class ExecutionPage(msgspec.Struct):

@@ -61,7 +61,7 @@ class RegisterAnswer(msgspec.Struct):
     lease_ttl: float
     poll_wait_max: float
     spare_max: int = 0
-    """Orders that a worker may hold ahead; 0: this server gives none."""
+    """Orders that a worker may prefetch; 0: this server gives none."""
     patient: bool = False
     """Whether this server holds a call that says so, though it carries reports."""
 
@@ -133,7 +133,7 @@ class OrderView(msgspec.Struct):
     array: PlaceView | None = None
     gang: RankView | None = None
     behind: str | None = None
-    """Given ahead: it must not begin before this execution, on the same worker, has ended."""
+    """Prefetched: it must not begin before this execution, on the same worker, has ended."""
 
 
 class LeaseAnswer(msgspec.Struct):

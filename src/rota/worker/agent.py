@@ -88,7 +88,7 @@ class WorkerConfig:
     concurrency: int | None = None
     """Executions at once; None: as many as the resources allow."""
     spare: int | None = None
-    """Short jobs held ahead, beside what runs; None: `SPARE_PER_SLOT` for each that runs."""
+    """Short jobs prefetched, beside what runs; None: `SPARE_PER_SLOT` for each that runs."""
     work_dir: Path | None = None
     """Where jobs get their folders; None: one for this user among the temporary files."""
     grace_s: float = 5.0

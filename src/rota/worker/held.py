@@ -17,11 +17,11 @@ class Phase(Enum):
     RUNNING = 2
     STOPPING = 3
     ABANDONED = 4
-    AHEAD = 5
-    """Given ahead: starts when the one that it is behind has ended."""
+    PREFETCHED = 5
+    """Prefetched: starts when the one that it is behind has ended."""
 
 
-UNBEGUN = (Phase.WAITING, Phase.AHEAD)
+UNBEGUN = (Phase.WAITING, Phase.PREFETCHED)
 
 
 class Held(msgspec.Struct):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota.wire.workers import RegisterAnswer
-from rota.worker.ahead import Ahead
+from rota.worker.prefetch import PrefetchedOrders
 
 GATHER_S = 0.04
 """While enough is in hand to go on with, calls are this far apart: each carries the ends of many
@@ -50,13 +50,15 @@ class Pace:
         """Whether a second call may go beside an open one: a full one must never be far."""
         return now < self._full_at + self.lease_ttl / 3
 
-    def rests_until(self, ahead: Ahead, *, is_open: bool, owes: int) -> float | None:
+    def rests_until(
+        self, prefetched: PrefetchedOrders, *, is_open: bool, owes: int
+    ) -> float | None:
         """No call is worth its while before then; None: one may go at once.
 
-        Half of what may be given ahead lasts while a call brings more. While one is on its way for
+        Half of what may be prefetched lasts while a call brings more. While one is on its way for
         that, the last of it has to do.
         """
-        if len(ahead) > (0 if is_open else ahead.most // 2):
+        if len(prefetched) > (0 if is_open else prefetched.most // 2):
             return self._last + GATHER_S
         return None if is_open or owes else self._began + BEGIN_S
 

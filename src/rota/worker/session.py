@@ -10,7 +10,7 @@ leaves the list out, which renews what was named before and denies nothing. Over
 within a third of the lease after the last full one, so that a full one is never far. While enough
 short work is in hand, calls rest in between (pace.py), and what has ended goes together.
 
-An order given ahead waits behind another (ahead.py) and begins when that has ended, whether the
+A prefetched order waits behind another (prefetch.py) and begins when that has ended, whether the
 server has heard of it or not. While it waits it is named, which renews it; but only a full call
 that carried every report has told the server that it runs, so only then can it be left unnamed.
 
@@ -35,11 +35,11 @@ from rota.wire.workers import (
     RegisterAnswer,
     RunningReport,
 )
-from rota.worker.ahead import Ahead
 from rota.worker.held import UNBEGUN, Held, Phase
 from rota.worker.instructions import Abandon, Beat, Call, Instruction, Start, Stop
 from rota.worker.owed import Owed
 from rota.worker.pace import Pace
+from rota.worker.prefetch import PrefetchedOrders
 from rota.worker.reports import StopReason, report_returned, report_stopped
 
 LAPSED = "its lease ran out before it could be renewed"
@@ -54,7 +54,7 @@ class Session:
 
     def __init__(self, concurrency: int | None = None, spare: int = 0) -> None:
         self._limit = min(concurrency or LEASE_ORDERS_MAX, LEASE_ORDERS_MAX)
-        self._ahead = Ahead(spare)
+        self._prefetched = PrefetchedOrders(spare)
         self._token: str | None = None
         self._pace = Pace()
         self._held: dict[str, Held] = {}
@@ -98,7 +98,7 @@ class Session:
         """The server knows this worker, under a new name."""
         self._token = answer.session
         self._pace.registered(answer)
-        self._ahead.may_be(answer.spare_max)
+        self._prefetched.may_be(answer.spare_max)
 
     def forgotten(self, why: str) -> list[Instruction]:
         """The server no longer knows this worker: what it held is not its own any more."""
@@ -121,7 +121,9 @@ class Session:
         """Before then no call is wanted, for want of nothing; None: there is no such time."""
         if self._draining:
             return None
-        return self._pace.rests_until(self._ahead, is_open=bool(self._open), owes=self._owed.unsent)
+        return self._pace.rests_until(
+            self._prefetched, is_open=bool(self._open), owes=self._owed.unsent
+        )
 
     def call(self, now: float) -> Call:
         """The next `lease` call; it counts as sent at `now`."""
@@ -137,7 +139,7 @@ class Session:
             completed=reports,
             executions=[self._running_report(key) for key in named] if full else None,
             session=self._token,
-            spare=0 if self._draining else self._ahead.room,
+            spare=0 if self._draining else self._prefetched.room,
             patient=self._pace.patient and bool(reports),
         )
         carried = tuple(report.execution_id for report in reports)
@@ -154,7 +156,7 @@ class Session:
     def _room(self) -> int:
         if self._draining:
             return 0
-        held = len(self._held) - len(self._ahead)
+        held = len(self._held) - len(self._prefetched)
         return max(0, self._limit - held - self._owed.unsent)
 
     def _wait_s(self, now: float) -> float:
@@ -174,13 +176,13 @@ class Session:
         ]
 
     def _begun(self, named: Iterable[str], *, all_told: bool) -> tuple[str, ...]:
-        """What the server will know to run; of those given ahead, if it knows of all that ended."""
+        """What the server will know to run; of prefetched ones, if it knows of all that ended."""
         return tuple(
             key
             for key in named
             if self._held[key].heard
             or self._held[key].order.behind is None
-            or (all_told and key not in self._ahead)
+            or (all_told and key not in self._prefetched)
         )
 
     def _heard(self) -> list[str]:
@@ -205,7 +207,7 @@ class Session:
             if key in self._held:
                 self._held[key].heard = True
         granted_at = min(call.sent_at + max(0.0, answer.held_for), now)
-        self._ahead.came(answer.executions)
+        self._prefetched.came(answer.executions)
         for order in answer.executions:
             self._take(order, granted_at, now)
         told, starts = self._told(answer.cancel, answer.lost), self._starts(now)
@@ -227,7 +229,9 @@ class Session:
         """The server will never take this call as it is; False if there is nothing to mend."""
         self.failed(call)
         if call.spec.spare and "`spare`" in detail:
-            self._ahead.may_be(0)  # an older server leads now, to which that is an unknown word
+            self._prefetched.may_be(
+                0
+            )  # an older server leads now, to which that is an unknown word
             return True
         if call.spec.patient and "`patient`" in detail:
             self._pace.patient = False
@@ -248,11 +252,11 @@ class Session:
         deadline = granted_at + order.lease_expires_in * (1 - LEASE_MARGIN)
         held = self._held[key] = Held(order, deadline)
         if order.behind is not None:
-            before = self._ahead.before(order.behind)
+            before = self._prefetched.before(order.behind)
             # One that nobody here has heard of yet may come still: only what is over is over.
             if before not in self._owed and before not in self._over:
-                held.phase = Phase.AHEAD
-                self._ahead.wait(key, before, now)
+                held.phase = Phase.PREFETCHED
+                self._prefetched.wait(key, before, now)
 
     def _renew(self, named: Iterable[str], sent_at: float) -> None:
         deadline = sent_at + self._pace.lease_ttl * (1 - LEASE_MARGIN)
@@ -293,14 +297,14 @@ class Session:
                 self._remember(key)
             else:
                 self._owed.add(report)
-            heir = self._ahead.ended(key)
-            if heir is not None:
-                self._held[heir].phase = Phase.WAITING
+            follower = self._prefetched.ended(key)
+            if follower is not None:
+                self._held[follower].phase = Phase.WAITING
         return self._starts(now)
 
     def expire(self, now: float) -> list[Instruction]:
         """Whatever lost its lease by now must end at once; what waited too long goes back."""
-        for key in self._ahead.late(now):
+        for key in self._prefetched.late(now):
             self._give_back(key)
         late = [key for key, held in self._held.items() if held.deadline <= now]
         return self._abandon(late, LAPSED)
@@ -324,14 +328,14 @@ class Session:
     def next_deadline(self) -> float | None:
         """When `expire` must be asked again at the latest."""
         deadlines = [h.deadline for h in self._held.values() if h.phase is not Phase.ABANDONED]
-        late_at = self._ahead.late_at()
+        late_at = self._prefetched.late_at()
         return min(deadlines if late_at is None else [*deadlines, late_at], default=None)
 
     def drain(self) -> None:
         """Take no more work; what runs may finish, what only waits to goes back."""
         if not self._draining:
             self._draining, self._drain_told = True, False
-            for key in self._ahead.waiting():
+            for key in self._prefetched.waiting():
                 self._give_back(key)
 
     def hurry(self) -> list[Instruction]:
@@ -344,7 +348,7 @@ class Session:
 
     def _starts(self, now: float) -> list[Instruction]:
         starts: list[Instruction] = []
-        if len(self._held) == self._running + len(self._ahead):
+        if len(self._held) == self._running + len(self._prefetched):
             return starts
         for key, held in list(self._held.items()):
             if held.phase is not Phase.WAITING:
@@ -396,5 +400,5 @@ class Session:
     def _drop(self, key: str) -> None:
         """It has not begun, and will not."""
         del self._held[key]
-        if key in self._ahead:
-            self._ahead.drop(key)
+        if key in self._prefetched:
+            self._prefetched.drop(key)

@@ -231,7 +231,7 @@ def _order_view(like: OrderView, order: Order, naming: Naming) -> OrderView:
         limits=None if order.limits is None else limits_view(order.limits),
         array=None if company is None else place_view(company),
         gang=None if company is None else rank_view(company),
-        behind=execution.behind if order.is_ahead else None,
+        behind=execution.behind if order.is_prefetched else None,
     )
 
 

@@ -21,7 +21,7 @@ from rota.api.routes import Call, NoQuery, Operation
 from rota.core.band import Array, Gang
 from rota.core.model import JobId, JobRecord, JobState
 from rota.core.records.glance import Cause, Explanation
-from rota.core.why.explain import AHEAD
+from rota.core.why.explain import PREFETCHED
 from rota.engine.estimates import Seen
 from rota.engine.ports import Brain
 from rota.store.protocol import Direction, Edge, Outline
@@ -80,14 +80,14 @@ async def _history(
 def _from_brain(brain: Brain, job: JobRecord) -> Explanation | None:
     """Of an array or gang that has begun, how many of its members wait, and for what.
 
-    Of a job that was given ahead, for whose place it waits.
+    Of a prefetched job, for whose place it waits.
     """
     if isinstance(job.spec.band, Array | Gang):
         return brain.why(job.id) if brain.ready else None
     if job.life.state is not JobState.RUNNING or not brain.ready:
         return None
     found = brain.why(job.id)
-    return found if found is not None and found.causes[0].code == AHEAD else None
+    return found if found is not None and found.causes[0].code == PREFETCHED else None
 
 
 def _with_deadline(brain: Brain, job: JobRecord) -> DeadlineView | None:

@@ -18,8 +18,8 @@ _AFTER = {
 }
 """What a job waits for after a try that ended so."""
 WORKER = "worker"
-AHEAD = "ahead"
-"""It was on a worker, behind another."""
+PREFETCHED = "ahead"
+"""Public: it was on a worker, behind another."""
 
 
 def story(
@@ -48,13 +48,13 @@ def story(
 
 
 def _tried(one: Execution, now: Instant) -> list[SpellView]:
-    """A try; one given ahead waited on its worker first, and may never have begun there."""
+    """A try; a prefetched one waited on its worker first, and may never have begun there."""
     spells = []
     began_at = one.claimed_at if one.behind is None else one.started_at
     if began_at != one.claimed_at:
         waited_until = one.ended_at if began_at is None else began_at
         spells.append(_lasting("queued", one.claimed_at, waited_until, now))
-        spells[0].reason = AHEAD
+        spells[0].reason = PREFETCHED
     if began_at is not None:
         spells.append(_lasting("running", began_at, one.ended_at, now))
         spells[-1].reason = None if one.ended_at is None else one.state.value

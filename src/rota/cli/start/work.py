@@ -74,7 +74,7 @@ def _address(value: Any) -> tuple[str, int]:
 @click.option("--concurrency", type=click.IntRange(1), help="So many executions at once.")
 @click.option(
     "--spare", type=click.IntRange(0), metavar="COUNT",
-    help="Short jobs held ahead for places about to be free; 0: none. As a rule 32 for each core.",
+    help="Short jobs to prefetch for places about to be free; 0: none. As a rule 32 for each core.",
 )  # fmt: skip
 @click.option(
     "--work-dir", type=click.Path(file_okay=False, path_type=Path), help="Where jobs get folders."

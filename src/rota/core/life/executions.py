@@ -18,8 +18,8 @@ from rota.core.life.gang_ends import (
     parent_of,
 )
 from rota.core.life.learning import ask_for_more, learn
+from rota.core.life.prefetched import began_at, end
 from rota.core.life.retry import TRY_AT_ONCE, delay_ms, final_reason, may_try_again
-from rota.core.life.succession import began_at, end
 from rota.core.life.waiting import leave_lines, settle
 from rota.core.lifecycle import ExecutionVerb, JobVerb, move_execution, move_job
 from rota.core.limits import LOSSES_MAX, STOP_WINDOW_MS
@@ -145,7 +145,7 @@ def _succeeded(life: Life, execution: Execution) -> Life:
 
 
 def started_at_of(life: Life, execution: Execution) -> Instant | None:
-    """One given ahead began later than it was given."""
+    """A prefetched one began later than it was given."""
     return life.started_at if execution.behind is None else execution.started_at or life.started_at
 
 

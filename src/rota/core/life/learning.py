@@ -43,7 +43,7 @@ def learn_plainly(t: Tables, kind: Kind, execution: Execution, now: Instant) -> 
 
 
 def _ran(execution: Execution, now: Instant) -> Millis:
-    """One given ahead has waited on its worker, which teaches nothing."""
+    """A prefetched one has waited on its worker, which teaches nothing."""
     began_at = execution.claimed_at if execution.behind is None else execution.started_at
     return now - (execution.claimed_at if began_at is None else began_at)
 

@@ -88,7 +88,7 @@ def plain_report(t: Tables, worker: WorkerCell, done: Completion) -> Report | No
         execution.fence != done.fence
         or execution.worker_id != worker.worker.id
         or execution.stop is not None
-        or (execution.behind is not None and worker.is_heir(execution))
+        or (execution.behind is not None and worker.is_prefetched(execution))
     ):
         return None
     job = t.jobs[execution.job_id]
@@ -108,7 +108,7 @@ def plain_report(t: Tables, worker: WorkerCell, done: Completion) -> Report | No
 
 
 def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> None:
-    """A plain job has ended well, and leaves memory; its execution has no heir."""
+    """A plain job has ended well, and leaves memory; nothing is prefetched behind it."""
     (cell, job, kind, done), draft = report, t.draft
     terms, rate, ends_at, job_id = kind.terms, cell.rate, cell.ends_at, job.id
     execution = reported(cell, done, _GONE_WELL, now)

@@ -51,14 +51,14 @@ def claim(
 ) -> ExecutionCell:
     """The job is the worker's: a new execution with a higher fence than any before.
 
-    At once, or ahead: then it has nothing of the worker until the one it is behind has ended.
+    At once, or prefetched: then it has nothing of the worker until the one it is behind has ended.
     """
     if job.spec.band is not None and isinstance(job.spec.band, Array):
         job = draw(t, job, now)
     life, terms = job.life, job.spec.terms
     execution = claimed(job, worker.worker.id, now, behind)
     if behind is not None:
-        worker.heirs[behind] = (execution.id, terms.needs.resources)
+        worker.prefetched[behind] = (execution.id, terms.needs.resources)
     cell = t.executions[execution.id] = ExecutionCell(execution, lease_until(t, now), now)
     t.draft.executions[execution.id] = execution
     if job.class_index == NO_CLASS:
@@ -116,7 +116,9 @@ def occupy(t: Tables, cell: ExecutionCell, terms: Terms, share: float, now: Inst
     execution, resources = cell.execution, terms.needs.resources
     cell.ends_at = probable_end(t, terms, cell.since, now)
     worker = t.fleet.workers[execution.worker_id]
-    worker.hold(execution.id, NOTHING if worker.is_heir(execution) else resources, cell.ends_at)
+    worker.hold(
+        execution.id, NOTHING if worker.is_prefetched(execution) else resources, cell.ends_at
+    )
     queue = t.queues.get(terms.queue) or t.queue(terms.queue, now)
     queue.begin(execution.id)
     if terms.preemptible and terms.semantics is Semantics.AT_LEAST_ONCE:

@@ -102,7 +102,7 @@ class OpenPoll(msgspec.Struct, gc=False):
     urgent: bool = False
     """To be answered at the end of this turn even without work."""
     spare: int = 0
-    """Orders that its worker can hold ahead (heirs.py)."""
+    """Orders that its worker wants prefetched (plan/prefetch.py); `spare` on the wire."""
 
 
 class MachineClass:
@@ -149,12 +149,12 @@ class WorkerCell:
         "check_at",
         "counted",
         "ends",
-        "heirs",
         "held",
         "last_seen",
         "machine",
         "named",
         "poll",
+        "prefetched",
         "rank",
         "room",
         "stamp",
@@ -169,9 +169,9 @@ class WorkerCell:
         self.rank = rank
         self.last_seen = seen
         self.held: dict[ExecutionId, Resources] = {}
-        self.heirs: dict[ExecutionId, tuple[ExecutionId, Resources]] = {}
-        """Who takes the place of an execution when it ends, and how much of it. An heir is held as
-        others are, but holds nothing until then (heirs.py)."""
+        self.prefetched: dict[ExecutionId, tuple[ExecutionId, Resources]] = {}
+        """By the execution whose end it waits for: the prefetched one, and how much of that place
+        it takes. It is held as others are, but with nothing until then (life/prefetched.py)."""
         self.ends: list[tuple[Instant, ExecutionId]] = []
         """When what it holds will probably end, the soonest first."""
         self.counted = Resources()
@@ -231,7 +231,7 @@ class WorkerCell:
             insort(ends, (ends_at, execution_id))
         else:
             ends.append((ends_at, execution_id))
-        if amount is not NOTHING:  # an heir's, which has nothing yet
+        if amount is not NOTHING:  # a prefetched one's, which has nothing yet
             self.room = self.room.without(amount)
         self.stamp += 1
         self._prospects = None
@@ -245,12 +245,12 @@ class WorkerCell:
         self.ends.sort()
         self.set_free(minus(self.free, multiplied(each, len(execution_ids))))
 
-    def is_heir(self, execution: Execution) -> bool:
+    def is_prefetched(self, execution: Execution) -> bool:
         """Whether it waits for the place of another that has not ended."""
         behind = execution.behind
-        if behind is None or behind not in self.heirs:
+        if behind is None or behind not in self.prefetched:
             return False
-        return self.heirs[behind][0] == execution.id
+        return self.prefetched[behind][0] == execution.id
 
     def move_end(self, execution_id: ExecutionId, before: Instant, after: Instant) -> None:
         """The execution will probably end at another time."""
@@ -275,9 +275,9 @@ class WorkerCell:
             self._prospects = None
 
     def let_go_together(
-        self, ended: Mapping[ExecutionId, Instant], inherited: Sequence[Resources]
+        self, ended: Mapping[ExecutionId, Instant], taken_over: Sequence[Resources]
     ) -> None:
-        """The shares of executions that were to end then come back, but for what heirs took."""
+        """The shares of executions that were to end then come back, less what others took over."""
         held = [self.held.pop(execution_id) for execution_id in ended]
         for execution_id in ended:
             self.named.pop(execution_id, None)
@@ -287,11 +287,11 @@ class WorkerCell:
                 del self.ends[bisect_left(self.ends, (ends_at, execution_id))]
         else:
             self.ends = [entry for entry in self.ends if entry[1] not in ended]
-        self.set_free(minus(plus(self.free, total(held)), total(inherited)))
+        self.set_free(minus(plus(self.free, total(held)), total(taken_over)))
 
-    def inherit(self, heir_id: ExecutionId, amount: Resources) -> None:
-        """The one before it has ended, and its share is back: the heir takes its own of that."""
-        self.held[heir_id] = amount
+    def take_over(self, prefetched_id: ExecutionId, amount: Resources) -> None:
+        """The one before it has ended, and its share is back: the prefetched one takes its own."""
+        self.held[prefetched_id] = amount
         self.room = self.room.without(amount)
         self.stamp += 1
         self._prospects = None

@@ -44,8 +44,8 @@ class Fleet:
         self.labels = Labelled()
         self.open: dict[WorkerId, WorkerCell] = {}
         self.spare: dict[WorkerId, None] = {}
-        """Workers that wait and can hold orders ahead; those last looked at in vain are not in it
-        before they poll again (heirs.py)."""
+        """Workers that wait and can prefetch; those last looked at in vain are not in it before
+        they poll again (plan/prefetch.py)."""
         self.capacity = NOTHING
         """All that the workers which are not away have together."""
         self._log: list[tuple[WorkerCell, int]] = []

@@ -1,3 +1,3 @@
-"""Jobs that cannot simply start: places kept for them, who may pass meanwhile, who goes ahead,
-who gives way.
+"""Jobs that cannot simply start: places kept for them, who may pass meanwhile, prefetch, who gives
+way.
 """

@@ -318,7 +318,7 @@ def _mind_timeout(t: Tables, cell: ExecutionCell, now: Instant) -> Instant:
     """Steps in where a worker lets a job run past its timeout; says when to look again."""
     timeout = t.jobs[cell.execution.job_id].spec.terms.timeout_ms
     worker = t.fleet.workers[cell.execution.worker_id]
-    if timeout is None or cell.execution.stop is not None or worker.is_heir(cell.execution):
+    if timeout is None or cell.execution.stop is not None or worker.is_prefetched(cell.execution):
         return cell.lease_until
     deadline = cell.since + timeout + TIMEOUT_MARGIN_MS
     if deadline <= now:

@@ -19,8 +19,8 @@ def name_execution(t: Tables, cell: ExecutionCell, report: Running, now: Instant
     """Its worker named it: it runs, if it did not before."""
     before = cell.execution
     worker = t.fleet.workers[before.worker_id]
-    # One given ahead is there, and waits: it runs once the one before it has ended.
-    if before.state is ExecutionState.CLAIMED and not worker.is_heir(before):
+    # A prefetched one is there, and waits: it runs once the one before it has ended.
+    if before.state is ExecutionState.CLAIMED and not worker.is_prefetched(before):
         state = move_execution(before.id, before.state, ExecutionVerb.START)
         t.put_execution(cell, replace(before, state=state, started_at=now))
         worker.named[before.id] = None

@@ -44,7 +44,7 @@ def take_reports(
         plain = None if is_heard else plain_report(t, worker, done)
         if plain is not None and alike is not None:
             alike.take(plain)
-        elif plain is not None and done.execution_id not in worker.heirs:
+        elif plain is not None and done.execution_id not in worker.prefetched:
             end_alone(t, worker, plain, now)
         else:
             if alike is not None:
@@ -67,8 +67,8 @@ class _Alike:
         self._now = now
         self._terms: Terms | None = None
         self._reports: dict[ExecutionId, Report] = {}
-        self._inherited: list[Resources] = []
-        """What the heirs of those took of what they give back."""
+        self._taken_over: list[Resources] = []
+        """What those prefetched behind them took of what they give back."""
 
     def take(self, report: Report) -> None:
         """The report is one of them, or the first of others: then those before it have ended."""
@@ -78,13 +78,13 @@ class _Alike:
             self.end()
             self._terms = job.spec.terms
         self._reports[execution_id] = report  # once, if it is there twice
-        # Its heir may be the next: that one has begun, and has its place.
-        heir = self._worker.heirs.pop(execution_id, None)
-        if heir is not None:
-            heir_id, amount = heir
-            self._worker.held[heir_id] = amount
-            self._inherited.append(amount)
-            self._t.executions[heir_id].since = self._now
+        # The one prefetched behind it may be the next: it has begun, and has its place.
+        follower = self._worker.prefetched.pop(execution_id, None)
+        if follower is not None:
+            prefetched_id, amount = follower
+            self._worker.held[prefetched_id] = amount
+            self._taken_over.append(amount)
+            self._t.executions[prefetched_id].since = self._now
 
     def end(self) -> None:
         """All of them have ended, and their jobs with them."""
@@ -92,7 +92,7 @@ class _Alike:
         if terms is None or not reports:
             return
         self._reports, self._terms = {}, None
-        if len(reports) == 1 and not self._inherited:
+        if len(reports) == 1 and not self._taken_over:
             end_alone(self._t, self._worker, reports[0], now)
             return
         self._give_back(terms, reports)
@@ -115,8 +115,8 @@ class _Alike:
             ends[execution_id] = cell.ends_at
             del t.executions[execution_id], tenant.held[execution_id]
         queue.running -= len(reports)
-        self._worker.let_go_together(ends, self._inherited)
-        self._inherited = []
+        self._worker.let_go_together(ends, self._taken_over)
+        self._taken_over = []
         order = t.lines.order
         charged = ((cell.rate, cell.ends_at) for cell, _, _, _ in reports)
         for (rate, ends_at), same in groupby(charged):

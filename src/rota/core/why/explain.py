@@ -24,7 +24,8 @@ from rota.core.why.bands import (
 )
 from rota.core.why.order import fair_share, held_back, promised_start
 
-AHEAD = "ahead"
+PREFETCHED = "ahead"
+"""Public: the code of its cause."""
 """The code of a job that is on its worker already and waits for a place there."""
 _FUNCTION = "capability fn:"
 """How the filter names a function that a worker does not have."""
@@ -66,10 +67,10 @@ def _running(t: Tables, cell: JobCell) -> Cause:
         return members_run(t, cell)
     figures = {"worker_id": cell.life.worker_id, "execution_id": cell.life.execution_id}
     execution = t.executions[cell.life.execution_id].execution if cell.life.execution_id else None
-    if execution is not None and t.fleet.workers[execution.worker_id].is_heir(execution):
+    if execution is not None and t.fleet.workers[execution.worker_id].is_prefetched(execution):
         where = f"worker {execution.worker_id}, behind execution {execution.behind}"
         return Cause(
-            AHEAD, f"it was given ahead to {where}", {**figures, "behind": execution.behind}
+            PREFETCHED, f"it was prefetched by {where}", {**figures, "behind": execution.behind}
         )
     return Cause(cell.life.state, f"it runs on worker {cell.life.worker_id}", figures)
 

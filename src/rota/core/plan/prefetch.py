@@ -1,12 +1,13 @@
-"""Who is given ahead: short jobs wait on a worker for a place that is about to become free.
+"""Chooses jobs to prefetch: a worker holds short jobs that begin when another ends there.
 
 A worker with room for two short jobs would otherwise wait for a round trip after each of them. So
-it may hold a few more, each behind one that it runs: the heir of that one's place (succession.py).
+it may hold a few more, each behind one that it runs, whose place it takes (life/prefetched.py).
+Without this, functions of a millisecond run at less than half the rate (docs/decisions/0044).
 
-Only what is known to be short is given ahead, only behind what is, and only the job that goes next
+Only what is known to be short is prefetched, only behind what is, and only the job that goes next
 on that worker anyway, when no other has room for it. What makes a choice of its place (gangs,
 affinity), stands for many, may be stopped for others or must not start twice waits for its turn.
-Whatever is given ahead is charged to its queue, key and tenant like any other execution.
+Whatever is prefetched is charged to its queue, key and tenant like any other execution.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from rota.core.limits import AHEAD_CHAIN, AHEAD_MS, SHORT_MS
+from rota.core.limits import PREFETCH_CHAIN, PREFETCH_MS, SHORT_MS
 from rota.core.memory.cells import ExecutionCell, JobCell, WorkerCell
 from rota.core.model import (
     ExecutionId,
@@ -35,30 +36,30 @@ class Place(NamedTuple):
 
     work: Millis
     orders: int
-    """Given ahead."""
+    """Prefetched."""
     last: ExecutionId
-    """The one whose heir would be next."""
+    """The one behind which the next would wait."""
     room: Resources
 
 
-class Heir(NamedTuple):
-    """A job that is to be given ahead, and where."""
+class PrefetchChoice(NamedTuple):
+    """A job to prefetch, and where."""
 
     job: JobCell
     worker: WorkerCell
     place: Place
 
 
-class Ahead:
-    """One look at who can be given ahead, at the end of a turn."""
+class Prefetch:
+    """Prefetches jobs at the end of one turn."""
 
     def __init__(self, t: Tables, now: Instant) -> None:
         self._t = t
         self._now = now
         self._places: dict[WorkerId, list[Place]] = {}
 
-    def next(self) -> Heir | None:
-        """The next, each worker in turn; None: nothing more can be given ahead now.
+    def next(self) -> PrefetchChoice | None:
+        """The next, each worker in turn; None: nothing more can be prefetched now.
 
         A worker that is of no use is not looked at again before its next poll.
         """
@@ -70,20 +71,20 @@ class Ahead:
             place = None if job is None else self._take_place(worker, job)
             del spare[worker_id]
             if job is not None and place is not None:
-                return Heir(job, worker, place)
+                return PrefetchChoice(job, worker, place)
         return None
 
-    def given(self, heir: Heir, cell: ExecutionCell) -> None:
+    def given(self, choice: PrefetchChoice, cell: ExecutionCell) -> None:
         """It is its worker's now, the last at its place."""
-        terms, place = heir.job.spec.terms, heir.place
+        terms, place = choice.job.spec.terms, choice.place
         length = self._length(terms)
         grown = Place(
             place.work + length, place.orders + 1, cell.execution.id, terms.needs.resources
         )
-        heappush(self._places[heir.worker.worker.id], grown)
+        heappush(self._places[choice.worker.worker.id], grown)
 
     def _job_for(self, worker: WorkerCell) -> JobCell | None:
-        """Who goes next on the worker, if it may be given ahead."""
+        """Who goes next on the worker, if it may be prefetched."""
         t = self._t
         if worker.worker.id in t.cleared or not t.fleet.is_there(worker.worker.id):
             return None
@@ -123,7 +124,7 @@ class Ahead:
                 small.append(place)
         for place in small:
             heappush(places, place)
-        if found is None or found.work > AHEAD_MS or found.orders >= AHEAD_CHAIN:
+        if found is None or found.work > PREFETCH_MS or found.orders >= PREFETCH_CHAIN:
             return None
         return found
 
@@ -132,10 +133,10 @@ class Ahead:
         places = []
         for execution_id, room in worker.held.items():
             cell = t.executions[execution_id]
-            if not worker.is_heir(cell.execution):
+            if not worker.is_prefetched(cell.execution):
                 work = self._work_left(cell)
                 if work is not None:
-                    places.append(self._with_heirs(worker, Place(work, 0, execution_id, room)))
+                    places.append(self._with_prefetched(worker, Place(work, 0, execution_id, room)))
         heapify(places)
         return places
 
@@ -148,15 +149,15 @@ class Ahead:
         return self._t.runtimes.short(job.spec.terms)
 
     def _length(self, terms: Terms) -> Millis:
-        """Of one that was given ahead; it may not be known to be short any more."""
+        """Of a prefetched one; it may not be known to be short any more."""
         length = self._t.runtimes.short(terms)
         return SHORT_MS if length is None else length
 
-    def _with_heirs(self, worker: WorkerCell, place: Place) -> Place:
+    def _with_prefetched(self, worker: WorkerCell, place: Place) -> Place:
         t = self._t
-        while place.last in worker.heirs:
-            heir_id, room = worker.heirs[place.last]
-            terms = t.jobs[t.executions[heir_id].execution.job_id].spec.terms
+        while place.last in worker.prefetched:
+            prefetched_id, room = worker.prefetched[place.last]
+            terms = t.jobs[t.executions[prefetched_id].execution.job_id].spec.terms
             length = self._length(terms)
-            place = Place(place.work + length, place.orders + 1, heir_id, room)
+            place = Place(place.work + length, place.orders + 1, prefetched_id, room)
         return place

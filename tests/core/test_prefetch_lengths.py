@@ -1,11 +1,11 @@
-"""How much is given ahead, by how long jobs of a name turn out to take."""
+"""How much is prefetched, by how long jobs of a name turn out to take."""
 
 from __future__ import annotations
 
 import pytest
 
 from rota.core.learned import Runtime
-from rota.core.limits import AHEAD_CHAIN, AHEAD_MS, SHORT_MS, SHORT_RUNS
+from rota.core.limits import PREFETCH_CHAIN, PREFETCH_MS, SHORT_MS, SHORT_RUNS
 from rota.core.memory import runtimes
 from tests.core.asking import job
 from tests.core.world import World, run
@@ -27,7 +27,7 @@ def test_the_call_that_tells_of_many_ends_is_answered_with_as_many_orders(ends: 
     learned(world, 3)
     for number in range(100):
         world.submit(f"job-{number}", name="known")
-    held = world.take(spare=AHEAD_CHAIN)
+    held = world.take(spare=PREFETCH_CHAIN)
     for _ in range(3):
         world.advance(3 * ends)
         over, held = held[:ends], held[ends:]
@@ -42,12 +42,12 @@ def test_work_ahead_of_a_place_is_counted_by_the_mean_of_what_ended_together() -
     learned(world, 20)
     for number in range(100):
         world.submit(f"job-{number}", name="known")
-    held = world.take(spare=AHEAD_CHAIN)
+    held = world.take(spare=PREFETCH_CHAIN)
     for _ in range(10):
         world.advance(40)
         over, held = held[:2], held[2:]
-        held += world.take(completed=[world.report(one) for one in over], spare=AHEAD_CHAIN)
-        assert 4 <= len(held) - 1 <= AHEAD_MS // 20 + 1
+        held += world.take(completed=[world.report(one) for one in over], spare=PREFETCH_CHAIN)
+        assert 4 <= len(held) - 1 <= PREFETCH_MS // 20 + 1
 
 
 def test_two_long_runs_in_a_row_count_at_once_whatever_the_mean() -> None:
@@ -56,10 +56,10 @@ def test_two_long_runs_in_a_row_count_at_once_whatever_the_mean() -> None:
     learned(world, 1)
     for number in range(100):
         world.submit(f"job-{number}", name="known")
-    held = world.take(spare=AHEAD_CHAIN)
+    held = world.take(spare=PREFETCH_CHAIN)
     for one in held[:2]:
         world.advance(SHORT_MS)
-        assert world.take(completed=[world.report(one)], spare=AHEAD_CHAIN) == []
+        assert world.take(completed=[world.report(one)], spare=PREFETCH_CHAIN) == []
 
 
 def test_names_beyond_those_that_are_kept_go_whoever_is_heard_of() -> None:

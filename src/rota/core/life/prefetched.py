@@ -1,10 +1,10 @@
-"""What becomes of an execution's place on its worker: its heir's, or free again.
+"""Passes the place of an ended execution to the prefetched one behind it, or frees it.
 
-An heir was given to the worker ahead (ahead.py) and begins there the moment the one before it ends,
+A prefetched execution (plan/prefetch.py) begins on its worker the moment the one before it ends,
 before anybody here has heard of that. So its place passes on by the same rule on both sides. When
-the one before it ends, the heir has its place. When an heir ends that never began, the one behind
-it moves up. No heir is ever dropped here on anybody's decision but its worker's, or by its lease:
-whatever the worker may have begun is accounted for.
+the one before it ends, the prefetched one has its place. When one ends that never began, the one
+behind it moves up. None is ever dropped here on anybody's decision but its worker's, or by its
+lease: whatever the worker may have begun is accounted for.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from rota.core.tables import Tables
 def end(t: Tables, cell: ExecutionCell, execution: Execution, now: Instant) -> JobCell:
     """The execution has ended, as given; who was behind it moves up. Answers with its job."""
     worker = t.fleet.workers[execution.worker_id]
-    was_heir = worker.is_heir(cell.execution)
-    heir = worker.heirs.pop(execution.id, None)
-    if was_heir and cell.execution.behind is not None:
-        del worker.heirs[cell.execution.behind]
+    was_prefetched = worker.is_prefetched(cell.execution)
+    follower = worker.prefetched.pop(execution.id, None)
+    if was_prefetched and cell.execution.behind is not None:
+        del worker.prefetched[cell.execution.behind]
     job = t.end_execution(cell, execution, now)
-    if heir is None:
+    if follower is None:
         return job
-    heir_id, amount = heir
-    behind = t.executions[heir_id]
-    if was_heir and cell.execution.behind is not None:
-        worker.heirs[cell.execution.behind] = heir
+    prefetched_id, amount = follower
+    behind = t.executions[prefetched_id]
+    if was_prefetched and cell.execution.behind is not None:
+        worker.prefetched[cell.execution.behind] = follower
         t.put_execution(behind, replace(behind.execution, behind=cell.execution.behind))
     else:
-        worker.inherit(heir_id, amount)
+        worker.take_over(prefetched_id, amount)
         t.fleet.offer(worker)
         behind.since = now
     return job

@@ -1,4 +1,4 @@
-"""Who waits here for whose place: orders given ahead, each behind another of this worker.
+"""Holds prefetched orders, each behind another of this worker, for whose place it waits.
 
 Pure, as the session is. An order may come before the one it is behind, or after that has ended
 without ever having begun; so what is behind what is looked up, not assumed.
@@ -10,16 +10,16 @@ from collections.abc import Sequence
 
 from rota.wire.workers import OrderView
 
-AHEAD_S = 0.5
-"""An order given ahead that could not begin within this goes back: others may have room for it."""
+PREFETCH_S = 0.5
+"""A prefetched order that could not begin within this goes back: others may have room for it."""
 WIDE_FROM = 256
-"""Orders of one answer that begin at once from which on none is wanted ahead: so many places hide
-a round trip by themselves, and an heir costs the server many times what a plain start does."""
+"""Orders of one answer that begin at once from which on none is prefetched: so many places hide a
+round trip by themselves, and it costs the server many times what a plain start does."""
 PASSED_MAX = 20_000
 """Orders that ended unbegun, remembered for those that may still come to be behind them."""
 
 
-class Ahead:
+class PrefetchedOrders:
     """The orders that wait, in the order in which they came."""
 
     def __init__(self, wanted: int = 0) -> None:
@@ -70,18 +70,18 @@ class Ahead:
 
     def ended(self, key: str) -> str | None:
         """It has ended; who has its place now."""
-        heir = self._behind.pop(key, None)
-        if heir is not None:
-            del self._before[heir], self._since[heir]
-        return heir
+        follower = self._behind.pop(key, None)
+        if follower is not None:
+            del self._before[follower], self._since[follower]
+        return follower
 
     def drop(self, key: str) -> None:
         """It will not begin here; who was behind it moves up."""
         before = self._before.pop(key)
         del self._behind[before], self._since[key]
-        heir = self._behind.pop(key, None)
-        if heir is not None:
-            self._before[heir], self._behind[before] = before, heir
+        follower = self._behind.pop(key, None)
+        if follower is not None:
+            self._before[follower], self._behind[before] = before, follower
         self._passed[key] = before
         if len(self._passed) > PASSED_MAX:
             del self._passed[next(iter(self._passed))]
@@ -92,9 +92,9 @@ class Ahead:
 
     def late(self, now: float) -> list[str]:
         """Those that have waited too long."""
-        return [key for key, since in self._since.items() if since + AHEAD_S <= now]
+        return [key for key, since in self._since.items() if since + PREFETCH_S <= now]
 
     def late_at(self) -> float | None:
         """When one of them will have."""
         first = next(iter(self._since.values()), None)
-        return None if first is None else first + AHEAD_S
+        return None if first is None else first + PREFETCH_S

@@ -5,7 +5,7 @@ import pytest
 
 from rota.core.errors import Conflict
 from rota.core.inputs import Complete, Drain, Leave
-from rota.core.limits import AHEAD_CHAIN, SHORT_MS, SHORT_RUNS
+from rota.core.limits import PREFETCH_CHAIN, SHORT_MS, SHORT_RUNS
 from rota.core.model import Execution, ExecutionState, JobState, RateLimit, WorkerId
 from rota.core.records.policy import CONSERVATIVE, DEFAULT
 from tests.core.asking import AT_MOST_ONCE, SECOND, job, retries
@@ -16,7 +16,7 @@ GRACE = 2 * SECOND
 
 
 def with_short(count: int = 1, *, cpu: float = 1, spare: int = 0, **asked: object) -> World:
-    """A worker of so many cpus was given what fits of `a`, `b` …, all short, and some ahead."""
+    """A worker of so many cpus was given what fits of `a`, `b` …, all short, or prefetches."""
     world = World()
     world.register(cpu=cpu)
     for name in "abcdefgh"[:count]:
@@ -46,17 +46,17 @@ def test_a_worker_that_can_hold_more_is_given_the_next_ones_behind_what_it_runs(
     assert holds(world) == 2_000, "what waits there has nothing of the worker"
 
 
-def test_a_worker_that_asks_for_nothing_ahead_gets_nothing_ahead() -> None:
+def test_a_worker_that_asks_for_no_prefetched_orders_gets_none() -> None:
     world = with_short(3, cpu=2, spare=0)
     assert world.state("c") is JobState.QUEUED
 
 
-def test_an_heir_has_the_place_as_soon_as_the_one_before_it_has_ended() -> None:
+def test_a_prefetched_one_has_the_place_as_soon_as_the_one_before_it_has_ended() -> None:
     world = with_short(3, spare=2)
     world.submit("large", cpu=1)
     assert [behind(world, name) for name in "bc"] == ["a", "b"]
     taken = world.take(completed=[world.report("a")])
-    assert taken == [], "the place is not free: it is the heir's"
+    assert taken == [], "the place is not free: it is the prefetched one's"
     assert holds(world) == 1_000
     world.take(completed=[world.report("b"), world.report("c")])
     assert [world.state(name) for name in "abc"] == [JobState.SUCCEEDED] * 3
@@ -73,7 +73,7 @@ def test_ends_may_be_heard_of_in_another_order_than_they_came() -> None:
     assert holds(world) == 0
 
 
-def test_an_heir_that_its_worker_names_does_not_run_before_it_has_its_place() -> None:
+def test_a_prefetched_one_that_its_worker_names_does_not_run_before_it_has_its_place() -> None:
     world = with_short(2, spare=1)
     world.beat(names=["a", "b"])
     assert world.execution("a").state is ExecutionState.RUNNING
@@ -83,7 +83,7 @@ def test_an_heir_that_its_worker_names_does_not_run_before_it_has_its_place() ->
     assert world.execution("b").state is ExecutionState.RUNNING
 
 
-def test_the_time_of_an_heir_is_counted_from_when_it_has_its_place() -> None:
+def test_the_time_of_a_prefetched_execution_is_counted_from_when_it_has_its_place() -> None:
     world = with_short(2, spare=1, timeout_ms=SECOND)
     for _ in range(4):  # past the timeout and the time a worker has to mind it
         world.advance(4 * SECOND)
@@ -97,7 +97,7 @@ def test_the_time_of_an_heir_is_counted_from_when_it_has_its_place() -> None:
     assert world.life("b").started_at == ended.started_at
 
 
-def test_what_an_heir_waited_is_not_learned_as_what_it_ran() -> None:
+def test_what_a_prefetched_one_waited_is_not_learned_as_what_it_ran() -> None:
     world = World()
     world.register(cpu=1)
     for number in range(SHORT_RUNS):
@@ -115,10 +115,10 @@ def test_what_an_heir_waited_is_not_learned_as_what_it_ran() -> None:
     assert world.scheduler._t.runtimes.recent(("default", "known")) == (5, SHORT_MS)
 
 
-# Who is given ahead
+# What is prefetched
 
 
-def test_only_a_name_that_ran_short_several_times_in_a_row_is_given_ahead() -> None:
+def test_only_a_name_that_ran_short_several_times_in_a_row_is_prefetched() -> None:
     world = World()
     world.register(cpu=1)
     for number in range(SHORT_RUNS):
@@ -148,7 +148,7 @@ def test_one_long_run_and_a_name_is_short_no_longer() -> None:
     assert world.state("b") is JobState.QUEUED
 
 
-def test_nobody_is_given_ahead_behind_what_has_run_longer_than_it_should() -> None:
+def test_nobody_is_prefetched_behind_what_has_run_longer_than_it_should() -> None:
     world = with_short(1)
     world.advance(SHORT_MS + 1)
     world.submit("b", runs_ms=5)
@@ -186,7 +186,7 @@ def test_who_is_no_plain_short_job_that_fits_waits_for_its_turn(asked: dict[str,
     assert len(world.scheduler._t.executions) == 1
 
 
-def test_who_goes_first_and_cannot_be_given_ahead_is_not_passed() -> None:
+def test_who_goes_first_and_cannot_be_prefetched_is_not_passed() -> None:
     world = with_short(1, cpu=2)
     world.submit("large", cpu=2, priority=5)
     world.submit("b", runs_ms=5, cpu=2)
@@ -194,7 +194,7 @@ def test_who_goes_first_and_cannot_be_given_ahead_is_not_passed() -> None:
     assert [world.state(name) for name in ("large", "b")] == [JobState.QUEUED] * 2
 
 
-def test_the_order_of_the_policy_says_who_is_given_ahead() -> None:
+def test_the_order_of_the_policy_says_who_is_prefetched() -> None:
     world = with_short(1)
     for name, priority in (("low", 1), ("high", 9), ("middle", 5)):
         world.submit(name, runs_ms=5, priority=priority)
@@ -206,7 +206,7 @@ def test_the_order_of_the_policy_says_who_is_given_ahead() -> None:
 def test_a_place_has_no_more_ahead_of_it_than_it_does_in_a_moment() -> None:
     world = World()
     world.register(cpu=1)
-    for number in range(2 * AHEAD_CHAIN):
+    for number in range(2 * PREFETCH_CHAIN):
         world.submit(f"job-{number:02}", runs_ms=SHORT_MS // 4)
     world.take(spare=100)
     assert len(world.scheduler._t.executions) == 1 + 4
@@ -215,13 +215,13 @@ def test_a_place_has_no_more_ahead_of_it_than_it_does_in_a_moment() -> None:
 def test_a_place_has_only_so_many_ahead_of_it_however_short_they_are() -> None:
     world = World()
     world.register(cpu=1)
-    for number in range(2 * AHEAD_CHAIN):
+    for number in range(2 * PREFETCH_CHAIN):
         world.submit(f"job-{number:02}", runs_ms=1)
     world.take(spare=100)
-    assert len(world.scheduler._t.executions) == 1 + AHEAD_CHAIN
+    assert len(world.scheduler._t.executions) == 1 + PREFETCH_CHAIN
 
 
-def test_workers_are_given_ahead_in_turn() -> None:
+def test_workers_prefetch_in_turn() -> None:
     world = World()
     for worker_id in ("w1", "w2"):
         world.register(worker_id, cpu=1)
@@ -233,15 +233,17 @@ def test_workers_are_given_ahead_in_turn() -> None:
     assert world.execution("a").worker_id != world.execution("b").worker_id
 
 
-def test_a_job_that_comes_while_all_are_busy_is_given_ahead_at_once() -> None:
+def test_a_job_that_comes_while_all_are_busy_is_prefetched_at_once() -> None:
     world = with_short(1)
     poll_id = world.poll(spare=1, names=["a"])
     world.submit("b", runs_ms=5)
     answer = world.answers[poll_id]
-    assert [(order.execution.job_id, order.is_ahead) for order in answer.orders] == [("b", True)]
+    assert [(order.execution.job_id, order.is_prefetched) for order in answer.orders] == [
+        ("b", True)
+    ]
 
 
-def test_limits_of_queues_keys_and_tenants_count_who_is_given_ahead() -> None:
+def test_limits_of_queues_keys_and_tenants_count_who_is_prefetched() -> None:
     world = World()
     world.register(cpu=1)
     world.queue("few", max_workers=2)
@@ -256,7 +258,7 @@ def test_limits_of_queues_keys_and_tenants_count_who_is_given_ahead() -> None:
     assert sorted(began) == ["few-0", "few-1", "keyed-0", "slow-0", "slow-1"]
 
 
-def test_a_policy_that_plans_gives_nothing_ahead() -> None:
+def test_a_policy_that_plans_prefetches_nothing() -> None:
     world = World(policy=CONSERVATIVE)
     world.register(cpu=1)
     for name in "ab":
@@ -265,7 +267,7 @@ def test_a_policy_that_plans_gives_nothing_ahead() -> None:
     assert world.state("b") is JobState.QUEUED
 
 
-def test_under_the_default_policy_short_jobs_are_given_ahead() -> None:
+def test_under_the_default_policy_short_jobs_are_prefetched() -> None:
     world = World(policy=DEFAULT)
     world.register(cpu=1)
     for name in "abc":
@@ -275,10 +277,10 @@ def test_under_the_default_policy_short_jobs_are_given_ahead() -> None:
     assert world.state("c") is JobState.QUEUED
 
 
-# What becomes of heirs
+# What becomes of prefetched executions
 
 
-def test_an_heir_that_is_given_back_waits_where_it_waited_and_the_try_does_not_count() -> None:
+def test_a_returned_prefetch_waits_where_it_waited_and_the_try_does_not_count() -> None:
     world = with_short(3, spare=1, retry=retries(1))
     before = world.execution("b")
     world.take(completed=[world.report("b", "preempted")], names=["a"])
@@ -315,7 +317,7 @@ def test_who_is_behind_one_that_was_given_back_moves_up() -> None:
     assert world.state("c") is JobState.SUCCEEDED
 
 
-def test_an_heir_that_is_called_off_ends_when_its_worker_says_so() -> None:
+def test_a_prefetched_one_that_is_called_off_ends_when_its_worker_says_so() -> None:
     world = with_short(3, spare=2)
     world.cancel("b")
     poll_id = world.poll(names=["a", "b", "c"])
@@ -329,20 +331,20 @@ def test_an_heir_that_is_called_off_ends_when_its_worker_says_so() -> None:
     assert holds(world) == 0
 
 
-def test_a_worker_that_is_lost_loses_its_heirs_too() -> None:
+def test_a_worker_that_is_lost_loses_its_prefetched_executions_too() -> None:
     world = with_short(3, spare=2)
     world.advance(TTL + GRACE)
     assert [world.state(name) for name in "abc"] == [JobState.QUEUED] * 3
     assert [world.execution(name).state for name in "abc"] == [ExecutionState.LOST] * 3
 
 
-def test_a_worker_that_leaves_gives_up_its_heirs_too() -> None:
+def test_a_worker_that_leaves_gives_up_its_prefetched_executions_too() -> None:
     world = with_short(3, spare=2)
     world.step(Leave(worker_id=WorkerId("w1")))
     assert [world.state(name) for name in "abc"] == [JobState.QUEUED] * 3
 
 
-def test_an_heir_outlives_the_one_before_it_whose_lease_ran_out() -> None:
+def test_a_prefetched_one_outlives_the_one_before_it_whose_lease_ran_out() -> None:
     world = with_short(2, spare=1)
     for _ in range(4):
         world.advance(TTL // 2)
@@ -351,7 +353,7 @@ def test_an_heir_outlives_the_one_before_it_whose_lease_ran_out() -> None:
     assert (world.execution("b").state, holds(world)) == (ExecutionState.RUNNING, 1_000)
 
 
-def test_a_draining_worker_is_given_nothing_ahead() -> None:
+def test_a_draining_worker_is_given_nothing_to_prefetch() -> None:
     world = with_short(1)
     world.step(Drain(worker_id=WorkerId("w1")))
     world.submit("b", runs_ms=5)
@@ -371,17 +373,17 @@ def test_a_restart_knows_who_waits_behind_whom_and_who_has_its_place() -> None:
     assert holds(world) == 0
 
 
-def test_an_answer_that_was_lost_brings_the_heir_again() -> None:
+def test_an_answer_that_was_lost_brings_the_prefetched_order_again() -> None:
     world = with_short(2, spare=1)
     poll_id = world.poll(names=["a"], spare=1)
     (order,) = world.answers[poll_id].orders
-    assert (order.execution.job_id, order.is_ahead) == ("b", True)
+    assert (order.execution.job_id, order.is_prefetched) == ("b", True)
     poll_id = world.poll(completed=[world.report("a")], names=[], spare=1)
     (order,) = world.answers[poll_id].orders
-    assert (order.execution.job_id, order.is_ahead) == ("b", False), "its place is its own now"
+    assert (order.execution.job_id, order.is_prefetched) == ("b", False), "its place is its own now"
 
 
-def test_an_execution_written_before_there_were_heirs_is_read() -> None:
+def test_an_execution_written_before_there_was_prefetch_is_read() -> None:
     world = with_short(1)
     execution = world.execution("a")
     fields = msgspec.msgpack.decode(msgspec.msgpack.encode(execution))
@@ -390,7 +392,7 @@ def test_an_execution_written_before_there_were_heirs_is_read() -> None:
     assert msgspec.msgpack.decode(older, type=Execution) == execution
 
 
-def test_why_says_whose_place_an_heir_waits_for() -> None:
+def test_why_says_whose_place_a_prefetched_execution_waits_for() -> None:
     world = with_short(2, spare=1)
     (cause,) = world.why("b").causes
     assert (cause.code, cause.figures["behind"]) == ("ahead", world.execution("a").id)

@@ -1,4 +1,4 @@
-"""Orders given ahead, on the worker: when they begin, and when they go back."""
+"""Prefetched orders on the worker: when they begin, and when they go back."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from rota.wire.workers import OrderView
-from rota.worker.ahead import AHEAD_S, WIDE_FROM
 from rota.worker.instructions import Call, Instruction, Start
 from rota.worker.pace import GATHER_S
+from rota.worker.prefetch import PREFETCH_S, WIDE_FROM
 from rota.worker.reports import report_noop
 from rota.worker.session import LEASE_MARGIN, Session
 from tests.worker.orders import TTL, answer, order, registration
@@ -42,8 +42,8 @@ def returned(call: Call) -> list[str]:
 
 
 def test_an_order_given_ahead_begins_when_the_one_before_it_has_ended(session: Session) -> None:
-    ahead = [order("b", behind="a"), order("c", behind="b")]
-    assert given(session, order("a"), *ahead) == ["a"]
+    prefetched = [order("b", behind="a"), order("c", behind="b")]
+    assert given(session, order("a"), *prefetched) == ["a"]
     assert ended(session, "a") == ["b"], "no server was asked"
     assert ended(session, "b") == ["c"]
     assert session.call(0).carried == ("a", "b"), "one call for both"
@@ -106,25 +106,25 @@ def test_an_older_server_that_does_not_know_the_word_is_asked_without(session: S
 
 def test_one_that_could_not_begin_soon_goes_back(session: Session) -> None:
     given(session, order("a"), order("b", behind="a"), order("c", behind="b"))
-    assert session.next_deadline() == AHEAD_S
-    session.expire(AHEAD_S)
-    assert returned(session.call(AHEAD_S)) == ["b", "c"]
+    assert session.next_deadline() == PREFETCH_S
+    session.expire(PREFETCH_S)
+    assert returned(session.call(PREFETCH_S)) == ["b", "c"]
     assert ended(session, "a", at=1) == []
 
 
 def test_one_that_went_back_is_not_begun_when_it_comes_again(session: Session) -> None:
     given(session, order("a"), order("b", behind="a"))
-    session.expire(AHEAD_S)
-    ended(session, "a", at=AHEAD_S)
-    assert given(session, order("b", behind="a"), at=AHEAD_S) == []
+    session.expire(PREFETCH_S)
+    ended(session, "a", at=PREFETCH_S)
+    assert given(session, order("b", behind="a"), at=PREFETCH_S) == []
 
 
 def test_who_is_behind_one_that_went_back_waits_for_the_same_place(session: Session) -> None:
     given(session, order("a"), order("b", behind="a"))
-    session.expire(AHEAD_S)
+    session.expire(PREFETCH_S)
     late = order("c", behind="b")
-    assert given(session, late, at=AHEAD_S) == [], "b never had the place: a has it"
-    assert ended(session, "a", at=AHEAD_S) == ["c"]
+    assert given(session, late, at=PREFETCH_S) == [], "b never had the place: a has it"
+    assert ended(session, "a", at=PREFETCH_S) == ["c"]
 
 
 def test_one_that_is_called_off_lets_the_next_move_up(session: Session) -> None:
@@ -149,7 +149,9 @@ def test_one_whose_lease_ran_out_does_not_begin(session: Session) -> None:
     assert session.held == 0
 
 
-def test_only_a_call_that_told_of_every_end_lets_an_heir_go_unnamed(session: Session) -> None:
+def test_only_a_call_that_told_of_every_end_lets_a_prefetched_one_go_unnamed(
+    session: Session,
+) -> None:
     given(session, order("a"), order("b", behind="a"))
     named = session.call(1)
     ended(session, "a", at=1)
@@ -159,7 +161,7 @@ def test_only_a_call_that_told_of_every_end_lets_an_heir_go_unnamed(session: Ses
     assert (beside.spec.executions, beside.named) == (None, ()), "b was known to wait"
 
 
-def test_an_heir_that_runs_is_renewed_as_others_are(session: Session) -> None:
+def test_a_prefetched_order_that_runs_is_renewed_as_others_are(session: Session) -> None:
     given(session, order("a"), order("b", behind="a"))
     ended(session, "a", at=0.1)
     session.answered(session.call(1), answer(), 1)
