@@ -15,9 +15,8 @@ from rota.api.door.auth import Access
 from rota.api.door.roster import Roster
 from rota.api.door.trail import AuditTrail
 from rota.api.peers.submitted import SubmittedSpecs
-from rota.cli.start.company import join
-from rota.cli.start.hosting import EmbeddedServer
-from rota.cli.start.listening import listen
+from rota.cli.start.cluster import join_cluster
+from rota.cli.start.hosting import EmbeddedServer, listen
 from rota.cli.start.up import ServerOptions
 from rota.core.inputs import Timing
 from rota.engine.assurance import Assurance
@@ -80,7 +79,7 @@ class Server:
             version="0.0.0",
             started_at=self.clock.now(),
         )
-        self.parts, self.company = await join(alone, self.store, member, None)  # type: ignore[arg-type]
+        self.parts, self.company = await join_cluster(alone, self.store, member, None)  # type: ignore[arg-type]
         options = ServerOptions(host="127.0.0.1", port=0, data=Path(), lease_ttl_ms=1)
         self._server = EmbeddedServer(create_app(self.parts), options)
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._listening]))

@@ -12,9 +12,8 @@ import pytest
 from rota.api.cell.simulations import Study, TraceFile
 from rota.api.limits import SIMULATION_JOBS_MAX
 from rota.api.parts import SimulatorError
-from rota.cli.planning.own_process import OwnProcess
-from rota.cli.planning.scenes import scene_of
-from rota.cli.planning.study import studied
+from rota.cli.planning.simulation_process import SimulationProcess
+from rota.cli.planning.study_main import studied, study_input
 from rota.cli.problems import Failure
 from rota.wire.limits import TRACE_BYTES_MAX
 from rota.wire.simulations import TraceQuery
@@ -36,7 +35,7 @@ async def ran(house: House, count: int = 3, cpu: float = 2) -> str:
 
 
 async def test_what_ran_is_run_again_under_each_policy_on_the_workers_of_now() -> None:
-    async with open_house(simulator=OwnProcess()) as house:
+    async with open_house(simulator=SimulationProcess()) as house:
         await ran(house)
         asked = {**PAST, "policies": ["recorded", "current", "easy"]}
         view = await house.ask("POST", "/simulations", asked, expect=200)
@@ -50,7 +49,7 @@ async def test_what_ran_is_run_again_under_each_policy_on_the_workers_of_now() -
 
 
 async def test_more_workers_are_like_those_of_now_and_jobs_that_fit_none_are_left_out() -> None:
-    async with open_house(simulator=OwnProcess()) as house:
+    async with open_house(simulator=SimulationProcess()) as house:
         large = await ran(house, count=2, cpu=8)
         order = await house.start(large, name="large", requirements={"cpu": 6})
         await house.finish(order)
@@ -63,7 +62,7 @@ async def test_more_workers_are_like_those_of_now_and_jobs_that_fit_none_are_lef
 
 
 async def test_members_of_an_array_ran_and_the_array_itself_did_not() -> None:
-    async with open_house(simulator=OwnProcess()) as house:
+    async with open_house(simulator=SimulationProcess()) as house:
         worker = await house.register(cpu=8)
         await house.submit(count=3)
         for order in (await house.lease(worker))["executions"]:
@@ -86,14 +85,14 @@ async def test_members_of_an_array_ran_and_the_array_itself_did_not() -> None:
 async def test_what_cannot_be_simulated_is_refused_by_name(
     asked: dict[str, Any], field: str
 ) -> None:
-    async with open_house(simulator=OwnProcess()) as house:
+    async with open_house(simulator=SimulationProcess()) as house:
         await house.register()
         problem = await house.ask("POST", "/simulations", asked, expect=422)
     assert problem["errors"][0]["field"].startswith(field)
 
 
 async def test_without_a_worker_there_is_nothing_to_be_like() -> None:
-    async with open_house(simulator=OwnProcess()) as house:
+    async with open_house(simulator=SimulationProcess()) as house:
         problem = await house.ask("POST", "/simulations", PAST, expect=422)
     assert "no worker is there" in problem["detail"]
 
@@ -139,12 +138,12 @@ async def test_one_runs_at_a_time_without_what_users_wrote_and_ends_with_the_ser
 
 async def test_a_process_that_takes_too_long_is_ended() -> None:
     with pytest.raises(SimulatorError, match="not done after 0 s"):
-        await OwnProcess(seconds_max=0.01).run(b"{}")
+        await SimulationProcess(seconds_max=0.01).run(b"{}")
 
 
 async def test_a_process_that_fails_is_told_by_its_status_only() -> None:
     with pytest.raises(SimulatorError, match="ended with status 1"):
-        await OwnProcess().run(b'{"no": "study"}')
+        await SimulationProcess().run(b'{"no": "study"}')
 
 
 def swf_line(number: int, submit: int, run: int, cpus: int, wait: int = -1) -> str:
@@ -184,7 +183,7 @@ async def traced(house: House, body: str | bytes, asked: str = "", expect: int =
 
 
 async def test_a_log_is_run_on_the_machine_it_names_or_on_another_beside_what_happened() -> None:
-    async with open_house(simulator=OwnProcess()) as house:
+    async with open_house(simulator=SimulationProcess()) as house:
         packed = gzip.compress(SWF.encode())
         own = await traced(house, packed, "policies=recorded&policies=fcfs")
     async with open_house(simulator=Here()) as house:
@@ -243,7 +242,7 @@ async def test_a_trace_that_is_too_large_is_not_read() -> None:
 def test_of_a_long_trace_the_first_jobs_are_run() -> None:
     body = "".join(swf_line(n, n, 1, 1) for n in range(SIMULATION_JOBS_MAX + 5))
     trace = TraceFile(body.encode(), TraceQuery(cpus=4))
-    scene = scene_of(Study(workers=[], policies={}, trace=trace))
+    scene = study_input(Study(workers=[], policies={}, trace=trace))
     assert (len(scene.case.workload), scene.is_cut) == (SIMULATION_JOBS_MAX, True)
     *_, last = scene.case.workload
     assert last.label == str(SIMULATION_JOBS_MAX - 1)

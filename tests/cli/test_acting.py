@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rota.cli.connect import Limits
-from rota.cli.jobs.bulk import _draw
+from rota.cli.jobs.job_commands import _draw_bulk
 from rota.wire.jobs import BulkAnswer
 from rota.wire.problems import FieldError
 from tests.cli.conftest import Rota
@@ -324,7 +324,7 @@ def test_a_bulk_action_wants_a_filter_and_a_yes(server: SmallServer, rota: Rota)
 def test_why_some_jobs_were_left_as_they_are_is_told_apart(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _draw("delete", BulkAnswer(count=1, refused=2_000, reasons={"it is running": 2_000}))
+    _draw_bulk("delete", BulkAnswer(count=1, refused=2_000, reasons={"it is running": 2_000}))
     shown = capsys.readouterr()
     assert shown.out == "delete: 1 job\n"
     assert shown.err == "2,000 jobs matched but could not be\n  2,000: it is running\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.trials.bench_figures import (
+from rota.cli.diagnose.bench_trial import (
     Cost,
     cost,
     limit_of_call,

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.start.hosting import EmbeddedServer, Ticks
-from rota.cli.start.listening import listen
-from rota.cli.start.up import DoorOptions
+from rota.cli.start.hosting import EmbeddedServer, Ticks, listen
+from rota.cli.start.up import HttpOptions
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates")
 
@@ -41,7 +40,7 @@ async def nothing(scope: object, receive: object, send: object) -> None:
 async def port(tmp_path: Path) -> AsyncIterator[int]:
     """A server with a certificate, which looks at it often."""
     make(tmp_path, "first")
-    door = DoorOptions(
+    door = HttpOptions(
         host="127.0.0.1", port=0, tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem"
     )
     server = EmbeddedServer(nothing, door, ticks=Ticks(tick_s=0.1, certificate=1))

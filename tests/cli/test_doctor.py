@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.trials.doctor import clock_checks, disk_checks, token_checks, version_check
+from rota.cli.diagnose.doctor import clock_checks, disk_checks, token_checks, version_check
 from rota.sdk.discovery import Endpoint, discover
 from tests.cli.conftest import Rota
 from tests.sdk.small_server import TOKEN, SmallServer

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from rota.cli.start.hosting import EmbeddedServer, Ticks
-from rota.cli.start.listening import listen
-from rota.cli.start.up import DoorOptions
+from rota.cli.start.hosting import EmbeddedServer, Ticks, listen
+from rota.cli.start.up import HttpOptions
 from tests.engine.rig import until
 
 
@@ -18,7 +17,7 @@ class Ticking(EmbeddedServer):
     """Counts what its clock does."""
 
     def __init__(self, tick_s: float) -> None:
-        options = DoorOptions(host="127.0.0.1", port=0)
+        options = HttpOptions(host="127.0.0.1", port=0)
         super().__init__(nothing, options, ticks=Ticks(tick_s=tick_s))
         self.ticks: list[int] = []
 

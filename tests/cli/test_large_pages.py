@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from rota.cli.start.event_loop import MemoryUpkeep, run_event_loop
 from rota.cli.start.large_pages import SIZE, adjoining, filled_pages, use_large_pages
-from rota.cli.start.loops import MemoryUpkeep, run_event_loop
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nobody else has such a call")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.cli.jobs.member_logs import marked
+from rota.cli.jobs.logs import with_index
 from rota.cli.main import run
 from tests.cli.conftest import Rota
 from tests.sdk.small_server import SmallServer
@@ -209,5 +209,5 @@ def test_the_stream_prints_a_document_a_line(server: SmallServer, rota: Rota) ->
 
 def test_lines_of_a_member_are_marked_wherever_a_piece_is_cut() -> None:
     pieces = [b"one\ntw", b"", b"o\n", b"three"]
-    assert b"".join(marked(pieces, 7)) == b"[7] one\n[7] two\n[7] three\n"
-    assert b"".join(marked([b""], 7)) == b""
+    assert b"".join(with_index(pieces, 7)) == b"[7] one\n[7] two\n[7] three\n"
+    assert b"".join(with_index([b""], 7)) == b""

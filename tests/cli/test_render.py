@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.cli.jobs.trees import branches
-from rota.cli.names import matching
+from rota.cli.id_lookup import matching
+from rota.cli.jobs.dependency_view import branches
 from rota.cli.render import Column, cell_width, fitting
 from rota.cli.text import age, between, count, plain, plain_log, size, span
 from rota.wire.jobs import GraphEdge, GraphNode, GraphView

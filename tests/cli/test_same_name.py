@@ -7,8 +7,8 @@ import asyncio
 import click
 import pytest
 
-from rota.cli.start import company
-from rota.cli.start.company import refuse_double
+from rota.cli.start import cluster
+from rota.cli.start.cluster import refuse_duplicate_name
 from rota.engine.seat import Member
 from rota.store.protocols.nodes import Node
 from rota.store.sqlite.memory import MemoryStore
@@ -31,7 +31,7 @@ async def test_a_name_that_another_server_speaks_under_is_refused() -> None:
     speaking = asyncio.create_task(speak_on(store))
     await asyncio.sleep(0)
     with pytest.raises(click.ClickException, match="'a' is in this cell already, at http://one"):
-        await refuse_double(store, me("http://two:7070"))
+        await refuse_duplicate_name(store, me("http://two:7070"))
     speaking.cancel()
     await asyncio.gather(speaking, return_exceptions=True)
 
@@ -39,11 +39,11 @@ async def test_a_name_that_another_server_speaks_under_is_refused() -> None:
 async def test_a_server_that_was_killed_starts_again_at_once() -> None:
     store = MemoryStore()
     await store.nodes.announce(Node(node="a", address="http://one:7070"))
-    async with asyncio.timeout(company.LOOK_S / 2):
-        await refuse_double(store, me("http://one:7070"))
+    async with asyncio.timeout(cluster.LOOK_S / 2):
+        await refuse_duplicate_name(store, me("http://one:7070"))
 
 
 async def test_a_name_that_nobody_speaks_under_any_more_is_free() -> None:
     store = MemoryStore()
     await store.nodes.announce(Node(node="a", address="http://one:7070"))
-    await refuse_double(store, me("http://two:7070"), gone_ms=100)
+    await refuse_duplicate_name(store, me("http://two:7070"), gone_ms=100)

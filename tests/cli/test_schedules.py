@@ -54,7 +54,7 @@ def test_the_ledger_says_why_a_run_was_left_out(rota: Rota, url: str) -> None:
         while not any(
             one.reason == "paused" for one in client.occurrences(schedule.schedule_id).items
         ):
-            client.terms.clock.sleep(0.05)
+            client.state.clock.sleep(0.05)
     shown = rota("schedules", "show", "often", "-o", "skipped").out
     assert "the schedule was paused" in shown
     assert "paused: they will be skipped" in shown

@@ -12,7 +12,7 @@ import termios
 
 import pytest
 
-from rota.cli.jobs.jobs import LogWriter
+from rota.cli.jobs.logs import LogWriter
 from tests.sdk.small_server import TOKEN, SmallServer
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota.api.door.roster import Roster, digest
-from rota.cli.start.admission import local_token
+from rota.cli.start.access_setup import local_token
 from rota.engine.clock import SystemClock
 from rota.store.protocols.access import Role
 from rota.store.sqlite.memory import MemoryAccess

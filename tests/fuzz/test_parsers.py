@@ -27,9 +27,9 @@ from rota.api.reading.bodies import QueryReader, decode_json, read_json
 from rota.api.reading.cloudevents import read_events
 from rota.api.reading.signatures import check_signature
 from rota.cli import options
-from rota.cli.jobs.many import jobs_in
+from rota.cli.jobs.batch_submit import jobs_in
 from rota.cli.planning import workloads
-from rota.cli.planning.policy_files import read_policy
+from rota.cli.planning.policy_trials import read_policy
 from rota.cli.problems import Failure
 from rota.core.errors import Invalid
 from rota.core.times.cron import CronError, parse_cron

@@ -38,6 +38,7 @@ from rota.wire.problems import FieldError, Problem
 from rota.wire.queues import CountAnswer, DepthView, QueuePage, QueueSpec, QueueView
 from rota.wire.reports import WasteView
 from rota.wire.service import ChangeView, ClusterView, Health, LagView, NodeView, StatsView
+from rota.wire.tenants import TenantPage
 from rota.wire.units import dec_hook, encode, from_instant, to_instant
 from rota.wire.why import CauseView, EstimateView, WhyView
 from rota.wire.workers import AmountView, WorkerPage, WorkerResources, WorkerView
@@ -290,6 +291,9 @@ class SmallCell:
     def remove(self, seen: Seen, worker_id: str) -> None:
         del self.workers[worker_id]
 
+    def list_tenants(self, seen: Seen) -> TenantPage:
+        return TenantPage([], None)
+
     def list_queues(self, seen: Seen) -> QueuePage:
         return QueuePage(list_of(self.queues), None)
 
@@ -373,6 +377,7 @@ ROUTES: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("GET", "/workers/([^/]+)", SmallCell.get_worker),
     ("POST", "/workers/([^/]+)/drain", SmallCell.drain),
     ("DELETE", "/workers/([^/]+)", SmallCell.remove),
+    ("GET", "/tenants", SmallCell.list_tenants),
     ("GET", "/queues", SmallCell.list_queues),
     ("GET", "/queues/([^/]+)", SmallCell.get_queue),
     ("(PUT|PATCH)", "/queues/([^/]+)", SmallCell.set_queue),

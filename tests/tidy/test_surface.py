@@ -55,6 +55,6 @@ def test_a_server_that_is_alone_loads_no_client_and_no_other_database() -> None:
 
 
 def test_a_server_that_does_not_trace_or_tell_loads_no_library_for_it() -> None:
-    loaded = modules_after("import rota.cli.start.serve, rota.cli.start.work, rota.sdk.client")
+    loaded = modules_after("import rota.cli.start.serve, rota.cli.start.worker, rota.sdk.client")
     costly = ("opentelemetry", "apprise", "requests", "google.protobuf")
     assert [name for name in loaded if name.startswith(costly)] == []

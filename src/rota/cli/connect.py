@@ -18,6 +18,7 @@ from rota.sdk.calls import Call
 from rota.sdk.discovery import URL_DEFAULT, Endpoint
 from rota.sdk.errors import AddressError, TokenError
 from rota.sdk.request_plan import read
+from rota.wire.limits import PAGE_ITEMS_MAX
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ def limits() -> Limits:
 
 
 def endpoint_of(url: str | Sequence[str] | None = None) -> Endpoint:
-    """The server that was named, or that the environment names."""
+    """Finds the server that was named, or that the environment names."""
     try:
         return discover(url, default=limits().url_default)
     except (AddressError, TokenError) as error:
@@ -55,7 +56,7 @@ def endpoint_of(url: str | Sequence[str] | None = None) -> Endpoint:
 
 @contextmanager
 def connected() -> Iterator[Client]:
-    """A client of the server that the environment names."""
+    """Opens a client of the server that the environment names."""
     endpoint = endpoint_of()
     try:
         with Client(endpoint, patience=AT_A_TERMINAL) as client:
@@ -65,7 +66,7 @@ def connected() -> Iterator[Client]:
 
 
 def answer(client: Client, call: Call[T], draw: Callable[[T], None], *, as_json: bool) -> None:
-    """Asks, and prints the answer: drawn for people, or just as it came."""
+    """Asks, and prints the answer: drawn for people, or as JSON."""
     got = client.ask(call)
     if as_json:
         print_json(got.body)
@@ -73,12 +74,24 @@ def answer(client: Client, call: Call[T], draw: Callable[[T], None], *, as_json:
         draw(read(call, got.status, got.headers, got.body))
 
 
+def every_item(client: Client, page_of: Callable[..., Call[Any]]) -> list[Any]:
+    """Gathers the items of all pages; `page_of` makes the call for a limit and a cursor."""
+    found: list[Any] = []
+    cursor: str | None = None
+    while True:
+        page = client.call(page_of(limit=PAGE_ITEMS_MAX, cursor=cursor))
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
 def answer_list(
     client: Client, call: Call[T], limit: int, draw: Callable[[T], None], *, as_json: bool
 ) -> None:
-    """The same of a page: where a server ends one early, it is asked on until there are enough.
+    """Prints a page; where a server ends one early, asks for more until there are enough.
 
-    Not where a gateway lacks cells: that would be to wait for them.
+    It does not where a gateway lacks cells: that would be to wait for them.
     """
     got = client.ask(call)
     page: dict[str, Any] = msgspec.json.decode(got.body)

@@ -1,4 +1,4 @@
-"""The command tree: knows every word, and imports the module behind one only when it is used."""
+"""Runs the `rota` command: names every command, and imports the module of one when it is used."""
 
 from __future__ import annotations
 
@@ -17,144 +17,137 @@ if TYPE_CHECKING:
     from rota.cli.connect import Limits
 
 EXIT_INTERRUPTED = 130
-EXIT_NOBODY_READS = 1
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+EXIT_BROKEN_PIPE = 1
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class Word(NamedTuple):
-    """One command: where it is, and what it does in a line."""
+class LazyCommand(NamedTuple):
+    """One command: its module, where it is called as here, and what it does in a line."""
 
     module: str
-    attribute: str
-    does: str
+    summary: str
 
 
-SECTIONS: dict[str, dict[str, Word]] = {
+SECTIONS: dict[str, dict[str, LazyCommand]] = {
     "Start": {
-        "up": Word("start.up", "up", "Start everything on this machine: server, page and workers."),
-        "server": Word("start.up", "server", "Start a server only."),
-        "worker": Word("start.work", "worker", "Start a worker that runs jobs for a server."),
-        "gateway": Word("start.gateway", "gateway", "Spread tenants over several cells."),
+        "up": LazyCommand(
+            "start.up", "Start everything on this machine: server, page and workers."
+        ),
+        "server": LazyCommand("start.up", "Start a server only."),
+        "worker": LazyCommand("start.worker", "Start a worker that runs jobs for a server."),
+        "gateway": LazyCommand("start.gateway", "Spread tenants over several cells."),
     },
     "Jobs": {
-        "submit": Word("jobs.submit", "submit", "Submit a job, or many."),
-        "jobs": Word("jobs.jobs", "jobs", "List jobs, newest first."),
-        "show": Word("jobs.jobs", "show", "Show all there is to know about a job."),
-        "why": Word("jobs.why", "why", "Say why a job is not running, and when it will."),
-        "logs": Word("jobs.jobs", "logs", "Print what a job printed; -f goes on."),
-        "graph": Word("jobs.jobs", "graph", "Draw the dependencies around a job."),
-        "wait": Word("jobs.waits", "wait", "Wait until jobs have ended."),
-        "cancel": Word("jobs.acts", "cancel", "Stop jobs, or keep them from starting."),
-        "retry": Word("jobs.acts", "retry", "Start over what did not succeed."),
-        "update": Word("jobs.acts", "update", "Change a job that has not started."),
-        "delete": Word("jobs.acts", "delete", "Remove finished jobs."),
-        "execute": Word("jobs.acts", "execute", "Run a job on a worker now, past time and order."),
-        "bulk": Word("jobs.bulk", "bulk", "Act on all jobs that match."),
-        "dead-letters": Word("jobs.jobs", "dead_letters", "List jobs that used up their attempts."),
-        "executions": Word("jobs.executions", "executions", "List tries of jobs."),
-        "artifacts": Word("jobs.artifacts", "artifacts", "List and fetch the files of a job."),
-        "bundles": Word("jobs.bundles", "bundles", "Upload, list and remove code for jobs."),
+        "submit": LazyCommand("jobs.submit", "Submit a job, or many."),
+        "jobs": LazyCommand("jobs.jobs", "List jobs, newest first."),
+        "show": LazyCommand("jobs.jobs", "Show all there is to know about a job."),
+        "why": LazyCommand("jobs.why", "Say why a job is not running, and when it will."),
+        "logs": LazyCommand("jobs.logs", "Print what a job printed; -f goes on."),
+        "graph": LazyCommand("jobs.dependency_view", "Draw the dependencies around a job."),
+        "wait": LazyCommand("jobs.wait", "Wait until jobs have ended."),
+        "cancel": LazyCommand("jobs.job_commands", "Stop jobs, or keep them from starting."),
+        "retry": LazyCommand("jobs.job_commands", "Start over what did not succeed."),
+        "update": LazyCommand("jobs.job_commands", "Change a job that has not started."),
+        "delete": LazyCommand("jobs.job_commands", "Remove finished jobs."),
+        "execute": LazyCommand(
+            "jobs.job_commands", "Run a job on a worker now, past time and order."
+        ),
+        "bulk": LazyCommand("jobs.job_commands", "Act on all jobs that match."),
+        "dead-letters": LazyCommand("jobs.jobs", "List jobs that used up their attempts."),
+        "executions": LazyCommand("jobs.jobs", "List tries of jobs."),
+        "artifacts": LazyCommand("jobs.jobs", "List and fetch the files of a job."),
+        "bundles": LazyCommand("jobs.bundles", "Upload, list and remove code for jobs."),
     },
     "Time": {
-        "schedules": Word(
-            "occasions.schedules", "schedules", "List, make, run and backfill schedules."
-        ),
-        "cron": Word("occasions.cron", "cron", "Print what a cron expression means."),
-        "calendars": Word(
-            "occasions.calendars", "calendars", "List and set calendars of holidays."
-        ),
+        "schedules": LazyCommand("occasions.schedules", "List, make, run and backfill schedules."),
+        "cron": LazyCommand("occasions.cron", "Print what a cron expression means."),
+        "calendars": LazyCommand("occasions.schedules", "List and set calendars of holidays."),
     },
     "Events": {
-        "triggers": Word("occasions.triggers", "triggers", "List, make, try and pause triggers."),
-        "events": Word(
-            "occasions.events", "events", "List and send events; listen to other systems."
-        ),
-        "hooks": Word("occasions.hooks", "hooks", "List and set up webhook endpoints."),
+        "triggers": LazyCommand("occasions.triggers", "List, make, try and pause triggers."),
+        "events": LazyCommand("occasions.events", "List and send events; listen to other systems."),
+        "hooks": LazyCommand("occasions.events", "List and set up webhook endpoints."),
     },
     "Workers and queues": {
-        "workers": Word("cell.workers", "workers", "List, drain, resume and remove workers."),
-        "queues": Word("cell.queues", "queues", "List, set, pause and purge queues."),
-        "tenants": Word("cell.tenants", "tenants", "List tenants; set their weights and quotas."),
-        "policy": Word(
-            "planning.policy", "policy", "Show or set the rules by which jobs are ordered."
+        "workers": LazyCommand("cell.workers", "List, drain, resume and remove workers."),
+        "queues": LazyCommand("cell.queues", "List, set, pause and purge queues."),
+        "tenants": LazyCommand("cell.queues", "List tenants; set their weights and quotas."),
+        "policy": LazyCommand(
+            "planning.policy", "Show or set the rules by which jobs are ordered."
         ),
     },
     "Planning": {
-        "simulate": Word(
-            "planning.simulate", "simulate", "Replay a workload on a fleet that need not be."
+        "simulate": LazyCommand(
+            "planning.simulate", "Replay a workload on a fleet that need not be."
         ),
-        "autoscale": Word("planning.autoscale", "autoscale", "Say how many workers would do."),
-        "report": Word(
-            "planning.report", "report", "Report what jobs asked for and what they took."
-        ),
-        "history": Word("planning.history", "history", "Write down what ran, to replay it."),
+        "autoscale": LazyCommand("planning.report", "Say how many workers would do."),
+        "report": LazyCommand("planning.report", "Report what jobs asked for and what they took."),
+        "history": LazyCommand("planning.history", "Write down what ran, to replay it."),
     },
     "Access": {
-        "tokens": Word("cell.tokens", "tokens", "Make, list and revoke tokens."),
-        "audit": Word("cell.tokens", "audit", "Show who changed what."),
+        "tokens": LazyCommand("cell.tokens", "Make, list and revoke tokens."),
+        "audit": LazyCommand("cell.tokens", "Show who changed what."),
     },
     "Service": {
-        "top": Word("cell.top", "top", "Watch everything live."),
-        "stats": Word("cell.service", "stats", "Print the overall figures."),
-        "stream": Word("cell.service", "stream", "Print every state change as it happens."),
-        "alerts": Word("cell.alerts", "alerts", "List, set and silence alerts; say who is told."),
-        "cluster": Word("cell.cluster", "cluster", "Say who leads, and who is there."),
-        "doctor": Word("trials.doctor", "doctor", "Check this installation."),
-        "bench": Word("trials.bench", "bench", "Measure this installation."),
-        "verify": Word(
-            "trials.verify",
-            "verify",
-            "Verify Rota's promises on a simulated or real cluster.",
+        "top": LazyCommand("cell.service", "Watch everything live."),
+        "stats": LazyCommand("cell.service", "Print the overall figures."),
+        "stream": LazyCommand("cell.service", "Print every state change as it happens."),
+        "alerts": LazyCommand("cell.alerts", "List, set and silence alerts; say who is told."),
+        "cluster": LazyCommand("cell.service", "Say who leads, and who is there."),
+        "doctor": LazyCommand("diagnose.doctor", "Check this installation."),
+        "bench": LazyCommand("diagnose.bench", "Measure this installation."),
+        "verify": LazyCommand(
+            "diagnose.verify", "Verify Rota's promises on a simulated or real cluster."
         ),
-        "migrate": Word("start.migrate", "migrate", "Bring a store's schema up to date."),
-        "completion": Word("cell.service", "completion", "Print the completion script of a shell."),
+        "migrate": LazyCommand("start.migrate", "Bring a store's schema up to date."),
+        "completion": LazyCommand("cell.service", "Print the completion script of a shell."),
     },
 }
 
-_WORDS = {name: word for section in SECTIONS.values() for name, word in section.items()}
+_COMMANDS = {name: one for section in SECTIONS.values() for name, one in section.items()}
 
 
-class Tree(click.Group):
-    """A group that knows its commands by name and loads each when it is called."""
+class CommandTree(click.Group):
+    """Group that knows its commands by name and loads each when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All words."""
-        return list(_WORDS)
+        """In the order of the help."""
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Loads one."""
-        word = _WORDS.get(cmd_name)
-        if word is None:
+        """Imports its module."""
+        found = _COMMANDS.get(cmd_name)
+        if found is None:
             return None
-        module = importlib.import_module(f"rota.cli.{word.module}")
-        command = getattr(module, word.attribute)
+        module = importlib.import_module(f"rota.cli.{found.module}")
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with a guess at what was meant."""
-        if args and args[0] not in _WORDS and not args[0].startswith("-"):
+        """Resolves as click does, and suggests a command for one that is unknown."""
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             ctx.fail(_unknown(args[0]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """In sections, from the table above: nothing is loaded for it."""
-        for title, words in SECTIONS.items():
+        """Writes sections from the table above, without importing a command."""
+        for title, commands in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, word.does) for name, word in words.items()])
+                formatter.write_dl([(name, one.summary) for name, one in commands.items()])
 
 
 def _unknown(name: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, _WORDS, 1, 0.5)
+    near = get_close_matches(name, _COMMANDS, 1, 0.5)
     guess = f" Did you mean {near[0]!r}?" if near else " See: rota --help"
     return f"there is no command {name!r}.{guess}"
 
 
-@click.command(cls=Tree, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=CommandTree, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="rota", message="%(prog)s %(version)s")
 def tree() -> None:
     """Rota schedules jobs: now, later, after each other, on whichever machine fits.
@@ -165,7 +158,7 @@ def tree() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """What the `rota` command runs."""
+    """Entry point of the `rota` command."""
     sys.exit(run(args))
 
 
@@ -183,9 +176,9 @@ def run(args: Sequence[str] | None = None, limits: Limits | None = None) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         _drop_output()
-        return EXIT_NOBODY_READS
+        return EXIT_BROKEN_PIPE
     except OSError as error:
-        if error.filename is not None or error.errno not in _NO_ROOM:
+        if error.filename is not None or error.errno not in _DISK_FULL:
             raise
         _drop_output()
         return _complain(click.ClickException(f"cannot write the output: {error.strerror}"))
@@ -199,7 +192,7 @@ def run(args: Sequence[str] | None = None, limits: Limits | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """Without this the interpreter complains when it flushes at exit."""
+    """Redirects stdout to the null device: else the interpreter complains when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,16 +1,20 @@
-"""The options that several commands share, and how what people type is read."""
+"""Declares the options that several commands share, and parses what people type."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import msgspec
 
+from rota.cli.problems import Failure
+from rota.cli.text import now_ms
 from rota.sdk.calls import JobSearch
-from rota.sdk.clock import SystemClock
 from rota.wire.cells import is_cell_name
 from rota.wire.limits import CELL_NAME_CHARS_MAX
 from rota.wire.units import ByteSize, Deadline, Duration, parse_duration, parse_size
@@ -25,10 +29,10 @@ STATUSES = (
 
 
 class Number(click.types.FloatParamType):
-    """A number that is one: JSON has no word for the others, so the server would hear nothing."""
+    """Finite number: JSON has no word for infinity and for what is no number."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """As click reads it."""
+        """Converts as click does, and refuses numbers that are not finite."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is no number that can be counted", param, ctx)
@@ -36,16 +40,16 @@ class Number(click.types.FloatParamType):
 
 
 class NumberRange(Number, click.FloatRange):
-    """The same between bounds, which its help tells: click has no words for none."""
+    """Finite number between bounds, which its help tells."""
 
 
 def duration(value: Any) -> Duration:
-    """`90s`, `5m`, `1h30m`, or seconds."""
+    """Reads `90s`, `5m`, `1h30m`, or seconds."""
     return value if isinstance(value, Duration) else _read(parse_duration, value)
 
 
 def request_rate(value: Any) -> tuple[int, int] | None:
-    """`1000/1s`: so many in so many milliseconds; `none`: as many as come."""
+    """Reads `1000/1s` as a count and milliseconds; `none` is no limit."""
     if value is None or isinstance(value, tuple) or str(value).lower() == "none":
         return value if isinstance(value, tuple) else None
     number, _, per = str(value).partition("/")
@@ -56,7 +60,7 @@ def request_rate(value: Any) -> tuple[int, int] | None:
 
 
 def cell_name(value: Any) -> str:
-    """`north`, `eu-1`."""
+    """Reads the name of a cell: `north`, `eu-1`."""
     if value and not is_cell_name(str(value)):
         raise click.BadParameter(
             f"{value!r} is no name of a cell: small letters, digits and -, at most"
@@ -66,17 +70,17 @@ def cell_name(value: Any) -> str:
 
 
 def size(value: Any) -> ByteSize:
-    """`512MiB`, `2GB`, or bytes."""
+    """Reads `512MiB`, `2GB`, or bytes."""
     return value if isinstance(value, ByteSize) else _read(parse_size, value)
 
 
 def time(value: Any) -> datetime:
-    """A time: RFC 3339, or without an offset on the clock of this machine, or a way from now."""
+    """Reads a time: RFC 3339, without an offset on the local clock, or a duration from now."""
     return _moment(value, 1)
 
 
 def deadline(value: Any) -> Deadline:
-    """A time, or how long after it is submitted."""
+    """Reads a time, or a duration after the submission."""
     if isinstance(value, Deadline):
         return value
     try:
@@ -86,12 +90,12 @@ def deadline(value: Any) -> Deadline:
 
 
 def past(value: Any) -> datetime:
-    """The same, but a length of time counts back from now."""
+    """Reads a time as `time` does, but a duration counts back from now."""
     return _moment(value, -1)
 
 
 def pair(value: Any) -> tuple[str, str]:
-    """`key=value`."""
+    """Reads `key=value`."""
     key, found, rest = str(value).partition("=")
     if not found or not key:
         raise click.BadParameter(f"{value!r} is not of the form key=value")
@@ -99,7 +103,7 @@ def pair(value: Any) -> tuple[str, str]:
 
 
 def name_only(value: Any) -> str:
-    """The name of a variable, whose value is its own affair."""
+    """Reads the name of an environment variable, without a value."""
     name = str(value)
     if not name or "=" in name:
         raise click.BadParameter(f"{name!r}: give the name of a variable, not its value")
@@ -131,49 +135,43 @@ def _moment(value: Any, direction: int) -> datetime:
 
 
 def now() -> datetime:
-    """The time here."""
-    return datetime.fromtimestamp(SystemClock().now_ms() / 1000).astimezone()
-
-
-def now_ms() -> int:
-    """The same, in milliseconds since 1970."""
-    return SystemClock().now_ms()
+    """Returns the local time."""
+    return datetime.fromtimestamp(now_ms() / 1000).astimezone()
 
 
 def json_option(command: F) -> F:
-    """`--json`."""
+    """Adds `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)
 
 
-def filter_options(command: F) -> F:
-    """What narrows a list of jobs down."""
-    for option in reversed(
-        (
-            click.option(
-                "--status", "-s", multiple=True, help="Any of these; may be a comma list."
-            ),
-            click.option("--queue", "-q", help="Of this queue."),
-            click.option("--tenant", help="Of this tenant."),
-            click.option("--name", "-n", help="With this name."),
-            click.option("--priority", type=int, help="With this priority."),
-            click.option(
-                "--label",
-                "-l",
-                multiple=True,
-                type=pair,
-                metavar="KEY=VALUE",
-                help="With this label; all.",
-            ),
-            click.option("--after", type=past, help="Created after this time, or so long ago."),
-            click.option("--before", type=past, help="Created before this time."),
-        )
-    ):
-        command = option(command)
-    return command
+def combined(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Makes one decorator of several, in the order in which `--help` shows them."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+filter_options = combined(
+    click.option("--status", "-s", multiple=True, help="Any of these; may be a comma list."),
+    click.option("--queue", "-q", help="Of this queue."),
+    click.option("--tenant", help="Of this tenant."),
+    click.option("--name", "-n", help="With this name."),
+    click.option("--priority", type=int, help="With this priority."),
+    click.option(
+        "--label", "-l", multiple=True, type=pair, metavar="KEY=VALUE", help="With this label; all."
+    ),
+    click.option("--after", type=past, help="Created after this time, or so long ago."),
+    click.option("--before", type=past, help="Created before this time."),
+)
+"""Filter a list of jobs."""
 
 
 def statuses(given: tuple[str, ...]) -> tuple[str, ...]:
-    """One flat list of known statuses."""
+    """Reads known statuses from options that may be comma lists."""
     flat = tuple(one.strip() for text in given for one in text.split(",") if one.strip())
     for one in flat:
         if one not in STATUSES:
@@ -188,7 +186,7 @@ def statuses(given: tuple[str, ...]) -> tuple[str, ...]:
 def search_of(
     given: dict[str, Any], *, limit: int | None = None, cursor: str | None = None
 ) -> JobSearch:
-    """The list that `filter_options` ask for."""
+    """Builds the search that `filter_options` ask for."""
     return JobSearch(
         status=statuses(given["status"]),
         priority=given["priority"],
@@ -204,7 +202,7 @@ def search_of(
 
 
 def filter_of(given: dict[str, Any]) -> dict[str, Any]:
-    """The same as the filter of a bulk action."""
+    """Builds the filter of a bulk action from the same options."""
     parts = {
         "status": list(statuses(given["status"])) or None,
         "priority": given["priority"],
@@ -215,9 +213,72 @@ def filter_of(given: dict[str, Any]) -> dict[str, Any]:
         "created_after": iso(given["after"]),
         "created_before": iso(given["before"]),
     }
-    return {name: value for name, value in parts.items() if value is not None}
+    return without_none(parts)
 
 
 def iso(at: datetime | None) -> str | None:
-    """A time as the API writes it."""
+    """Writes a time as the API does."""
     return None if at is None else at.isoformat()
+
+
+def past_iso(value: Any) -> str:
+    """Reads a time in the past, as the API writes it."""
+    return past(value).isoformat()
+
+
+def or_none(text: str) -> str | None:
+    """Reads `none`, which removes a limit."""
+    return None if text.lower() in ("none", "-") else text
+
+
+def whole_or_none(text: str, option: str) -> int | None:
+    """Reads a whole number, or `none`."""
+    given = or_none(text)
+    if given is not None and not given.isdecimal():
+        raise click.BadParameter(f"{text!r} is no whole number", param_hint=f"'{option}'")
+    return None if given is None else int(given)
+
+
+def without_none(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Keeps what was given."""
+    return {name: value for name, value in parts.items() if value is not None}
+
+
+def read_json(text: str, option: str) -> Any:
+    """Reads JSON, or `@file` with JSON in it; `@-` reads stdin."""
+    try:
+        return msgspec.json.decode(read_content(text, option))
+    except msgspec.MsgspecError as error:
+        raise click.BadParameter(f"not JSON: {error}", param_hint=f"'{option}'") from error
+
+
+def read_object(text: str, option: str) -> dict[str, Any]:
+    """Reads a JSON object the same way."""
+    found = read_json(text, option)
+    if not isinstance(found, dict):
+        raise click.BadParameter("it must be an object", param_hint=f"'{option}'")
+    return found
+
+
+def read_content(text: str, option: str) -> bytes:
+    """Returns the text, or what is in the file that `@` names."""
+    if not text.startswith("@"):
+        return text.encode()
+    try:
+        return sys.stdin.buffer.read() if text == "@-" else Path(text[1:]).read_bytes()
+    except OSError as error:
+        message = f"{text[1:]}: {error.strerror}"
+        raise click.BadParameter(message, param_hint=f"'{option}'") from error
+
+
+def confirm(question: str) -> None:
+    """Asks a person to agree; where nobody can be asked, `--yes` is needed."""
+    if not is_interactive():
+        raise Failure(f"{question} Nobody to ask here: say --yes")
+    if not click.confirm(question, err=True):
+        raise Failure("nothing was done")
+
+
+def is_interactive() -> bool:
+    """Whether somebody can be asked; a service may have been started without any stdin."""
+    return sys.stdin is not None and sys.stdin.isatty()

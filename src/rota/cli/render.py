@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from rota.cli.text import plain
 
@@ -49,7 +49,7 @@ STATUS_STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Styled:
-    """A cell with a colour."""
+    """Cell with a colour."""
 
     text: str
     style: str
@@ -57,26 +57,33 @@ class Styled:
 
 Cell: TypeAlias = str | Styled
 Row: TypeAlias = Sequence[Cell]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column: what may be left out first has the highest `spare`; 0 stays always."""
+class Column(Generic[T]):
+    """Column of a table: the one with the highest `spare` is left out first; 0 always stays."""
 
     title: str
+    value: Callable[[T], Cell] = str
+    """Reads its cell from the object of a row."""
     spare: int = 0
     right: bool = False
     cut: bool = False
     """May be shortened when there is no room."""
 
 
+Columns: TypeAlias = tuple[Column[T], ...]
+Facts: TypeAlias = Sequence[tuple[str, Cell | None]]
+
+
 def status_cell(status: str) -> Styled:
-    """A status in its colour."""
+    """Returns a status in its colour."""
     return Styled(status, STATUS_STYLES.get(status, ""))
 
 
-def fitting(columns: Sequence[Column], rows: Sequence[Row], width: int) -> list[int]:
-    """The numbers of the columns that fit, leaving out the most spare ones first."""
+def fitting(columns: Sequence[Column[Any]], rows: Sequence[Row], width: int) -> list[int]:
+    """Returns the numbers of the columns that fit, leaving out the most spare ones first."""
     needs = [_least_width(column, i, rows) for i, column in enumerate(columns)]
     kept = list(range(len(columns)))
     while len(kept) > 1 and sum(needs[i] for i in kept) + GAP * (len(kept) - 1) > width:
@@ -87,13 +94,13 @@ def fitting(columns: Sequence[Column], rows: Sequence[Row], width: int) -> list[
     return kept
 
 
-def _least_width(column: Column, index: int, rows: Sequence[Row]) -> int:
+def _least_width(column: Column[Any], index: int, rows: Sequence[Row]) -> int:
     natural = max([len(column.title), *(cell_width(row[index]) for row in rows)])
     return min(natural, max(SHRINKABLE_MIN, len(column.title))) if column.cut else natural
 
 
 def cell_width(cell: Cell) -> int:
-    """How many columns of a terminal it takes."""
+    """Counts the columns of a terminal that a cell takes."""
     from rich.cells import cell_len
 
     return cell_len(plain(_text_of(cell)))
@@ -104,16 +111,16 @@ def _text_of(cell: Cell) -> str:
 
 
 def rich_text(cell: Cell) -> Text:
-    """A cell for rich: never read as markup, never with control characters."""
+    """Prepares a cell for rich: never read as markup, never with control characters."""
     from rich.text import Text
 
     return Text(plain(_text_of(cell)), style="" if isinstance(cell, str) else cell.style)
 
 
 def widths(
-    columns: Sequence[Column], rows: Sequence[Row], kept: Sequence[int], width: int
+    columns: Sequence[Column[Any]], rows: Sequence[Row], kept: Sequence[int], width: int
 ) -> list[int]:
-    """How wide each column that is kept becomes: what may be cut gives way, the widest first."""
+    """Returns the width of each kept column; of those that may be cut the widest shrinks first."""
     natural = [max([len(columns[i].title), *(cell_width(row[i]) for row in rows)]) for i in kept]
     over = sum(natural) + GAP * (len(kept) - 1) - width
     while over > 0:
@@ -125,10 +132,11 @@ def widths(
     return natural
 
 
-def table(columns: Sequence[Column], rows: Sequence[Row], width: int) -> Table:
-    """A table of what fits."""
+def table(columns: Columns[T], items: Sequence[T], width: int) -> Table:
+    """Draws a row for each item, with the columns that fit."""
     from rich.table import Table
 
+    rows = [[column.value(one) for column in columns] for one in items]
     kept = fitting(columns, rows, width)
     drawn = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
     for i, wide in zip(kept, widths(columns, rows, kept, width), strict=True):
@@ -145,7 +153,7 @@ def table(columns: Sequence[Column], rows: Sequence[Row], width: int) -> Table:
 
 
 def console(*, err: bool = False) -> Console:
-    """Where people read: as wide as it is, or as wide as the text if it goes into a pipe."""
+    """Opens the terminal, or a pipe, which is as wide as the text."""
     from rich.console import Console
 
     file = sys.stderr if err else sys.stdout
@@ -156,17 +164,17 @@ def console(*, err: bool = False) -> Console:
     )
 
 
-def show_table(columns: Sequence[Column], rows: Sequence[Row], *, empty: str) -> None:
-    """Prints a table, or says that there is nothing."""
-    if not rows:
+def show_table(columns: Columns[T], items: Sequence[T], *, empty: str) -> None:
+    """Prints a row for each item, or says that there is none."""
+    if not items:
         print(empty, file=sys.stderr)
         return
     screen = console()
-    put(screen, table(columns, rows, screen.width))
+    put(screen, table(columns, items, screen.width))
 
 
 def put(screen: Console, drawn: RenderableType) -> None:
-    """Prints, without the blanks that pad a table to its width."""
+    """Prints without the blanks that pad a table to its width."""
     if screen.is_terminal:
         screen.print(drawn)
         return
@@ -176,8 +184,8 @@ def put(screen: Console, drawn: RenderableType) -> None:
         print(line.rstrip())
 
 
-def show_facts(facts: Sequence[tuple[str, Cell]]) -> None:
-    """Prints `name  value` lines; long values go on below themselves."""
+def show_facts(facts: Facts) -> None:
+    """Prints `name  value` lines, leaving out values of None; long values are wrapped."""
     from rich.table import Table
 
     screen = console()
@@ -185,19 +193,20 @@ def show_facts(facts: Sequence[tuple[str, Cell]]) -> None:
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in facts:
-        grid.add_row(name, rich_text(value))
+        if value is not None:
+            grid.add_row(name, rich_text(value))
     put(screen, grid)
 
 
 def print_json(body: bytes) -> None:
-    """Prints a document of the API as it came, laid out for reading."""
+    """Prints a document of the API, indented."""
     import msgspec
 
     sys.stdout.write(msgspec.json.format(body, indent=2).decode() + "\n")
 
 
 def tell(text: str, facts: Mapping[str, object], *, as_json: bool) -> None:
-    """What was done: a line for people, or the facts of it."""
+    """Prints what was done: a line for people, or an object for programs."""
     if as_json:
         print_object(facts)
     else:
@@ -205,7 +214,7 @@ def tell(text: str, facts: Mapping[str, object], *, as_json: bool) -> None:
 
 
 def print_object(value: object) -> None:
-    """Prints one of ours as JSON."""
+    """Prints a struct as JSON."""
     from rota.wire.units import encode
 
     print_json(encode(value))

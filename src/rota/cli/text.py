@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from rota.sdk.clock import SystemClock
+
 ID_SHOWN_CHARS = 8
 """Ids rise with time, so their ends tell them apart and their beginnings do not."""
 
@@ -17,14 +19,14 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def plain(text: str, *, keep: str = "") -> str:
-    """With everything a terminal might act on written out, so that data cannot give it orders."""
+    """Escapes every character that a terminal might act on, so that data cannot control it."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
 
 
 def plain_log(text: str, *, colours: bool = False) -> str:
-    """The same for a log: its lines and tabs stay, and its colours if wanted."""
+    """Escapes a log the same way, but keeps its lines and tabs, and its colours if wanted."""
     text = text.replace("\r\n", "\n")
     if not colours:
         return plain(text, keep="\n\t")
@@ -34,7 +36,7 @@ def plain_log(text: str, *, colours: bool = False) -> str:
 
 
 def unfinished(text: str) -> int:
-    """How many characters at the end may be the beginning of a colour or of a line's end."""
+    """Counts the characters at the end that may begin a colour or a line's end."""
     found = _UNFINISHED.search(text)
     return len(text) - found.start() if found else 0
 
@@ -47,43 +49,49 @@ def _escaped(char: str) -> str:
 
 
 def short(uuid: str | None) -> str:
-    """The end of an id, which can be given back to any command."""
+    """Shortens an id to its end, which every command takes."""
     return uuid[-ID_SHOWN_CHARS:] if uuid else "-"
 
 
 def moment(text: str) -> datetime:
-    """A time of the API."""
+    """Parses a time of the API."""
     return datetime.fromisoformat(text)
 
 
 def local(text: str | None) -> str:
-    """A time of the API on the clock of who reads it."""
+    """Writes a time of the API on the local clock."""
     return f"{moment(text).astimezone():%Y-%m-%d %H:%M:%S}" if text else "-"
 
 
-def since_s(text: str, now_ms: int) -> float:
-    """Seconds from a time of the API to now."""
-    return (datetime.fromtimestamp(now_ms / 1000, UTC) - moment(text)).total_seconds()
+def now_ms() -> int:
+    """Returns the time of this machine, in milliseconds since 1970."""
+    return SystemClock().now_ms()
 
 
-def age(text: str | None, now_ms: int) -> str:
-    """How long ago, or in how long."""
+def since_s(text: str, now: int) -> float:
+    """Counts the seconds from a time of the API to now."""
+    return (datetime.fromtimestamp(now / 1000, UTC) - moment(text)).total_seconds()
+
+
+def age(text: str | None, now: int | None = None) -> str:
+    """Tells how long ago, or in how long."""
     if text is None:
         return "-"
-    seconds = since_s(text, now_ms)
+    seconds = since_s(text, now_ms() if now is None else now)
     return f"in {span(-seconds)}" if seconds <= -1 else span(max(0.0, seconds))
 
 
-def between(start: str | None, end: str | None, now_ms: int) -> str:
-    """How long something took, or has taken so far."""
+def between(start: str | None, end: str | None, now: int | None = None) -> str:
+    """Tells how long something took, or has taken so far."""
     if start is None:
         return "-"
-    done_s = since_s(start, now_ms) - (since_s(end, now_ms) if end else 0.0)
+    now = now_ms() if now is None else now
+    done_s = since_s(start, now) - (since_s(end, now) if end else 0.0)
     return span(max(0.0, done_s))
 
 
 def span(seconds: float) -> str:
-    """A length of time in its largest two units at most."""
+    """Writes a length of time in its largest two units at most."""
     if seconds < 1:
         return f"{round(seconds * 1000)}ms"
     if seconds < 10:
@@ -98,7 +106,7 @@ def span(seconds: float) -> str:
 
 
 def size(amount: float) -> str:
-    """An amount of bytes."""
+    """Writes an amount of bytes."""
     value = float(amount)
     for unit in _SIZES[:-1]:
         if value < 1024:
@@ -108,20 +116,20 @@ def size(amount: float) -> str:
 
 
 def count(number: float) -> str:
-    """A figure with its thousands apart."""
+    """Writes a number with separated thousands."""
     return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.2f}"
 
 
 def plural(number: int, noun: str) -> str:
-    """`1 job`, `2 jobs`."""
+    """Writes `1 job`, `2 jobs`."""
     return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
 
 
 def amount(value: float) -> str:
-    """Cpus, gpus: whole if they are."""
+    """Writes a number of cpus or gpus, without decimals if it has none."""
     return f"{value:g}"
 
 
 def percent(fraction: float | None) -> str:
-    """How far."""
+    """Writes a fraction as a percentage."""
     return "-" if fraction is None else f"{fraction * 100:.0f}%"

@@ -1,138 +1,114 @@
-"""Says which columns and facts of a job, an execution, a worker or a queue people look at."""
+"""Defines the columns and facts that people see of jobs, executions, workers, queues, previews."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from rota.cli.deadlines import deadline_line
-from rota.cli.render import Cell, Column, Row, Styled, status_cell
+from rota.cli.render import Column, Columns, Facts, Styled, status_cell
 from rota.cli.text import age, amount, between, count, local, percent, short, size, span
 from rota.wire.executions import ExecutionView
-from rota.wire.jobs import JobView
+from rota.wire.jobs import DeadlineView, JobView
 from rota.wire.queues import LimitsView, QueueView
+from rota.wire.schedules import ForeseenView
 from rota.wire.workers import AmountView, WorkerView
 
-JOB_COLUMNS = (
-    Column("ID"),
-    Column("NAME", cut=True),
-    Column("STATUS"),
-    Column("QUEUE", spare=3, cut=True),
-    Column("PRIO", spare=5, right=True),
-    Column("TRY", spare=4, right=True),
-    Column("DONE", spare=6, right=True),
-    Column("AGE", spare=1, right=True),
-    Column("RAN", spare=2, right=True),
-    Column("REASON", spare=7, cut=True),
+
+def deadline_line(deadline: DeadlineView) -> str:
+    """Says by when a job should end, whether it will, and how much time is left."""
+    left = span(abs(deadline.slack))
+    spare = f"{left} to spare" if deadline.slack >= 0 else f"{left} too late"
+    words = deadline.verdict.replace("_", " ")
+    return f"by {local(deadline.finish_by)} ({age(deadline.finish_by)}): {words}, {spare}"
+
+
+JOB_COLUMNS: Columns[JobView] = (
+    Column("ID", lambda job: short(job.job_id)),
+    Column("NAME", lambda job: job.name, cut=True),
+    Column("STATUS", lambda job: status_cell(job.status)),
+    Column("QUEUE", lambda job: job.queue, spare=3, cut=True),
+    Column("PRIO", lambda job: str(job.priority), spare=5, right=True),
+    Column("TRY", lambda job: f"{job.attempt}/{job.retry.max_attempts}", spare=4, right=True),
+    Column("DONE", lambda job: percent(job.progress), spare=6, right=True),
+    Column("AGE", lambda job: age(job.created_at), spare=1, right=True),
+    Column("RAN", lambda job: _length(job) or "-", spare=2, right=True),
+    Column("REASON", lambda job: job.reason or "", spare=7, cut=True),
 )
-EXECUTION_COLUMNS = (
-    Column("ID"),
-    Column("JOB"),
-    Column("TRY", spare=4, right=True),
-    Column("FENCE", spare=5, right=True),
-    Column("STATUS"),
-    Column("WORKER", spare=3),
-    Column("EXIT", spare=2, right=True),
-    Column("AGE", spare=1, right=True),
-    Column("RAN", right=True),
-    Column("REASON", spare=6, cut=True),
+EXECUTION_COLUMNS: Columns[ExecutionView] = (
+    Column("ID", lambda one: short(one.execution_id)),
+    Column("JOB", lambda one: short(one.job_id)),
+    Column("TRY", lambda one: str(one.attempt), spare=4, right=True),
+    Column("FENCE", lambda one: str(one.fence), spare=5, right=True),
+    Column("STATUS", lambda one: status_cell(one.status)),
+    Column("WORKER", lambda one: short(one.worker_id), spare=3),
+    Column("EXIT", lambda one: _exit_code(one) or "-", spare=2, right=True),
+    Column("AGE", lambda one: age(one.claimed_at), spare=1, right=True),
+    Column("RAN", lambda one: between(one.start_time, one.end_time), right=True),
+    Column("REASON", lambda one: one.reason or "", spare=6, cut=True),
 )
-WORKER_COLUMNS = (
-    Column("ID"),
-    Column("NAME", cut=True),
-    Column("STATUS"),
-    Column("JOBS", right=True),
-    Column("CPU", spare=1, right=True),
-    Column("MEMORY", spare=3, right=True),
-    Column("GPU", spare=4, right=True),
-    Column("SEEN", spare=2, right=True),
-    Column("QUEUES", spare=5, cut=True),
-    Column("CAPABILITIES", spare=6, cut=True),
+WORKER_COLUMNS: Columns[WorkerView] = (
+    Column("ID", lambda one: short(one.worker_id)),
+    Column("NAME", lambda one: one.name, cut=True),
+    Column("STATUS", lambda one: status_cell(one.status)),
+    Column("JOBS", lambda one: str(len(one.executions)), right=True),
+    Column("CPU", lambda one: _used(one.resources.cpu), spare=1, right=True),
+    Column("MEMORY", lambda one: _used_bytes(one.resources.memory), spare=3, right=True),
+    Column("GPU", lambda one: _used(one.resources.gpu), spare=4, right=True),
+    Column("SEEN", lambda one: age(one.last_heartbeat), spare=2, right=True),
+    Column("QUEUES", lambda one: _queues(one), spare=5, cut=True),
+    Column("CAPABILITIES", lambda one: ", ".join(one.capabilities), spare=6, cut=True),
 )
-QUEUE_COLUMNS = (
-    Column("QUEUE", cut=True),
-    Column("STATE"),
-    Column("PENDING", right=True),
-    Column("QUEUED", right=True),
-    Column("RUNNING", right=True),
-    Column("PRIO", spare=2, right=True),
-    Column("WEIGHT", spare=3, right=True),
-    Column("MAX", spare=1, right=True),
-    Column("RATE", spare=4, right=True),
+QUEUE_COLUMNS: Columns[QueueView] = (
+    Column("QUEUE", lambda one: one.name, cut=True),
+    Column("STATE", lambda one: status_cell("paused" if one.paused else "open")),
+    Column("PENDING", lambda one: count(one.depth.pending), right=True),
+    Column("QUEUED", lambda one: count(one.depth.queued), right=True),
+    Column("RUNNING", lambda one: count(one.depth.running + one.depth.cancelling), right=True),
+    Column("PRIO", lambda one: str(one.priority), spare=2, right=True),
+    Column("WEIGHT", lambda one: amount(one.weight), spare=3, right=True),
+    Column(
+        "MAX",
+        lambda one: "-" if one.max_workers is None else count(one.max_workers),
+        spare=1,
+        right=True,
+    ),
+    Column("RATE", lambda one: _rate(one), spare=4, right=True),
 )
 
 
-def job_row(job: JobView, now_ms: int) -> Row:
-    """A job in a list."""
-    return (
-        short(job.job_id),
-        job.name,
-        status_cell(job.status),
-        job.queue,
-        str(job.priority),
-        f"{job.attempt}/{job.retry.max_attempts}",
-        percent(job.progress),
-        age(job.created_at, now_ms),
-        _length(job, now_ms) or "-",
-        job.reason or "",
-    )
+PREVIEW_COLUMNS: Columns[ForeseenView] = (
+    Column("LOCAL", lambda one: with_weekday(one.local)),
+    Column("UTC", lambda one: one.at.replace(".000Z", "Z"), spare=1),
+    Column("NOTE", lambda one: Styled(one.note, "yellow") if one.note else "", spare=2, cut=True),
+)
 
 
-def execution_row(one: ExecutionView, now_ms: int) -> Row:
-    """An execution in a list."""
-    return (
-        short(one.execution_id),
-        short(one.job_id),
-        str(one.attempt),
-        str(one.fence),
-        status_cell(one.status),
-        short(one.worker_id),
-        "-" if one.exit_code is None else str(one.exit_code),
-        age(one.claimed_at, now_ms),
-        between(one.start_time, one.end_time, now_ms),
-        one.reason or "",
-    )
+def with_weekday(local: str) -> str:
+    """Writes a local time with its weekday; parts of a second only where there are any."""
+    moment = datetime.fromisoformat(local)
+    fraction = f".{moment.microsecond // 1000:03}" if moment.microsecond else ""
+    return f"{moment:%a %Y-%m-%d %H:%M:%S}{fraction} {local[-6:]}"
 
 
-def worker_row(worker: WorkerView, now_ms: int) -> Row:
-    """A worker in a list."""
-    has = worker.resources
-    return (
-        short(worker.worker_id),
-        worker.name,
-        status_cell(worker.status),
-        str(len(worker.executions)),
-        _used(has.cpu),
-        f"{size(has.memory.used)} / {size(has.memory.capacity)}",
-        _used(has.gpu),
-        age(worker.last_heartbeat, now_ms),
-        "all" if worker.queues is None else ", ".join(worker.queues),
-        ", ".join(worker.capabilities),
-    )
+def _exit_code(one: ExecutionView) -> str | None:
+    return None if one.exit_code is None else str(one.exit_code)
 
 
-def queue_row(queue: QueueView) -> Row:
-    """A queue in a list."""
-    depth = queue.depth
-    rate = queue.rate_limit
-    return (
-        queue.name,
-        status_cell("paused" if queue.paused else "open"),
-        count(depth.pending),
-        count(depth.queued),
-        count(depth.running + depth.cancelling),
-        str(queue.priority),
-        amount(queue.weight),
-        "-" if queue.max_workers is None else count(queue.max_workers),
-        "-" if rate is None else f"{rate.count}/{span(rate.per)}",
-    )
+def _queues(worker: WorkerView) -> str:
+    return "all" if worker.queues is None else ", ".join(worker.queues)
+
+
+def _rate(queue: QueueView) -> str:
+    limit = queue.rate_limit
+    return "-" if limit is None else f"{limit.count}/{span(limit.per)}"
 
 
 def limits_text(limits: LimitsView) -> str:
-    """What the jobs of a queue are held to, in a line."""
+    """Writes the limits of the jobs of a queue in a line."""
     return (
         f"{count(limits.processes)} processes, {count(limits.open_files)} open files, "
         f"files of {size(limits.file_size)}, a log of {size(limits.log_size)}, "
@@ -144,9 +120,13 @@ def _used(amounts: AmountView) -> str:
     return f"{amount(amounts.used)} / {amount(amounts.capacity)}"
 
 
-def job_facts(job: JobView, now_ms: int) -> list[tuple[str, Cell]]:
-    """Everything worth knowing about a job; what says nothing is left out."""
-    facts: list[tuple[str, Cell | None]] = [
+def _used_bytes(amounts: AmountView) -> str:
+    return f"{size(amounts.used)} / {size(amounts.capacity)}"
+
+
+def job_facts(job: JobView) -> Facts:
+    """Lists everything worth knowing about a job."""
+    return [
         ("id", job.job_id),
         ("name", job.name),
         ("status", status_cell(job.status)),
@@ -165,27 +145,26 @@ def job_facts(job: JobView, now_ms: int) -> list[tuple[str, Cell]]:
         ("concurrency", _concurrency(job)),
         ("labels", ", ".join(f"{k}={v}" for k, v in job.labels.items()) or None),
         ("payload", _document(bytes(job.payload), empty=b"{}")),
-        *_times(job, now_ms),
-        ("deadline", deadline_line(job.deadline, now_ms) if job.deadline else None),
+        *_times(job),
+        ("deadline", deadline_line(job.deadline) if job.deadline else None),
         ("worker", job.worker_id),
         ("progress", _progress(job)),
         ("result", _value(job.result)),
         ("error", Styled(text, "red") if (text := _value(job.error)) else None),
     ]
-    return [(name, value) for name, value in facts if value is not None]
 
 
 def _members(job: JobView) -> str | None:
-    """How many members are where, or of whom it is one."""
+    """Counts the members of an array or gang, or names the one of a member."""
     if job.array_id is not None:
         return f"number {job.array_index} of array {job.array_id}"
     if job.gang_id is not None:
         return f"number {job.gang_index} of gang {job.gang_id}"
-    band = job.array or job.gang
-    if band is None:
+    group = job.array or job.gang
+    if group is None:
         return None
     words = ("queued", "running", "succeeded", "failed", "cancelled")
-    counts = [f"{getattr(band, word)} {word}" for word in words if getattr(band, word)]
+    counts = [f"{getattr(group, word)} {word}" for word in words if getattr(group, word)]
     if job.array is not None:
         most = job.array.max_parallel
         limit = "" if most is None else f", at most {most} at once"
@@ -206,27 +185,27 @@ def _affinity(job: JobView) -> str | None:
     return ", ".join(parts)
 
 
-def _times(job: JobView, now_ms: int) -> list[tuple[str, Cell | None]]:
+def _times(job: JobView) -> Facts:
     return [
-        ("created", f"{local(job.created_at)} ({age(job.created_at, now_ms)} ago)"),
+        ("created", f"{local(job.created_at)} ({age(job.created_at)} ago)"),
         ("run at", local(job.run_at) if job.run_at else None),
         ("expires", local(job.expires_at) if job.expires_at else None),
         ("started", local(job.started_at) if job.started_at else None),
         ("finished", local(job.finished_at) if job.finished_at else None),
-        ("ran", _length(job, now_ms)),
+        ("ran", _length(job)),
     ]
 
 
-def _length(job: JobView, now_ms: int) -> str | None:
-    """None for a job that waits, also to be tried again; an array or gang goes on meanwhile."""
+def _length(job: JobView) -> str | None:
+    """Tells how long a job ran; None while it waits, but an array or gang goes on meanwhile."""
     waits = job.status in ("pending", "queued") and job.array is None and job.gang is None
     if job.started_at is None or (waits and job.finished_at is None):
         return None
-    return between(job.started_at, job.finished_at, now_ms)
+    return between(job.started_at, job.finished_at)
 
 
 def task_line(name: str, task: bytes) -> str:
-    """What a job runs, as one would type it."""
+    """Writes what a job runs, as one would type it."""
     read = msgspec.json.decode(task)
     if read is None:
         return f"function {name}"
@@ -288,32 +267,31 @@ def _document(text: bytes, *, empty: bytes) -> str | None:
     return None if text in (b"", b"null", empty) else text.decode("utf-8", "replace")
 
 
-def worker_facts(worker: WorkerView, now_ms: int) -> list[tuple[str, Cell]]:
-    """Everything about a worker."""
+def worker_facts(worker: WorkerView) -> Facts:
+    """Lists everything about a worker."""
     has = worker.resources
-    facts: list[tuple[str, Cell]] = [
+    return [
         ("id", worker.worker_id),
         ("name", worker.name),
         ("status", status_cell(worker.status)),
-        ("last heard", f"{age(worker.last_heartbeat, now_ms)} ago"),
+        ("last heard", f"{age(worker.last_heartbeat)} ago"),
         ("registered", local(worker.registered_at)),
-        ("queues", "all" if worker.queues is None else ", ".join(worker.queues)),
+        ("queues", _queues(worker)),
         ("capabilities", ", ".join(worker.capabilities) or "none"),
         ("labels", ", ".join(f"{k}={v}" for k, v in worker.labels.items()) or "none"),
         ("kept for", ", ".join(worker.only) or "any job"),
         ("cpu", _used(has.cpu)),
-        ("memory", f"{size(has.memory.used)} / {size(has.memory.capacity)}"),
-        ("storage", f"{size(has.storage.used)} / {size(has.storage.capacity)}"),
+        ("memory", _used_bytes(has.memory)),
+        ("storage", _used_bytes(has.storage)),
         ("gpu", _used(has.gpu)),
+        *((name, _used(amounts)) for name, amounts in has.custom.items()),
+        ("running", "\n".join(worker.executions) or "nothing"),
     ]
-    facts += [(name, _used(amounts)) for name, amounts in has.custom.items()]
-    facts.append(("running", "\n".join(worker.executions) or "nothing"))
-    return facts
 
 
-def execution_facts(one: ExecutionView, now_ms: int) -> list[tuple[str, Cell]]:
-    """Everything about an execution."""
-    facts: list[tuple[str, Cell | None]] = [
+def execution_facts(one: ExecutionView) -> Facts:
+    """Lists everything about an execution."""
+    return [
         ("id", one.execution_id),
         ("job", one.job_id),
         ("worker", one.worker_id),
@@ -323,14 +301,13 @@ def execution_facts(one: ExecutionView, now_ms: int) -> list[tuple[str, Cell]]:
         ("claimed", local(one.claimed_at)),
         ("started", local(one.start_time) if one.start_time else None),
         ("ended", local(one.end_time) if one.end_time else None),
-        ("ran", between(one.start_time, one.end_time, now_ms)),
-        ("exit code", None if one.exit_code is None else str(one.exit_code)),
+        ("ran", between(one.start_time, one.end_time)),
+        ("exit code", _exit_code(one)),
         ("usage", _value(one.usage)),
         ("result", _value(one.result)),
         ("error", Styled(text, "red") if (text := _value(one.error)) else None),
         ("artifacts", _artifacts(one.artifacts)),
     ]
-    return [(name, value) for name, value in facts if value is not None]
 
 
 def _artifacts(artifacts: Sequence[dict[str, Any]]) -> str | None:

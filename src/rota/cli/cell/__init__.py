@@ -1,3 +1,1 @@
-"""Commands about the cell: its servers, workers, queues, tenants and tokens, alerts, and live
-figures.
-"""
+"""Commands about a cell: its servers, workers, queues, tenants, tokens, alerts and statistics."""

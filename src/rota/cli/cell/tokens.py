@@ -9,71 +9,69 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from rota.cli.connect import answer, connected
-from rota.cli.names import TYPED_CHARS_MIN, pick
-from rota.cli.options import duration, iso, json_option, now_ms, past
+from rota.cli.id_lookup import TYPED_CHARS_MIN, pick
+from rota.cli.options import combined, duration, json_option, past_iso
 from rota.cli.problems import Failure
-from rota.cli.render import Column, Row, Styled, print_object, show_table
+from rota.cli.render import Column, Columns, Styled, print_object, show_table, tell
 from rota.cli.text import age, local, plain, short
 from rota.sdk.methods import admin_calls
 from rota.wire.limits import PAGE_ITEMS_MAX
-from rota.wire.tokens import AuditPage, NewTokenView, TokenPage, TokenSpec, TokenView
+from rota.wire.tokens import AuditPage, AuditView, NewTokenView, TokenPage, TokenSpec, TokenView
 from rota.wire.units import Duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 ROLES = ("admin", "operator", "submitter", "worker", "viewer")
-TOKEN_COLUMNS = (
-    Column("ID"),
-    Column("NAME", cut=True),
-    Column("ROLE"),
-    Column("TENANT", cut=True),
-    Column("STATUS"),
-    Column("AGE", spare=2, right=True),
-    Column("EXPIRES", spare=1),
-    Column("MADE BY", spare=3, cut=True),
-)
-AUDIT_COLUMNS = (
-    Column("WHEN"),
-    Column("TOKEN", cut=True),
-    Column("CALL", cut=True),
-    Column("ABOUT", cut=True),
-    Column("STATUS", right=True),
-    Column("FROM", spare=1, cut=True),
-    Column("NODE", spare=2, cut=True),
-)
 _STYLES = {"live": "green", "expired": "yellow", "revoked": "red"}
+TOKEN_COLUMNS: Columns[TokenView] = (
+    Column("ID", lambda one: short(one.token_id)),
+    Column("NAME", lambda one: one.name, cut=True),
+    Column("ROLE", lambda one: one.role),
+    Column("TENANT", lambda one: one.tenant or "all", cut=True),
+    Column("STATUS", lambda one: Styled(one.status, _STYLES[one.status])),
+    Column("AGE", lambda one: age(one.created_at), spare=2, right=True),
+    Column("EXPIRES", lambda one: local(one.expires_at) if one.expires_at else "never", spare=1),
+    Column("MADE BY", lambda one: one.created_by, spare=3, cut=True),
+)
+AUDIT_COLUMNS: Columns[AuditView] = (
+    Column("WHEN", lambda one: local(one.at)),
+    Column("TOKEN", lambda one: one.token, cut=True),
+    Column("CALL", lambda one: f"{one.method} {one.route}", cut=True),
+    Column("ABOUT", lambda one: one.target, cut=True),
+    Column(
+        "STATUS",
+        lambda one: Styled(str(one.status), "" if one.status < 400 else "red"),
+        right=True,
+    ),
+    Column("FROM", lambda one: one.remote, spare=1, cut=True),
+    Column("NODE", lambda one: one.node, spare=2, cut=True),
+)
 
 
-class TokenOffice(Protocol):
-    """What the commands need, wherever tokens are."""
+class TokenAdmin(Protocol):
+    """Makes, lists and revokes tokens, on a server or in its store."""
 
-    def create(self, spec: TokenSpec) -> NewTokenView:
-        """Makes one."""
+    def create(self, spec: TokenSpec) -> NewTokenView: ...
+
+    def all_tokens(self) -> list[TokenView]:
+        """Returns all tokens, newest first."""
         ...
 
-    def everyone(self) -> list[TokenView]:
-        """All of them, newest first."""
-        ...
-
-    def revoke(self, token_id: str) -> None:
-        """Ends one."""
-        ...
+    def revoke(self, token_id: str) -> None: ...
 
 
-def _store_options(command: F) -> F:
-    """Where the tokens are, if not behind a server."""
-    for option in (
-        click.option(
-            "--data", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-            help="Work in this data folder; no server may be using it.",
-        ),
-        click.option(
-            "--store", metavar="DSN",
-            help="Work in this PostgreSQL: postgresql://user@host/database.",
-        ),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+_store_options = combined(
+    click.option(
+        "--store", metavar="DSN", help="Work in this PostgreSQL: postgresql://user@host/database."
+    ),
+    click.option(
+        "--data",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="Work in this data folder; no server may be using it.",
+    ),
+)
+"""Say where the tokens are, if not behind a server."""
 
 
 @click.group(invoke_without_command=True)
@@ -90,13 +88,11 @@ def tokens(ctx: click.Context, *, as_json: bool) -> None:
 @json_option
 def list_(*, store: str | None, data: Path | None, as_json: bool) -> None:
     """List tokens, newest first; those that ended stay for 90 days."""
-    found = _office(store, data).everyone()
+    found = _token_admin(store, data).all_tokens()
     if as_json:
         print_object(TokenPage(found, None))
         return
-    now = now_ms()
-    rows = [_token_row(one, now) for one in found]
-    show_table(TOKEN_COLUMNS, rows, empty="no tokens. Make one with: rota tokens create")
+    show_table(TOKEN_COLUMNS, found, empty="no tokens. Make one with: rota tokens create")
 
 
 @tokens.command()
@@ -116,7 +112,7 @@ def create(
     """
     if expires is not None and not expires.ms:
         raise click.BadParameter("must be more than 0", param_hint="'--expires'")
-    made = _office(store, data).create(TokenSpec(expires_in=expires, **given))
+    made = _token_admin(store, data).create(TokenSpec(expires_in=expires, **given))
     if as_json:
         print_object(made)
         return
@@ -132,71 +128,40 @@ def create(
 @json_option
 def revoke(token: str, *, store: str | None, data: Path | None, as_json: bool) -> None:
     """End a token, by its id, a part of it, or its name; every server follows within a second."""
-    where = _office(store, data)
-    found = _meant(token, where.everyone())
+    where = _token_admin(store, data)
+    found = _meant(token, where.all_tokens())
     where.revoke(found.token_id)
-    if as_json:
-        print_object({"token_id": found.token_id, "revoked": True})
-    else:
-        click.echo(f"{plain(found.name)} is revoked")
+    gone = {"token_id": found.token_id, "revoked": True}
+    tell(f"{plain(found.name)} is revoked", gone, as_json=as_json)
 
 
 @click.command()
 @click.option("--token", metavar="ID", help="What this token did.")
 @click.option("--about", metavar="ID|NAME", help="What was done to this job, queue or worker.")
-@click.option("--after", type=past, help="Later than this time, or than so long ago.")
-@click.option("--before", type=past, help="Earlier than this time.")
+@click.option(
+    "--after", type=past_iso, metavar="PAST", help="Later than this time, or than so long ago."
+)
+@click.option("--before", type=past_iso, metavar="PAST", help="Earlier than this time.")
 @click.option("--limit", type=click.IntRange(1, PAGE_ITEMS_MAX), default=50, show_default=True)
 @json_option
 def audit(*, token: str | None, about: str | None, as_json: bool, **given: Any) -> None:
     """Show who changed what, newest first."""
-    call = admin_calls.list_audit(
-        token_id=token,
-        target=about,
-        after=iso(given["after"]),
-        before=iso(given["before"]),
-        limit=given["limit"],
-    )
+    call = admin_calls.list_audit(token_id=token, target=about, **given)
     with connected() as client:
         answer(client, call, _draw_audit, as_json=as_json)
 
 
 def _draw_audit(page: AuditPage) -> None:
-    rows: list[Row] = [
-        (
-            local(one.at),
-            one.token,
-            f"{one.method} {one.route}",
-            one.target,
-            Styled(str(one.status), "" if one.status < 400 else "red"),
-            one.remote,
-            one.node,
-        )
-        for one in page.items
-    ]
-    show_table(AUDIT_COLUMNS, rows, empty="nothing was changed")
+    show_table(AUDIT_COLUMNS, page.items, empty="nothing was changed")
 
 
-def _office(store: str | None, data: Path | None) -> TokenOffice:
+def _token_admin(store: str | None, data: Path | None) -> TokenAdmin:
     if store is not None and data is not None:
         raise click.UsageError("--store and --data name two stores: give one of them")
     # Imported here: it loads the server's side, which the other commands do without.
-    from rota.cli.cell.token_office import office
+    from rota.cli.cell.token_admin import token_admin
 
-    return office(store, data)
-
-
-def _token_row(token: TokenView, now: int) -> Row:
-    return (
-        short(token.token_id),
-        token.name,
-        token.role,
-        token.tenant or "all",
-        Styled(token.status, _STYLES[token.status]),
-        age(token.created_at, now),
-        local(token.expires_at) if token.expires_at else "never",
-        token.created_by,
-    )
+    return token_admin(store, data)
 
 
 def _meant(typed: str, known: list[TokenView]) -> TokenView:

@@ -1,1 +1,1 @@
-"""Commands about jobs: submit, read, act, wait, explain; their tries, files and bundles."""
+"""Commands about jobs: submit, list, change, wait, explain; their executions, logs and bundles."""

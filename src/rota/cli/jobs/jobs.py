@@ -1,39 +1,25 @@
-"""Reads jobs: lists, one in full, what it printed, what it hangs together with."""
+"""Lists and shows jobs, their executions and their output files."""
 
 from __future__ import annotations
 
-import codecs
-import os
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
-from rota.cli import offers
+from rota.cli import completion
 from rota.cli.connect import answer, answer_list, connected
-from rota.cli.jobs.member_logs import followed, is_band, member_at, told
-from rota.cli.jobs.trees import branches
-from rota.cli.names import job_id
-from rota.cli.options import filter_options, json_option, now_ms, search_of
-from rota.cli.render import (
-    Styled,
-    console,
-    print_object,
-    rich_text,
-    show_facts,
-    show_table,
-    status_cell,
-)
-from rota.cli.text import plain_log, short, unfinished
-from rota.cli.views import EXECUTION_COLUMNS, JOB_COLUMNS, execution_row, job_facts, job_row
-from rota.sdk import Client, JobSearch, calls
-from rota.wire.jobs import (
-    GraphView,
-    JobPage,
-    JobView,
-)
+from rota.cli.id_lookup import execution_id, job_id, worker_id
+from rota.cli.options import filter_options, json_option, search_of
+from rota.cli.problems import Failure
+from rota.cli.render import Column, Columns, print_object, show_facts, show_table
+from rota.cli.text import size
+from rota.cli.views import EXECUTION_COLUMNS, JOB_COLUMNS, execution_facts, job_facts
+from rota.sdk import Client, JobSearch, NotFoundError, calls
+from rota.wire.executions import ArtifactView, ExecutionPage
+from rota.wire.jobs import JobPage, JobView
 from rota.wire.limits import PAGE_ITEMS_MAX
 
 PageSize = click.IntRange(1, PAGE_ITEMS_MAX)
@@ -64,16 +50,15 @@ def jobs(
 
 
 def _list_all(client: Client, search: JobSearch, *, as_json: bool) -> None:
-    found = list(client.jobs(search))
+    page = JobPage(list(client.jobs(search)), None)
     if as_json:
-        print_object(JobPage(found, None))
+        print_object(page)
     else:
-        _draw_page(JobPage(found, None))
+        _draw_page(page)
 
 
 def _draw_page(page: JobPage) -> None:
-    now = now_ms()
-    show_table(JOB_COLUMNS, [job_row(job, now) for job in page.items], empty="no jobs")
+    show_table(JOB_COLUMNS, page.items, empty="no jobs")
     if page.next_cursor is not None and sys.stdout.isatty():
         click.echo(f"more: --all, or --cursor {page.next_cursor}", err=True)
 
@@ -90,7 +75,7 @@ def dead_letters(limit: int, cursor: str | None, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("job", shell_complete=offers.jobs)
+@click.argument("job", shell_complete=completion.jobs)
 @json_option
 def show(job: str, *, as_json: bool) -> None:
     """Show all there is to know about a job."""
@@ -98,113 +83,137 @@ def show(job: str, *, as_json: bool) -> None:
         found = job_id(client, job)
 
         def draw(view: JobView) -> None:
-            now = now_ms()
-            show_facts(job_facts(view, now))
+            show_facts(job_facts(view))
             tries = client.executions(job_id=found, limit=20).items
             if tries:
                 print()
-                rows = [execution_row(one, now) for one in tries]
-                show_table(EXECUTION_COLUMNS, rows, empty="")
+                show_table(EXECUTION_COLUMNS, tries, empty="")
 
         answer(client, calls.get_job(found), draw, as_json=as_json)
 
 
-@click.command()
-@click.argument("job", shell_complete=offers.jobs)
+# Executions
+
+
+@click.group(invoke_without_command=True)
+@click.option("--job", help="Of this job.")
+@click.option("--worker", help="On this worker.")
+@click.option("--status", "-s", multiple=True, help="In any of these statuses.")
+@click.option(
+    "--limit", type=click.IntRange(1, PAGE_ITEMS_MAX), default=50, help="At most so many."
+)
 @json_option
-def graph(job: str, *, as_json: bool) -> None:
-    """Draw the dependencies around a job: below each stands what waits for it."""
+@click.pass_context
+def executions(ctx: click.Context, /, *, limit: int, as_json: bool, **given: Any) -> None:
+    """List tries of jobs, newest first."""
+    if ctx.invoked_subcommand is not None:
+        return
+    job, worker = given["job"], given["worker"]
     with connected() as client:
-        found = job_id(client, job)
-
-        def draw(view: GraphView) -> None:
-            screen = console()
-            for branch in branches(view):
-                line = rich_text(Styled(branch.lead, "dim"))
-                line.append_text(rich_text(f"{short(branch.node.job_id)} {branch.node.name} "))
-                line.append_text(rich_text(status_cell(branch.node.status)))
-                line.append(f"  {branch.remark}" if branch.remark else "", style="dim")
-                line.append("  <-" if branch.node.job_id == found else "", style="bold")
-                screen.print(line, no_wrap=True, overflow="ellipsis", crop=True)
-            if view.truncated:
-                click.echo("the graph is larger than what is shown", err=True)
-
-        answer(client, calls.graph(found), draw, as_json=as_json)
+        call = calls.list_executions(
+            job_id=job_id(client, job) if job else None,
+            worker_id=worker_id(client, worker) if worker else None,
+            status=[one for text in given["status"] for one in text.split(",")],
+            limit=limit,
+        )
+        answer_list(client, call, limit, _draw_executions, as_json=as_json)
 
 
-@click.command()
-@click.argument("job", shell_complete=offers.jobs)
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
-@click.option("--tail", "-n", type=click.IntRange(0), metavar="N", help="The last N lines first.")
-@click.option("--index", type=click.IntRange(0), metavar="N", help="Of an array: this member.")
-@click.option("--raw", is_flag=True, help="Write control characters to the terminal as they are.")
+def _draw_executions(page: ExecutionPage) -> None:
+    show_table(EXECUTION_COLUMNS, page.items, empty="no executions")
+
+
+@executions.command("show")
+@click.argument("execution")
 @json_option
-def logs(job: str, *, index: int | None, as_json: bool, **how: Any) -> None:
-    """Print what a job printed; of an array or gang what each member did, after its number.
-
-    On a terminal colours stay and other control characters are written out, so that a log cannot
-    play tricks on it; into a pipe or file every byte goes as it is.
-    """
-    if how["follow"] and as_json:
-        raise click.UsageError("--json prints one document: it does not go with --follow")
+def _show_execution(execution: str, *, as_json: bool) -> None:
+    """Show one execution."""
     with connected() as client:
-        found = client.job(job_id(client, job))
-        if index is not None:
-            if not is_band(found):
-                raise click.UsageError(f"--index is for arrays and gangs: {found.name} is one job")
-            found = member_at(client, found, index)
-        chunks = log_of(client, found, follow=how["follow"], tail=how["tail"])
+        call = calls.get_execution(execution_id(client, execution))
+        answer(client, call, lambda one: show_facts(execution_facts(one)), as_json=as_json)
+
+
+# Output files
+
+ARTIFACT_COLUMNS: Columns[ArtifactView] = (
+    Column("NAME", lambda one: one.name, cut=True),
+    Column("SIZE", lambda one: size(one.size), right=True),
+    Column("SHA-256", lambda one: (one.sha256 or "")[:16], spare=1),
+)
+
+
+@click.group()
+def artifacts() -> None:
+    """List the files that a job left behind, or fetch them: list, get, link."""
+
+
+@artifacts.command("list")
+@click.argument("job")
+@json_option
+def _list_artifacts(job: str, *, as_json: bool) -> None:
+    """List the output files of a job's newest execution, or of one execution."""
+    with connected() as client:
+        found = client.artifacts(_execution_of(client, job))
         if as_json:
-            text = b"".join(chunks).decode("utf-8", "replace")
-            print_object({"job_id": found.job_id, "log": text})
+            print_object({"items": found})
             return
-        writer = LogWriter(raw=how["raw"])
-        for chunk in chunks:
-            writer.write(chunk)
-        writer.finish()
+        show_table(ARTIFACT_COLUMNS, found, empty="no output files")
 
 
-def log_of(client: Client, job: JobView, *, follow: bool, tail: int | None) -> Iterator[bytes]:
-    """What a job printed, or the members of an array or gang; `follow` goes on to its end."""
-    if is_band(job):
-        return followed(client, job, tail) if follow else told(client, job, tail)
-    if follow:
-        return client.follow_logs(job.job_id, tail=tail)
-    return iter((client.logs(job.job_id, tail=tail),))
+@artifacts.command("get")
+@click.argument("job")
+@click.argument("name", nargs=-1)
+@click.option(
+    "--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=".",
+    help="The folder they go to.",
+)  # fmt: skip
+def _get_artifacts(job: str, name: tuple[str, ...], *, output: Path) -> None:
+    """Download output files of a job (all unless named); each is checked as it arrives."""
+    with connected() as client:
+        execution = _execution_of(client, job)
+        found = {one.name: one for one in client.artifacts(execution)}
+        for missing in [one for one in name if one not in found]:
+            there = ", ".join(found) or "none"
+            raise Failure(f"there is no output file {missing!r}; there are: {there}")
+        if not found:
+            click.echo("it has left no output files", err=True)
+            return
+        output.mkdir(parents=True, exist_ok=True)
+        for one in name or found:
+            _fetch(client, execution, found[one], output)
 
 
-class LogWriter:
-    """Writes a log to stdout as it comes, safely if that is a terminal."""
+def _fetch(client: Client, execution: str, artifact: ArtifactView, folder: Path) -> None:
+    # This is where the server's names become paths of ours.
+    words = artifact.name.split("/")
+    if not all(Path(word).name == word and not word.startswith(".") for word in words):
+        raise Failure(f"{artifact.name!r} is no name for a file here")
+    path = folder.joinpath(*words)
+    client.fetch_artifact(execution, artifact, path)
+    click.echo(f"{path} ({size(artifact.size)})")
 
-    def __init__(self, *, raw: bool = False) -> None:
-        self._raw = raw or not sys.stdout.isatty()
-        self._colours = not os.environ.get("NO_COLOR")
-        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-        self._held = ""
-        self._open_line = False
-        self._coloured = False
 
-    def write(self, chunk: bytes) -> None:
-        """Writes a piece; a character or a colour may be cut between two."""
-        if self._raw:
-            sys.stdout.buffer.write(chunk)
+@artifacts.command("link")
+@click.argument("job")
+@click.argument("name")
+@json_option
+def _link(job: str, name: str, *, as_json: bool) -> None:
+    """Print where an output file can be fetched: a signed link, if the storage gives one."""
+    with connected() as client:
+        found = client.artifact_link(_execution_of(client, job), name)
+        if as_json:
+            print_object(found)
         else:
-            text = self._held + self._decoder.decode(chunk)
-            cut = len(text) - unfinished(text)
-            self._held = text[cut:]
-            self._show(text[:cut])
-        sys.stdout.flush()
+            here = "" if found.signed else client.endpoint.url
+            click.echo(here + found.url)
 
-    def finish(self) -> None:
-        """Leaves the terminal at the beginning of a line, and without colour."""
-        self._show(self._held + self._decoder.decode(b"", final=True))
-        end = "\x1b[0m" if self._coloured else ""
-        sys.stdout.write(end + "\n" if self._open_line else end)
-        sys.stdout.flush()
 
-    def _show(self, text: str) -> None:
-        if text:
-            shown = plain_log(text, colours=self._colours)
-            self._open_line = not shown.endswith("\n")
-            self._coloured = self._coloured or "\x1b" in shown
-            sys.stdout.write(shown)
+def _execution_of(client: Client, typed: str) -> str:
+    """Finds the newest execution of a job, or the execution that was typed."""
+    try:
+        job = client.job(job_id(client, typed))
+    except (NotFoundError, Failure):
+        return execution_id(client, typed)
+    if job.execution_id is None:
+        raise Failure(f"the job {job.job_id} has not run yet")
+    return job.execution_id

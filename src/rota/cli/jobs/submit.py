@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields, replace
 from itertools import islice
 from typing import Any
 
 import click
 
-from rota.cli import names, offers
+from rota.cli import completion, id_lookup
 from rota.cli.connect import connected
+from rota.cli.jobs.batch_submit import copies, jobs_in, submit_many
 from rota.cli.jobs.bundles import uploaded
-from rota.cli.jobs.jobs import LogWriter, log_of
-from rota.cli.jobs.many import copies, jobs_in, submit_many
-from rota.cli.jobs.rehearse import foretell
-from rota.cli.jobs.spec import SubmitOptions, job_of, split_after, terms_of
-from rota.cli.jobs.tasks import KINDS
-from rota.cli.jobs.waits import exit_status, say_why, wait_for
+from rota.cli.jobs.job_spec import KINDS, Options, job_of, split_after, terms_of
+from rota.cli.jobs.logs import LogWriter, log_of
+from rota.cli.jobs.wait import exit_status, say_why, wait_for
+from rota.cli.jobs.why import draw_dry_run
 from rota.cli.options import Number, deadline, duration, json_option, now, pair, size, time
 from rota.cli.render import print_object
 from rota.cli.text import plural, short
@@ -31,7 +29,7 @@ KEY_VALUE = "KEY=VALUE"
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--name", "-n", help="What to call it; else the command's name.")
-@click.option("--queue", "-q", shell_complete=offers.queues, help="The queue it waits in.")
+@click.option("--queue", "-q", shell_complete=completion.queues, help="The queue it waits in.")
 @click.option("--tenant", help="Whose it is.")
 @click.option(
     "--priority", "-p", type=click.IntRange(-PRIORITY_MAX, PRIORITY_MAX), help="Higher goes first."
@@ -152,10 +150,9 @@ def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
     dry_run = given.pop("dry_run")
     if key is not None and (many is not None or source is not None):
         raise click.UsageError("--key is for one job: it does not go with --copies or --from")
-    options = SubmitOptions(**{field.name: given[field.name] for field in fields(SubmitOptions)})
-    _check(options, many, source, follow=follow, as_json=as_json)
+    _check(given, many, source, follow=follow, as_json=as_json)
     with connected() as client:
-        options = _with_bundles(client, options)
+        options = _with_bundles(client, given)
         terms = terms_of(options, _dependencies(client, options), now())
         if dry_run:
             if source is not None:
@@ -163,7 +160,7 @@ def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
             else:
                 entries = copies(job_of(options, terms), many or 1)
             tried = [entry.job for entry in islice(entries, BATCH_JOBS_MAX)]
-            ctx.exit(foretell(client, tried, as_json=as_json))
+            ctx.exit(draw_dry_run(client, tried, as_json=as_json))
         if source is not None:
             ids = submit_many(client, jobs_in(source, terms))
         elif many is not None:
@@ -175,25 +172,27 @@ def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
 
 
 def _check(
-    options: SubmitOptions, many: int | None, source: str | None, *, follow: bool, as_json: bool
+    options: Options, many: int | None, source: str | None, *, follow: bool, as_json: bool
 ) -> None:
-    runs = any(getattr(options, kind) for kind in KINDS)
-    if source is not None and (many is not None or runs or options.name):
+    runs = any(options[kind] for kind in KINDS)
+    if source is not None and (many is not None or runs or options["name"]):
         raise click.UsageError("--from takes the jobs from the file: no command, name or copies")
     if follow and (source is not None or many is not None or as_json):
         raise click.UsageError("--follow is for one job, without --json")
 
 
-def _with_bundles(client: Client, options: SubmitOptions) -> SubmitOptions:
+def _with_bundles(client: Client, options: Options) -> Options:
     """Files become bundles; what the server has already is not sent again."""
-    bundle = options.bundle and uploaded(client, options.bundle, options.tenant)
-    given = tuple((name, uploaded(client, one, options.tenant)) for name, one in options.input)
-    return replace(options, bundle=bundle, input=given)
+    bundle = options["bundle"] and uploaded(client, options["bundle"], options["tenant"])
+    given = tuple(
+        (name, uploaded(client, one, options["tenant"])) for name, one in options["input"]
+    )
+    return {**options, "bundle": bundle, "input": given}
 
 
-def _dependencies(client: Client, options: SubmitOptions) -> list[dict[str, str]]:
-    pairs = (split_after(text) for text in options.after)
-    return [{"job_id": names.job_id(client, job), "when": when} for job, when in pairs]
+def _dependencies(client: Client, options: Options) -> list[dict[str, str]]:
+    pairs = (split_after(text) for text in options["after"])
+    return [{"job_id": id_lookup.job_id(client, job), "when": when} for job, when in pairs]
 
 
 def _see_through(client: Client, job: JobView, *, wait: bool, follow: bool, as_json: bool) -> int:

@@ -1,22 +1,30 @@
-"""Says why a job is not running: the answer first, then the causes, then what would help."""
+"""Explains why a job is not running, and (`rota submit --dry-run`) when one would start."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
-from rota.cli import offers
+from rota.cli import completion
 from rota.cli.connect import answer, connected
-from rota.cli.deadlines import deadline_line
-from rota.cli.names import job_id
-from rota.cli.options import json_option, now_ms
-from rota.cli.render import Styled, console, rich_text, status_cell
-from rota.cli.text import age, local, percent, plural, short, since_s, span
-from rota.sdk import calls
-from rota.wire.why import CauseView, EstimateView, PositionView, SpellView, WhyView
+from rota.cli.id_lookup import job_id
+from rota.cli.options import json_option
+from rota.cli.render import Styled, console, print_object, rich_text, status_cell
+from rota.cli.text import age, local, now_ms, percent, plural, short, since_s, span
+from rota.cli.views import deadline_line
+from rota.sdk import Client, calls
+from rota.wire.why import (
+    CauseView,
+    DryRunBatchView,
+    DryRunView,
+    EstimateView,
+    PositionView,
+    SpellView,
+    WhyView,
+)
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """Shown by its end, which any command takes."""
@@ -31,7 +39,7 @@ _METHODS = {
 
 
 @click.command()
-@click.argument("job", shell_complete=offers.jobs)
+@click.argument("job", shell_complete=completion.jobs)
 @json_option
 def why(job: str, *, as_json: bool) -> None:
     """Say why a job is not running yet, when it will, and what would help."""
@@ -40,12 +48,12 @@ def why(job: str, *, as_json: bool) -> None:
 
 
 def draw_why(view: WhyView) -> None:
-    """The answer, and all that stands behind it."""
-    now, screen = now_ms(), console()
+    """Prints the answer, then its causes."""
+    screen = console()
     told = _UUID.sub(lambda found: short(found[0]), view.cause.message)
     screen.print(rich_text(status_cell(view.status)), rich_text(told), soft_wrap=True)
     if view.estimated_start.method != "started":
-        for number, line in enumerate(start_lines(view.estimated_start, now)):
+        for number, line in enumerate(start_lines(view.estimated_start)):
             _say("" if number else "starts", line)
     _figures(view.cause)
     for cause in view.others:
@@ -54,30 +62,30 @@ def draw_why(view: WhyView) -> None:
     for relief in view.would_help:
         then = ": then it starts at once" if relief.enough else ""
         when = relief.figures.get("at") or relief.figures.get("until")
-        due = f" ({age(when, now)})" if isinstance(when, str) else ""
+        due = f" ({age(when)})" if isinstance(when, str) else ""
         _say("help", f"{relief.message}{due}{then}")
         _named(relief.figures)
     if view.position is not None:
-        _say("line", _place(view.position))
+        _say("line", _position(view.position))
     if view.deadline is not None:
-        _say("due", deadline_line(view.deadline, now))
+        _say("due", deadline_line(view.deadline))
     if view.history:
-        _say("past", "; ".join(_past(one) for one in view.history))
+        _say("past", "; ".join(_history_entry(one) for one in view.history))
 
 
-def start_lines(estimate: EstimateView, now: int) -> Iterator[str]:
-    """When, how sure that is, and how it is known."""
+def start_lines(estimate: EstimateView) -> Iterator[str]:
+    """Says when it starts, how sure that is, and how it is known."""
     if estimate.method == "never":
         yield "never, as things are"
     elif estimate.at is None:
         yield "nobody can say when"
-    elif since_s(estimate.at, now) >= 0:
+    elif since_s(estimate.at, now_ms()) >= 0:
         yield "as soon as a worker with room asks"
     else:
-        yield f"at about {local(estimate.at)} ({age(estimate.at, now)}){_where(estimate)}"
+        yield f"at about {local(estimate.at)} ({age(estimate.at)}){_where(estimate)}"
         low, high = estimate.low, estimate.high
         if low != high:
-            yield f"likely from {age(low, now)} to {age(high, now)}: {_how(estimate)}"
+            yield f"likely from {age(low)} to {age(high)}: {_how(estimate)}"
 
 
 def _where(estimate: EstimateView) -> str:
@@ -91,7 +99,7 @@ def _how(estimate: EstimateView) -> str:
     return f"{how}; of {plural(past.starts, 'start')} foretold, {percent(past.inside)} fell inside"
 
 
-def _place(position: PositionView) -> str:
+def _position(position: PositionView) -> str:
     about = "" if position.exact else "about "
     parts = [f"{about}{position.ahead} before it of {plural(position.waiting, 'job')} like it"]
     if position.starts_before is not None:
@@ -101,7 +109,7 @@ def _place(position: PositionView) -> str:
     return "; ".join(parts)
 
 
-def _past(spell: SpellView) -> str:
+def _history_entry(spell: SpellView) -> str:
     reason = f" ({spell.reason})" if spell.reason else ""
     where = f" on {short(spell.worker_id)}" if spell.worker_id else ""
     lasts = " so far" if spell.until is None else ""
@@ -120,7 +128,7 @@ def _figures(cause: CauseView) -> None:
 
 
 def _named(figures: dict[str, Any]) -> None:
-    """Those who hold what it waits for."""
+    """Names the jobs that hold what it waits for."""
     jobs = figures.get("jobs")
     if isinstance(jobs, list) and len(jobs) > 1:
         _dim("jobs: " + ", ".join(short(str(one)) for one in jobs))
@@ -136,3 +144,31 @@ def _figure(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(_figure(one) for one in value)
     return str(value)
+
+
+def draw_dry_run(client: Client, jobs: Sequence[dict[str, Any]], *, as_json: bool) -> int:
+    """Prints a line for each job; 1 if one of them would never start."""
+    is_one = len(jobs) == 1
+    views = [client.submit(jobs[0], dry_run=True)] if is_one else client.dry_run_batch(jobs)
+    if as_json:
+        print_object(views[0] if len(views) == 1 else DryRunBatchView(views))
+    else:
+        for view in views:
+            _draw_dry_run(view)
+    return 1 if any(view.verdict == "never" for view in views) else 0
+
+
+def _draw_dry_run(view: DryRunView) -> None:
+    start = view.estimated_start
+    lead = f"{view.ref}: " if view.ref else ""
+    if view.verdict == "later" and start.at is not None:
+        why = f", because {view.causes[0].message}" if view.causes else ""
+        click.echo(f"{lead}would start at about {local(start.at)} ({age(start.at)}){why}")
+    else:
+        click.echo(f"{lead}{view.message}")
+    if start.low is not None and start.high is not None and start.low != start.high:
+        click.echo(f"  likely from {age(start.low)} to {age(start.high)}")
+    for cause in view.causes[1:]:
+        click.echo(f"  and {cause.message}")
+    if view.deadline is not None:
+        click.echo(f"  due {deadline_line(view.deadline)}")

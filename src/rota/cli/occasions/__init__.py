@@ -1,3 +1,1 @@
-"""Commands about what makes jobs by itself: schedules, cron and calendars, triggers, events and
-webhooks.
-"""
+"""Commands about what submits jobs: schedules, calendars, triggers, events and webhooks."""

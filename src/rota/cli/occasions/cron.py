@@ -1,4 +1,4 @@
-"""Prints what a cron expression means: its next instants, clock changes marked. Asks no server."""
+"""Prints the next instants of a cron expression, clock changes marked; asks no server."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from rota.cli.occasions.schedule_views import FORESEEN_COLUMNS, foreseen_row
-from rota.cli.occasions.timing import dst_options
-from rota.cli.options import json_option, now_ms, past
+from rota.cli.occasions.schedule_options import dst_options
+from rota.cli.options import json_option, past
 from rota.cli.problems import Failure
 from rota.cli.render import print_object, show_table
-from rota.cli.text import plain
+from rota.cli.text import now_ms, plain
+from rota.cli.views import PREVIEW_COLUMNS
 from rota.core.errors import Invalid
 from rota.core.records.schedules import Fold, Gap, Timetable
 from rota.core.records.zones import Zone
@@ -54,7 +54,7 @@ def cron(expression: str, *, count: int, as_json: bool, **given: Any) -> None:
     if as_json:
         print_object(PreviewAnswer(items))
         return
-    show_table(FORESEEN_COLUMNS, [foreseen_row(one) for one in items], empty="never again")
+    show_table(PREVIEW_COLUMNS, items, empty="never again")
     click.echo(f"({zone_data()})", err=True)
 
 

@@ -1,4 +1,4 @@
-"""Lists and sends events, and runs what listens to other systems and tells them."""
+"""Lists and sends events, listens to other systems for them, and sets up webhook endpoints."""
 
 from __future__ import annotations
 
@@ -10,91 +10,61 @@ from typing import Any
 
 import click
 
-from rota.cli.connect import answer, connected
-from rota.cli.jobs.tasks import read_json
+from rota.cli.nouns import Noun, Verb, listing, removed
 from rota.cli.occasions.triggers import styled
-from rota.cli.options import json_option
+from rota.cli.options import duration, read_json, without_none
 from rota.cli.problems import Failure
-from rota.cli.render import Column, Row, print_object, show_table
-from rota.cli.text import local, short
+from rota.cli.render import Column, Columns, show_table
+from rota.cli.text import local, short, span
+from rota.sdk import Client
+from rota.sdk.calls import Call
 from rota.sdk.methods import event_calls as calls
-from rota.wire.events import EventView
+from rota.wire.events import EventOutcome, EventPage, EventView, HookPage, HookView
 
-COLUMNS = (
-    Column("CAME"),
-    Column("TYPE", cut=True),
-    Column("SOURCE", spare=1, cut=True),
-    Column("ID", cut=True),
-    Column("AGAIN", spare=2, right=True),
-    Column("JOBS", cut=True),
+EVENT_COLUMNS: Columns[EventView] = (
+    Column("CAME", lambda one: local(one.received_at)),
+    Column("TYPE", lambda one: one.type, cut=True),
+    Column("SOURCE", lambda one: one.source, spare=1, cut=True),
+    Column("ID", lambda one: one.id, cut=True),
+    Column("AGAIN", lambda one: str(one.repeats) if one.repeats else "-", spare=2, right=True),
+    Column("JOBS", lambda one: ", ".join(short(job_id) for job_id in one.job_ids), cut=True),
 )
-OUTCOME_COLUMNS = (
-    Column("TRIGGER", cut=True),
-    Column("OUTCOME"),
-    Column("JOB"),
-    Column("WHY", spare=1, cut=True),
+OUTCOME_COLUMNS: Columns[EventOutcome] = (
+    Column("TRIGGER", lambda one: one.name or short(one.trigger_id), cut=True),
+    Column("OUTCOME", lambda one: styled(one.outcome)),
+    Column("JOB", lambda one: short(one.job_id)),
+    Column("WHY", lambda one: one.message, spare=1, cut=True),
 )
 
 
-@click.group(invoke_without_command=True)
-@click.option("--type", "kind", help="Only of this type.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@json_option
-@click.pass_context
-def events(ctx: click.Context, *, kind: str | None, limit: int, as_json: bool) -> None:
-    """List the last events, send one, or listen to other systems."""
-    if ctx.invoked_subcommand is not None:
-        return
-    with connected() as client:
-        page = client.events(type=kind, limit=limit)
-        if as_json:
-            print_object(page)
-            return
-        show_table(COLUMNS, [_row(one) for one in page.items], empty="no events yet")
+def _draw_list(page: EventPage) -> None:
+    show_table(EVENT_COLUMNS, page.items, empty="no events yet")
 
 
-def _row(one: EventView) -> Row:
-    jobs = ", ".join(short(job_id) for job_id in one.job_ids)
-    again = str(one.repeats) if one.repeats else "-"
-    return (local(one.received_at), one.type, one.source, one.id, again, jobs)
+def _list(client: Client, *, kind: str | None, limit: int) -> EventPage:
+    return client.events(type=kind, limit=limit)
 
 
-@events.command()
-@click.argument("kind", metavar="TYPE")
-@click.argument("data", metavar="[JSON|@FILE]", required=False)
-@click.option("--source", default="/cli", show_default=True, help="Who tells it.")
-@click.option("--id", "event_id", help="The same again has no effect; left out: a new one.")
-@click.option("--subject", help="What it is about.")
-@json_option
-def send(kind: str, data: str | None, *, as_json: bool, **given: Any) -> None:
-    """Tell that something happened.
-
-    \b
-      rota events send object.uploaded '{"name": "sales.csv", "size": 4096}'
-      rota events send order.paid @order.json --source /shop --id order-42
-    """
+def _event(*, kind: str, data: str | None, **given: Any) -> dict[str, Any]:
     event: dict[str, Any] = {"specversion": "1.0", "type": kind, "source": given["source"]}
     if data is not None:
         event["data"] = read_json(data, "data")
     if given["subject"]:
         event["subject"] = given["subject"]
-    with connected() as client:
-        said = given["event_id"]
-        event["id"] = client.state.mint_key() if said is None else said
-        answer(client, calls.send_event(event), _draw, as_json=as_json)
+    return event | without_none({"id": given["event_id"]})
 
 
-def _draw(told: EventView) -> None:
-    again = " again: it has no effect" if told.duplicate else ""
-    click.echo(f"{told.type} {told.id}{again}")
-    rows: list[Row] = [
-        (one.name or short(one.trigger_id), styled(one.outcome), short(one.job_id), one.message)
-        for one in told.outcomes
-    ]
-    show_table(OUTCOME_COLUMNS, rows, empty="no trigger is for events of this type")
+def _send(client: Client, event: dict[str, Any]) -> Call[EventView]:
+    return calls.send_event({"id": client.state.mint_key(), **event})
 
 
-@events.command()
+def _draw(sent: EventView) -> None:
+    again = " again: it has no effect" if sent.duplicate else ""
+    click.echo(f"{sent.type} {sent.id}{again}")
+    show_table(OUTCOME_COLUMNS, sent.outcomes, empty="no trigger is for events of this type")
+
+
+@click.command()
 @click.option("--config", "-c", type=Path, required=True, metavar="FILE", help="What to run: TOML.")
 @click.option("--check", is_flag=True, help="Only read the file.")
 @click.pass_context
@@ -117,11 +87,11 @@ def listen(ctx: click.Context, *, config: Path, check: bool) -> None:
 
 
 async def _listen(config: Any) -> int:
-    from rota.cli.start.diary import keep_diary
+    from rota.cli.start.server_log import set_up_log
     from rota.events.service import serve
     from rota.sdk import AsyncClient
 
-    keep_diary()
+    set_up_log()
     async with AsyncClient(config.url, config.token) as client:
         serving = asyncio.create_task(serve(config, client))
         loop = asyncio.get_running_loop()
@@ -130,3 +100,107 @@ async def _listen(config: Any) -> int:
         with suppress(asyncio.CancelledError):
             await serving
     return 0
+
+
+events = Noun(
+    name="events",
+    help="List the last events, send one, or listen to other systems.",
+    default=listing(
+        params=(
+            click.option("--type", "kind", help="Only of this type."),
+            click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True),
+        ),
+        fetch=_list,
+        draw=_draw_list,
+    ),
+    verbs=(
+        Verb(
+            "send",
+            """Tell that something happened.
+
+            \b
+              rota events send object.uploaded '{"name": "sales.csv", "size": 4096}'
+              rota events send order.paid @order.json --source /shop --id order-42
+            """,
+            _send,
+            _draw,
+            names_one=False,
+            params=(
+                click.argument("kind", metavar="TYPE"),
+                click.argument("data", metavar="[JSON|@FILE]", required=False),
+                click.option("--source", default="/cli", show_default=True, help="Who tells it."),
+                click.option(
+                    "--id", "event_id", help="The same again has no effect; left out: a new one."
+                ),
+                click.option("--subject", help="What it is about."),
+            ),
+            body=_event,
+            reads=True,
+        ),
+    ),
+    commands=(listen,),
+).group()
+
+
+# Webhook endpoints
+
+HOOK_COLUMNS: Columns[HookView] = (
+    Column("NAME", lambda one: one.name, cut=True),
+    Column("SCHEME", lambda one: one.scheme),
+    Column("EVENTS", lambda one: f"{one.type}.*", cut=True),
+    Column("PATH", lambda one: one.path, cut=True),
+    Column("TOLERANCE", lambda one: span(one.tolerance), spare=2, right=True),
+    Column("CHANGED", lambda one: local(one.updated_at), spare=1),
+)
+
+
+def _draw_hooks(page: HookPage) -> None:
+    show_table(HOOK_COLUMNS, page.items, empty="no webhook endpoints yet")
+
+
+def _hook(*, secret: str | None, kind: str | None, **given: Any) -> dict[str, Any]:
+    parts = {"secrets": [secret] if secret else None, "type": kind or None, **given}
+    return without_none(parts)
+
+
+def _draw_hook(hook: HookView) -> None:
+    click.echo(f"{hook.path} takes what {hook.scheme} signs; its events are {hook.type}.*")
+    if hook.secret:
+        click.echo(f"secret: {hook.secret}")
+
+
+hooks = Noun(
+    name="hooks",
+    help="List webhook endpoints, or act on one: set, delete.",
+    default=listing(fetch=lambda client: HookPage(client.hooks(), None), draw=_draw_hooks),
+    verbs=(
+        Verb(
+            "set",
+            "Set up an endpoint; the secret is printed if it was made, and never again.",
+            calls.set_hook,
+            _draw_hook,
+            params=(
+                click.option(
+                    "--scheme",
+                    type=click.Choice(("github", "stripe", "rota")),
+                    required=True,
+                    help="How its sender signs.",
+                ),
+                click.option(
+                    "--secret",
+                    envvar="ROTA_HOOK_SECRET",
+                    help="Shared with the sender; left out: a new one.",
+                ),
+                click.option("--type", "kind", help="What the types of its events begin with."),
+                click.option(
+                    "--tolerance",
+                    type=duration,
+                    metavar="DURATION",
+                    help="How old a signature may be.",
+                ),
+            ),
+            body=_hook,
+        ),
+        Verb("delete", "Remove an endpoint.", calls.delete_hook, done=removed),
+    ),
+).group()

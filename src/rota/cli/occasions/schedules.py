@@ -1,37 +1,34 @@
-"""Lists schedules, shows what became of their instants, makes, changes, runs and removes them."""
+"""Lists schedules and their history; makes, changes, runs and removes them; keeps calendars."""
 
 from __future__ import annotations
 
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from rota.cli import offers
-from rota.cli.cell.queues import confirm
+from rota.cli import completion
 from rota.cli.connect import answer, connected
-from rota.cli.jobs.spec import retry_of
-from rota.cli.jobs.tasks import TaskOptions, read_json, run_of
-from rota.cli.occasions.deploying import draw_deployed, load_app
-from rota.cli.occasions.schedule_views import (
-    FORESEEN_COLUMNS,
-    LEDGER_COLUMNS,
-    SCHEDULE_COLUMNS,
-    foreseen_row,
-    ledger_row,
-    schedule_facts,
-    schedule_row,
-)
-from rota.cli.occasions.timing import timing_of, timing_options
-from rota.cli.options import duration, json_option, pair, past
+from rota.cli.id_lookup import by_name_or_id
+from rota.cli.nouns import Noun, Verb, listing, removed
+from rota.cli.occasions.deploy import draw_deployed, load_app
+from rota.cli.occasions.schedule_options import job_of, job_options, timing_of, timing_options
+from rota.cli.options import confirm, json_option, past, past_iso, read_json, without_none
 from rota.cli.problems import Failure
-from rota.cli.render import print_object, show_facts, show_table, tell
-from rota.cli.text import plain, plural
+from rota.cli.render import Column, Columns, Facts, Styled, show_facts, show_table
+from rota.cli.text import local, plural, short, span
+from rota.cli.views import PREVIEW_COLUMNS, task_line, with_weekday
+from rota.core.records.zones import local_text
+from rota.engine.zones import load_zone
 from rota.sdk import Client, LedgerSearch
 from rota.sdk.methods import schedule_calls as calls
 from rota.wire.queues import CountAnswer
 from rota.wire.schedules import (
     BackfillAnswer,
-    OccurrencePage,
+    CalendarPage,
+    CalendarView,
     OccurrenceView,
     PreviewAnswer,
     SchedulePage,
@@ -40,215 +37,157 @@ from rota.wire.schedules import (
 
 LEDGER_SHOWN = 20
 NEXT_SHOWN = 5
+_STYLES = {
+    "fired": "green",
+    "late": "yellow",
+    "caught_up": "yellow",
+    "skipped": "red",
+    "active": "green",
+    "paused": "yellow",
+    "ended": "dim",
+}
+SCHEDULE_COLUMNS: Columns[ScheduleView] = (
+    Column("ID", lambda one: short(one.schedule_id)),
+    Column("NAME", lambda one: one.name, cut=True),
+    Column("STATUS", lambda one: _styled(one.status)),
+    Column("WHEN", lambda one: _when(one), cut=True),
+    Column("ZONE", lambda one: one.timezone, spare=3, cut=True),
+    Column("NEXT", lambda one: local(one.next_at), spare=1),
+    Column("LAST", lambda one: "-" if one.last is None else _styled(one.last.outcome), spare=2),
+    Column("RUNNING", lambda one: str(len(one.running)), spare=4, right=True),
+    Column("OWNER", lambda one: one.owner or "", spare=5, cut=True),
+)
 
 
-@click.group(invoke_without_command=True)
-@click.option("--owner", help="Those that this program deployed.")
-@click.option("--tenant", help="Of this tenant.")
-@json_option
-@click.pass_context
-def schedules(ctx: click.Context, *, owner: str | None, tenant: str | None, as_json: bool) -> None:
-    """List schedules, make one, or act on one: show, update, pause, trigger, backfill, delete.
-
-    A schedule is named by its name or its id.
-    """
-    if ctx.invoked_subcommand is not None:
-        return
-    with connected() as client:
-        found = client.schedules(owner=owner, tenant=tenant)
-        if as_json:
-            print_object(SchedulePage(found, None))
-            return
-        show_table(SCHEDULE_COLUMNS, [schedule_row(one) for one in found], empty="no schedules yet")
+def _ledger_columns(zone: str) -> Columns[OccurrenceView]:
+    """Shows instants on the wall clock of their schedule."""
+    return (
+        Column("INSTANT", lambda one: _instants(one, zone)),
+        Column("OUTCOME", lambda one: _styled(one.outcome)),
+        Column("LATE", lambda one: span(one.late) if one.late >= 1 else "-", spare=2, right=True),
+        Column("JOB", lambda one: short(one.job_id)),
+        Column("CAUSE", lambda one: one.cause, spare=3),
+        Column("WHY", lambda one: one.message or "", spare=1, cut=True),
+    )
 
 
-def find(client: Client, typed: str) -> ScheduleView:
-    """The schedule that is meant: by its name, its id, or a part of the id."""
-    named = client.schedules(name=typed) if typed else []
-    if not named:
-        bare = typed.replace("-", "").lower()
-        named = [
-            one
-            for one in client.schedules()
-            if len(bare) >= 6
-            and (
-                one.schedule_id.replace("-", "").startswith(bare)
-                or one.schedule_id.replace("-", "").endswith(bare)
-            )
-        ]
-    if len(named) == 1:
-        return named[0]
-    if not named:
-        raise Failure(f"there is no schedule {plain(typed)!r}; see: rota schedules")
-    ids = ", ".join(one.schedule_id for one in named[:4])
-    raise Failure(f"{plain(typed)!r} fits {len(named)} schedules: {ids}")
+def _styled(word: str) -> Styled:
+    return Styled(word, _STYLES.get(word, ""))
+
+
+def _when(schedule: ScheduleView) -> str:
+    if schedule.cron is not None:
+        return schedule.cron
+    if schedule.interval is not None:
+        finish = " after each finish" if schedule.origin == "finish" else ""
+        return f"every {span(schedule.interval)}{finish}"
+    return f"once, {local(schedule.at)}"
+
+
+def _facts(schedule: ScheduleView) -> Facts:
+    window = f", back to {span(schedule.catch_up_window)}"
+    return [
+        ("id", schedule.schedule_id),
+        ("name", schedule.name),
+        ("status", _styled(schedule.status)),
+        ("trouble", Styled(schedule.trouble, "red") if schedule.trouble else None),
+        ("when", _when(schedule)),
+        ("zone", schedule.timezone),
+        ("clock changes", _dst(schedule)),
+        ("starts", local(schedule.starts_at) if schedule.starts_at else None),
+        ("ends", local(schedule.ends_at) if schedule.ends_at else None),
+        ("jitter", span(schedule.jitter) if schedule.jitter else None),
+        ("holidays", _holidays(schedule)),
+        ("catch up", schedule.catch_up + (window if schedule.catch_up != "none" else "")),
+        ("overlap", _overlap(schedule)),
+        ("runs", task_line(str(schedule.job["name"]), msgspec.json.encode(schedule.job["task"]))),
+        ("queue", str(schedule.job["queue"])),
+        ("running", ", ".join(schedule.running[:5]) or None),
+        ("owner", schedule.owner),
+        ("revision", f"{schedule.revision}, since {local(schedule.updated_at)}"),
+    ]
+
+
+def _dst(schedule: ScheduleView) -> str | None:
+    if schedule.cron is None or schedule.timezone == "UTC":
+        return None
+    return f"left out: {schedule.dst.gap}; twice: {schedule.dst.overlap}"
+
+
+def _holidays(schedule: ScheduleView) -> str | None:
+    if not schedule.calendars:
+        return None
+    return f"{schedule.on_holiday} those of {', '.join(schedule.calendars)}"
+
+
+def _overlap(schedule: ScheduleView) -> str:
+    if schedule.overlap == "allow":
+        return "allow"
+    return f"{schedule.overlap}, {schedule.max_concurrency} at once"
+
+
+def _instants(one: OccurrenceView, zone: str) -> str:
+    until = f" … {_shown(one.until, zone)}" if one.until else ""
+    return _shown(one.at, zone) + until
+
+
+def _shown(at: str, zone_name: str) -> str:
+    """`Sun 2026-03-08 03:00:00 -04:00`; in UTC where the zone is not known here."""
+    zone = load_zone(zone_name) or load_zone("UTC")
+    assert zone is not None
+    ms = round(datetime.fromisoformat(at).timestamp() * 1000)
+    return with_weekday(local_text(zone, ms))
+
+
+def _find(client: Client, typed: str) -> ScheduleView:
+    return by_name_or_id("schedule", typed, client.schedules, lambda one: one.schedule_id)
+
+
+def _draw_list(page: SchedulePage) -> None:
+    show_table(SCHEDULE_COLUMNS, page.items, empty="no schedules yet")
 
 
 def _draw(schedule: ScheduleView) -> None:
-    show_facts(schedule_facts(schedule))
+    show_facts(_facts(schedule))
 
 
-@schedules.command()
-@click.argument("name", shell_complete=offers.schedules)
-@click.option("--outcome", "-o", multiple=True, help="Only fired, late, caught_up or skipped ones.")
-@click.option("--after", type=past, metavar="TIME", help="Instants after this, or so long ago.")
-@click.option("--before", type=past, metavar="TIME", help="Instants before this.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=LEDGER_SHOWN, show_default=True)
-@json_option
-def show(name: str, *, limit: int, as_json: bool, **given: Any) -> None:
-    """Show a schedule, its next instants, and what became of the last ones: why did it not run?"""
-    search = LedgerSearch(
-        outcome=given["outcome"],
-        after=None if given["after"] is None else given["after"].isoformat(),
-        before=None if given["before"] is None else given["before"].isoformat(),
-        limit=limit,
-    )
-    with connected() as client:
-        schedule = find(client, name)
-        ledger = client.occurrences(schedule.schedule_id, search)
-        coming = client.preview_schedule(schedule.schedule_id, count=NEXT_SHOWN)
-    if as_json:
-        print_object({"schedule": schedule, "next": coming, "occurrences": ledger.items})
-        return
+def _history(client: Client, schedule: ScheduleView, *, limit: int, **given: Any) -> dict[str, Any]:
+    search = LedgerSearch(limit=limit, **given)
+    ledger = client.occurrences(schedule.schedule_id, search)
+    coming = client.preview_schedule(schedule.schedule_id, count=NEXT_SHOWN)
+    return {"schedule": schedule, "next": coming, "occurrences": ledger.items}
+
+
+def _draw_history(found: dict[str, Any]) -> None:
+    schedule: ScheduleView = found["schedule"]
     _draw(schedule)
     click.echo("\nnext" + (" (paused: they will be skipped)" if schedule.paused else ""))
-    rows = [foreseen_row(one) for one in coming]
-    show_table(FORESEEN_COLUMNS, rows, empty="nothing more is due by itself")
+    show_table(PREVIEW_COLUMNS, found["next"], empty="nothing more is due by itself")
     click.echo("\nlast")
-    _draw_ledger(schedule, ledger)
+    columns = _ledger_columns(schedule.timezone)
+    show_table(columns, found["occurrences"], empty="nothing has been due yet")
 
 
-def _draw_ledger(schedule: ScheduleView, ledger: OccurrencePage) -> None:
-    rows = [ledger_row(one, schedule.timezone) for one in ledger.items]
-    show_table(LEDGER_COLUMNS, rows, empty="nothing has been due yet")
+def _new_schedule(*, name: str, **given: Any) -> dict[str, Any]:
+    paused = {"paused": True} if given["paused"] else {}
+    return {"name": name, **timing_of(given), "job": job_of(given), **paused}
 
 
-@schedules.command()
-@click.argument("name")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@timing_options
-@click.option("--paused", is_flag=True, help="Make it, and let it wait.")
-@click.option("--function", metavar="NAME", help="Run this function of a worker's app.")
-@click.option("--args", metavar="JSON|@FILE", help="A list: arguments for the function.")
-@click.option("--kwargs", metavar="JSON|@FILE", help="An object: its named arguments.")
-@click.option("--http", metavar="URL", help="Send a request.")
-@click.option("--noop", is_flag=True, help="Run nothing.")
-@click.option("--env", "-e", multiple=True, type=pair, metavar="KEY=VALUE", help="Environment.")
-@click.option("--queue", "-q", shell_complete=offers.queues, help="The queue its jobs wait in.")
-@click.option("--priority", "-p", type=int, help="Priority of its jobs.")
-@click.option(
-    "--timeout", "-t", type=duration, metavar="DURATION", help="Stop a run after so long."
-)
-@click.option("--retries", type=click.IntRange(0), metavar="N", help="Tries after the first.")
-@click.option("--label", "-l", multiple=True, type=pair, metavar="KEY=VALUE", help="A label.")
-@click.option("--job", metavar="JSON|@FILE", help="Whatever else its jobs have, as POST /jobs.")
-@json_option
-def create(name: str, *, as_json: bool, **given: Any) -> None:
-    """Make a schedule; {{scheduled_at}} and the like are filled into what it runs.
-
-    \b
-      rota schedules create report --cron '0 9 * * MON-FRI' --tz Europe/Berlin -- ./report.sh
-      rota schedules create sync --every 15m --overlap skip -- ./sync.sh '{{scheduled_at}}'
-      rota schedules create clean --cron @daily --function clean --kwargs '{"days": 30}'
-    """
-    body = {"name": name, **timing_of(given), "job": job_of(given)}
-    if given["paused"]:
-        body["paused"] = True
-    with connected() as client:
-        answer(client, calls.create_schedule(body), _draw, as_json=as_json)
-
-
-def job_of(given: dict[str, Any]) -> dict[str, Any]:
-    """The options beside `--job`, which has the rest."""
-    rest = read_json(given["job"], "--job") if given["job"] is not None else {}
-    if not isinstance(rest, dict):
-        raise click.BadParameter("it must be an object", param_hint="'--job'")
-    kinds = ("command", "function", "http", "noop")
-    run = {}
-    if any(given[kind] for kind in kinds) or "task" not in rest:
-        options = ("command", "function", "args", "kwargs", "http", "noop", "env")
-        run = run_of(TaskOptions(**{option: given[option] for option in options}))
-    parts = {
-        "queue": given["queue"],
-        "priority": given["priority"],
-        "timeout": given["timeout"],
-        "retry": retry_of(given["retries"], None, None),
-        "labels": dict(given["label"]) or None,
-    }
-    said = {key: value for key, value in parts.items() if value is not None}
-    return {"name": "job", **run, **said, **rest}
-
-
-@schedules.command()
-@click.argument("name", shell_complete=offers.schedules)
-@timing_options
-@click.option("--patch", metavar="JSON|@FILE", help="A merge patch: whatever else is to change.")
-@json_option
-def update(name: str, *, as_json: bool, **given: Any) -> None:
-    """Change a schedule; what has been decided stays so."""
+def _changes(**given: Any) -> dict[str, Any]:
     patch = timing_of(given)
     if given["patch"] is not None:
         patch |= read_json(given["patch"], "--patch")
     if not patch:
         raise click.UsageError("say what to change: --cron, --tz, --overlap …, or --patch")
-    with connected() as client:
-        schedule_id = find(client, name).schedule_id
-        answer(client, calls.update_schedule(schedule_id, patch), _draw, as_json=as_json)
+    return patch
 
 
-@schedules.command()
-@click.argument("name", shell_complete=offers.schedules)
-@json_option
-def pause(name: str, *, as_json: bool) -> None:
-    """Let a schedule make no jobs; its instants are recorded as skipped."""
-    with connected() as client:
-        call = calls.pause_schedule(find(client, name).schedule_id)
-        answer(client, call, _draw, as_json=as_json)
+def _draw_preview(found: PreviewAnswer) -> None:
+    show_table(PREVIEW_COLUMNS, found.items, empty="no more")
 
 
-@schedules.command()
-@click.argument("name", shell_complete=offers.schedules)
-@json_option
-def resume(name: str, *, as_json: bool) -> None:
-    """Let a schedule go on with its next instant."""
-    with connected() as client:
-        call = calls.resume_schedule(find(client, name).schedule_id)
-        answer(client, call, _draw, as_json=as_json)
-
-
-@schedules.command()
-@click.argument("name", shell_complete=offers.schedules)
-@json_option
-def trigger(name: str, *, as_json: bool) -> None:
-    """Run a schedule's job now, beside its times."""
-
-    def draw(made: OccurrenceView) -> None:
-        click.echo(made.job_id)
-
-    with connected() as client:
-        call = calls.trigger_schedule(find(client, name).schedule_id)
-        answer(client, call, draw, as_json=as_json)
-
-
-@schedules.command()
-@click.argument("name", shell_complete=offers.schedules)
-@click.option("--count", type=click.IntRange(1, 1000), default=10, show_default=True)
-@click.option("--after", type=past, metavar="TIME", help="Later than this; else now.")
-@json_option
-def preview(name: str, *, count: int, after: Any, as_json: bool) -> None:
-    """Print the next instants of a schedule, clock changes marked."""
-
-    def draw(found: PreviewAnswer) -> None:
-        show_table(FORESEEN_COLUMNS, [foreseen_row(one) for one in found.items], empty="no more")
-
-    with connected() as client:
-        schedule_id, since = find(client, name).schedule_id, after and after.isoformat()
-        call = calls.preview_schedule(schedule_id, count=count, after=since)
-        answer(client, call, draw, as_json=as_json)
-
-
-@schedules.command()
-@click.argument("name", shell_complete=offers.schedules)
+@click.command()
+@click.argument("name", shell_complete=completion.schedules)
 @click.option(
     "--from", "start", type=past, metavar="TIME", help="The first instant, or so long ago."
 )
@@ -262,10 +201,10 @@ def preview(name: str, *, count: int, after: Any, as_json: bool) -> None:
 def backfill(name: str, *, as_json: bool, **given: Any) -> None:
     """Run a schedule for a range of its past: only what has no run yet, and behind other jobs."""
     with connected() as client:
-        schedule = find(client, name)
+        schedule = _find(client, name)
         if given["cancel"] is not None:
-            call_off = calls.cancel_backfill(schedule.schedule_id, given["cancel"])
-            answer(client, call_off, _draw_called_off, as_json=as_json)
+            cancelling = calls.cancel_backfill(schedule.schedule_id, given["cancel"])
+            answer(client, cancelling, _draw_cancelled, as_json=as_json)
             return
         body = _backfill_of(given)
         if not given["yes"] and not given["dry_run"]:
@@ -277,7 +216,7 @@ def backfill(name: str, *, as_json: bool, **given: Any) -> None:
         answer(client, call, _draw_backfill, as_json=as_json)
 
 
-def _draw_called_off(done: CountAnswer) -> None:
+def _draw_cancelled(done: CountAnswer) -> None:
     click.echo(f"cancelled {plural(done.count, 'job')}")
     if not done.count:
         click.echo("no backfill of this schedule with that id has runs left", err=True)
@@ -286,18 +225,17 @@ def _draw_called_off(done: CountAnswer) -> None:
 def _backfill_of(given: dict[str, Any]) -> dict[str, Any]:
     if given["start"] is None:
         raise click.UsageError("say from when: --from 7d, or --from 2026-03-01")
-    body = {
+    parts = {
         "from": given["start"],
         "to": given["end"] or past("0s"),
         "max_parallel": given["max_parallel"],
         "priority": given["priority"],
     }
-    return {name: value for name, value in body.items() if value is not None}
+    return without_none(parts)
 
 
 def _draw_backfill(done: BackfillAnswer) -> None:
-    rows = [foreseen_row(one) for one in done.items]
-    show_table(FORESEEN_COLUMNS, rows, empty="every instant of that range has its run")
+    show_table(PREVIEW_COLUMNS, done.items, empty="every instant of that range has its run")
     more = done.count - len(done.items)
     if more > 0:
         click.echo(f"… and {more} more")
@@ -307,27 +245,207 @@ def _draw_backfill(done: BackfillAnswer) -> None:
         click.echo(f"backfill {done.backfill_id}: {plural(done.count, 'job')}")
 
 
-@schedules.command()
-@click.argument("name", shell_complete=offers.schedules)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@json_option
-def delete(name: str, *, yes: bool, as_json: bool) -> None:
-    """Remove a schedule; its jobs go on."""
-    with connected() as client:
-        schedule = find(client, name)
-        if not yes:
-            confirm(f"Remove the schedule {schedule.name}?")
-        client.delete_schedule(schedule.schedule_id)
-        gone = {"schedule_id": schedule.schedule_id, "name": schedule.name, "deleted": True}
-        tell(f"removed {schedule.name}", gone, as_json=as_json)
+def _declared(app: str, owner: str | None) -> tuple[str, list[Any]]:
+    return owner or app, list(load_app(app).declared.values())
 
 
-@schedules.command()
-@click.argument("app", metavar="PACKAGE.MODULE:APP")
-@click.option("--owner", help="The program's name; else what it is loaded from.")
-@json_option
-def deploy(app: str, *, owner: str | None, as_json: bool) -> None:
-    """Make the schedules of a rota.App just those it declares: @app.cron and @app.every."""
-    declared = list(load_app(app).declared.values())
-    with connected() as client:
-        answer(client, calls.deploy(owner or app, declared), draw_deployed, as_json=as_json)
+CREATE_HELP = """Make a schedule; {{scheduled_at}} and the like are filled into what it runs.
+
+\b
+  rota schedules create report --cron '0 9 * * MON-FRI' --tz Europe/Berlin -- ./report.sh
+  rota schedules create sync --every 15m --overlap skip -- ./sync.sh '{{scheduled_at}}'
+  rota schedules create clean --cron @daily --function clean --kwargs '{"days": 30}'
+"""
+
+schedules = Noun(
+    name="schedules",
+    help="""List schedules, make one, or act on one: show, update, pause, trigger, backfill, delete.
+
+    A schedule is named by its name or its id.
+    """,
+    default=listing(
+        params=(
+            click.option("--owner", help="Those that this program deployed."),
+            click.option("--tenant", help="Of this tenant."),
+        ),
+        fetch=lambda client, **given: SchedulePage(client.schedules(**given), None),
+        draw=_draw_list,
+    ),
+    complete=completion.schedules,
+    find=_find,
+    id_of=lambda one: one.schedule_id,
+    verbs=(
+        Verb(
+            "show",
+            "Show a schedule, its next instants, and what became of the last ones: why did it"
+            " not run?",
+            params=(
+                click.option(
+                    "--outcome",
+                    "-o",
+                    multiple=True,
+                    help="Only fired, late, caught_up or skipped ones.",
+                ),
+                click.option(
+                    "--after",
+                    type=past_iso,
+                    metavar="TIME",
+                    help="Instants after this, or so long ago.",
+                ),
+                click.option(
+                    "--before", type=past_iso, metavar="TIME", help="Instants before this."
+                ),
+                click.option(
+                    "--limit", type=click.IntRange(1, 1000), default=LEDGER_SHOWN, show_default=True
+                ),
+            ),
+            fetch=_history,
+            draw=_draw_history,
+        ),
+        Verb(
+            "create",
+            CREATE_HELP,
+            calls.create_schedule,
+            _draw,
+            names_one=False,
+            params=(
+                click.argument("name"),
+                click.argument("command", nargs=-1, type=click.UNPROCESSED),
+                timing_options,
+                job_options,
+            ),
+            body=_new_schedule,
+        ),
+        Verb(
+            "update",
+            "Change a schedule; what has been decided stays so.",
+            calls.update_schedule,
+            _draw,
+            params=(
+                timing_options,
+                click.option(
+                    "--patch",
+                    metavar="JSON|@FILE",
+                    help="A merge patch: whatever else is to change.",
+                ),
+            ),
+            body=_changes,
+        ),
+        Verb(
+            "pause",
+            "Let a schedule make no jobs; its instants are recorded as skipped.",
+            calls.pause_schedule,
+            _draw,
+        ),
+        Verb("resume", "Let a schedule go on with its next instant.", calls.resume_schedule, _draw),
+        Verb(
+            "trigger",
+            "Run a schedule's job now, beside its times.",
+            calls.trigger_schedule,
+            lambda made: click.echo(made.job_id),
+        ),
+        Verb(
+            "preview",
+            "Print the next instants of a schedule, clock changes marked.",
+            calls.preview_schedule,
+            _draw_preview,
+            params=(
+                click.option(
+                    "--count", type=click.IntRange(1, 1000), default=10, show_default=True
+                ),
+                click.option(
+                    "--after", type=past_iso, metavar="TIME", help="Later than this; else now."
+                ),
+            ),
+        ),
+        Verb(
+            "delete",
+            "Remove a schedule; its jobs go on.",
+            calls.delete_schedule,
+            ask=lambda _client, one: f"Remove the schedule {one.name}?",
+            done=lambda one: (
+                f"removed {one.name}",
+                {"schedule_id": one.schedule_id, "name": one.name, "deleted": True},
+            ),
+        ),
+        Verb(
+            "deploy",
+            "Make the schedules of a rota.App just those it declares: @app.cron and @app.every.",
+            lambda declared: calls.deploy(*declared),
+            draw_deployed,
+            names_one=False,
+            params=(
+                click.argument("app", metavar="PACKAGE.MODULE:APP"),
+                click.option("--owner", help="The program's name; else what it is loaded from."),
+            ),
+            body=_declared,
+        ),
+    ),
+    commands=(backfill,),
+).group()
+
+
+# Calendars
+
+CALENDAR_COLUMNS: Columns[CalendarView] = (
+    Column("CALENDAR", lambda one: one.name, cut=True),
+    Column("DATES", lambda one: str(len(one.dates)), right=True),
+    Column("SCHEDULES", lambda one: str(one.schedules), right=True),
+    Column("CHANGED", lambda one: local(one.updated_at), spare=1),
+)
+
+
+def _draw_calendars(page: CalendarPage) -> None:
+    show_table(CALENDAR_COLUMNS, page.items, empty="no calendars yet")
+
+
+def _draw_dates(one: CalendarView) -> None:
+    for day in one.dates:
+        click.echo(f"{day:%Y-%m-%d %a}")
+
+
+def _dates(*, dates: tuple[str, ...], source: str | None) -> list[str]:
+    listed = [*dates, *(_dates_in(source) if source is not None else ())]
+    if not listed:
+        raise click.UsageError("say which dates: 2026-12-25 2026-12-26, or --from FILE")
+    return listed
+
+
+def _dates_in(source: str) -> list[str]:
+    try:
+        lines = Path(source).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise Failure(f"cannot read {source}: {error.strerror}") from error
+    words = (line.partition("#")[0].strip() for line in lines)
+    return [word for word in words if word]
+
+
+calendars = Noun(
+    name="calendars",
+    help="List calendars of holidays, or act on one: show, set, delete.",
+    default=listing(
+        fetch=lambda client: CalendarPage(client.calendars(), None), draw=_draw_calendars
+    ),
+    verbs=(
+        Verb("show", "Print a calendar's dates.", calls.get_calendar, _draw_dates),
+        Verb(
+            "set",
+            "Set a calendar's dates; it is made if it is not there.",
+            calls.set_calendar,
+            _draw_dates,
+            params=(
+                click.argument("dates", nargs=-1, metavar="[YYYY-MM-DD]..."),
+                click.option(
+                    "--from", "source", metavar="FILE", help="One date a line; # begins a comment."
+                ),
+            ),
+            body=_dates,
+        ),
+        Verb(
+            "delete",
+            "Remove a calendar that no schedule names.",
+            calls.delete_calendar,
+            done=removed,
+        ),
+    ),
+).group()

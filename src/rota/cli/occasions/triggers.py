@@ -1,4 +1,4 @@
-"""Lists triggers, shows what they made of events, makes, changes, tries and removes them."""
+"""Lists triggers and what they made of events; makes, changes, tries and removes them."""
 
 from __future__ import annotations
 
@@ -7,41 +7,22 @@ from typing import Any
 import click
 import msgspec
 
-from rota.cli import offers
-from rota.cli.cell.queues import confirm
-from rota.cli.connect import answer, connected
-from rota.cli.jobs.tasks import read_json
-from rota.cli.occasions.deploying import draw_deployed, load_app
-from rota.cli.occasions.schedules import job_of
-from rota.cli.options import duration, json_option, pair
-from rota.cli.problems import Failure
-from rota.cli.render import Cell, Column, Row, Styled, print_object, show_facts, show_table, tell
-from rota.cli.text import local, plain, short, span
+from rota.cli import completion
+from rota.cli.id_lookup import by_name_or_id
+from rota.cli.nouns import Noun, Verb, listing
+from rota.cli.occasions.deploy import draw_deployed, load_app
+from rota.cli.occasions.schedule_options import job_of, job_options
+from rota.cli.options import duration, read_json, read_object, without_none
+from rota.cli.render import Column, Columns, Styled, show_facts, show_table
+from rota.cli.text import local, short, span
 from rota.cli.views import task_line
 from rota.sdk import Client
+from rota.sdk.calls import Call
 from rota.sdk.methods import event_calls as calls
 from rota.wire.events import ArrivalView
-from rota.wire.triggers import TrialAnswer, TriggerPage, TriggerView
+from rota.wire.triggers import TrialAnswer, TrialView, TriggerPage, TriggerView
 
 LEDGER_SHOWN = 20
-COLUMNS = (
-    Column("ID"),
-    Column("NAME", cut=True),
-    Column("STATUS"),
-    Column("EVENT", cut=True),
-    Column("FILTER", spare=1, cut=True),
-    Column("WAITING", spare=2, right=True),
-    Column("OWNER", spare=3, cut=True),
-)
-LEDGER_COLUMNS = (
-    Column("CAME"),
-    Column("TYPE", spare=2, cut=True),
-    Column("EVENT", cut=True),
-    Column("OUTCOME"),
-    Column("JOB"),
-    Column("WHY", spare=1, cut=True),
-)
-TRIAL_COLUMNS = (Column("TRIGGER", cut=True), Column("OUTCOME"), Column("WHY", cut=True))
 _STYLES = {
     "fired": "green",
     "held": "yellow",
@@ -51,42 +32,37 @@ _STYLES = {
     "limited": "red",
     "active": "green",
 }
+TRIGGER_COLUMNS: Columns[TriggerView] = (
+    Column("ID", lambda one: short(one.trigger_id)),
+    Column("NAME", lambda one: one.name, cut=True),
+    Column("STATUS", lambda one: _status(one)),
+    Column("EVENT", lambda one: one.event, cut=True),
+    Column("FILTER", lambda one: _filter_text(one.filter), spare=1, cut=True),
+    Column("WAITING", lambda one: str(one.waiting) if one.waiting else "-", spare=2, right=True),
+    Column("OWNER", lambda one: one.owner or "", spare=3, cut=True),
+)
+LEDGER_COLUMNS: Columns[ArrivalView] = (
+    Column("CAME", lambda one: local(one.received_at)),
+    Column("TYPE", lambda one: one.type, spare=2, cut=True),
+    Column("EVENT", lambda one: one.event_id, cut=True),
+    Column("OUTCOME", lambda one: styled(one.outcome)),
+    Column("JOB", lambda one: short(one.job_id)),
+    Column("WHY", lambda one: "" if one.outcome == "fired" else one.message, spare=1, cut=True),
+)
+TRIAL_COLUMNS: Columns[TrialView] = (
+    Column("TRIGGER", lambda one: one.name, cut=True),
+    Column("OUTCOME", lambda one: styled(one.outcome)),
+    Column("WHY", lambda one: one.message, cut=True),
+)
 
 
 def styled(word: str) -> Styled:
-    """A status or an outcome in its colour."""
+    """Returns a status or an outcome in its colour."""
     return Styled(word, _STYLES.get(word, ""))
 
 
-@click.group(invoke_without_command=True)
-@click.option("--owner", help="Those that this program deployed.")
-@json_option
-@click.pass_context
-def triggers(ctx: click.Context, *, owner: str | None, as_json: bool) -> None:
-    """List triggers, make one, or act on one: show, update, pause, resume, test, delete.
-
-    A trigger is named by its name or its id.
-    """
-    if ctx.invoked_subcommand is not None:
-        return
-    with connected() as client:
-        found = client.triggers(owner=owner)
-        if as_json:
-            print_object(TriggerPage(found, None))
-            return
-        show_table(COLUMNS, [_row(one) for one in found], empty="no triggers yet")
-
-
-def _row(one: TriggerView) -> Row:
-    return (
-        short(one.trigger_id),
-        one.name,
-        styled("paused" if one.paused else "active"),
-        one.event,
-        _filter_text(one.filter),
-        str(one.waiting) if one.waiting else "-",
-        one.owner or "",
-    )
+def _status(one: TriggerView) -> Styled:
+    return styled("paused" if one.paused else "active")
 
 
 def _filter_text(given: Any) -> str:
@@ -95,38 +71,32 @@ def _filter_text(given: Any) -> str:
     return given if isinstance(given, str) else msgspec.json.encode(given).decode()
 
 
-def find(client: Client, typed: str) -> TriggerView:
-    """The trigger that is meant: by its name, its id, or a part of the id."""
-    named = client.triggers(name=typed) if typed else []
-    bare = typed.replace("-", "").lower()
-    if not named and len(bare) >= 6:
-        every = [(one, one.trigger_id.replace("-", "")) for one in client.triggers()]
-        named = [one for one, flat in every if flat.startswith(bare) or flat.endswith(bare)]
-    if len(named) == 1:
-        return named[0]
-    if not named:
-        raise Failure(f"there is no trigger {plain(typed)!r}; see: rota triggers")
-    ids = ", ".join(one.trigger_id for one in named[:4])
-    raise Failure(f"{plain(typed)!r} fits {len(named)} triggers: {ids}")
+def _find(client: Client, typed: str) -> TriggerView:
+    return by_name_or_id("trigger", typed, client.triggers, lambda one: one.trigger_id)
+
+
+def _draw_list(page: TriggerPage) -> None:
+    show_table(TRIGGER_COLUMNS, page.items, empty="no triggers yet")
 
 
 def _draw(one: TriggerView) -> None:
-    facts: list[tuple[str, Cell | None]] = [
-        ("id", one.trigger_id),
-        ("name", one.name),
-        ("status", styled("paused" if one.paused else "active")),
-        ("event", one.event),
-        ("filter", _filter_text(one.filter) or None),
-        ("gathers", _gathers(one)),
-        ("rate", _rate(one)),
-        ("waiting", str(one.waiting) if one.waiting else None),
-        ("closes", local(one.closes_at) if one.closes_at else None),
-        ("runs", task_line(str(one.job["name"]), msgspec.json.encode(one.job["task"]))),
-        ("queue", str(one.job["queue"])),
-        ("owner", one.owner),
-        ("revision", f"{one.revision}, since {local(one.updated_at)}"),
-    ]
-    show_facts([(name, value) for name, value in facts if value is not None])
+    show_facts(
+        [
+            ("id", one.trigger_id),
+            ("name", one.name),
+            ("status", _status(one)),
+            ("event", one.event),
+            ("filter", _filter_text(one.filter) or None),
+            ("gathers", _gathers(one)),
+            ("rate", _rate(one)),
+            ("waiting", str(one.waiting) if one.waiting else None),
+            ("closes", local(one.closes_at) if one.closes_at else None),
+            ("runs", task_line(str(one.job["name"]), msgspec.json.encode(one.job["task"]))),
+            ("queue", str(one.job["queue"])),
+            ("owner", one.owner),
+            ("revision", f"{one.revision}, since {local(one.updated_at)}"),
+        ]
+    )
 
 
 def _gathers(one: TriggerView) -> str | None:
@@ -146,89 +116,22 @@ def _rate(one: TriggerView) -> str | None:
     return None if limit is None else f"{limit.count} jobs in {span(limit.per)}"
 
 
-@triggers.command()
-@click.argument("name", shell_complete=offers.triggers)
-@click.option("--outcome", "-o", multiple=True, help="Only fired, filtered, limited … ones.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=LEDGER_SHOWN, show_default=True)
-@json_option
-def show(name: str, *, outcome: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """Show a trigger, and what it made of the last events: why did it not fire?"""
-    with connected() as client:
-        found = find(client, name)
-        ledger = client.trigger_events(found.trigger_id, outcome=outcome, limit=limit)
-    if as_json:
-        print_object({"trigger": found, "events": ledger.items})
-        return
-    _draw(found)
+def _history(
+    client: Client, found: TriggerView, *, outcome: tuple[str, ...], limit: int
+) -> dict[str, Any]:
+    ledger = client.trigger_events(found.trigger_id, outcome=outcome, limit=limit)
+    return {"trigger": found, "events": ledger.items}
+
+
+def _draw_history(found: dict[str, Any]) -> None:
+    _draw(found["trigger"])
     click.echo("\nevents")
-    rows = [_ledger_row(one) for one in ledger.items]
-    show_table(LEDGER_COLUMNS, rows, empty="no event of its type has come yet")
+    show_table(LEDGER_COLUMNS, found["events"], empty="no event of its type has come yet")
 
 
-def _ledger_row(one: ArrivalView) -> Row:
-    return (
-        local(one.received_at),
-        one.type,
-        one.event_id,
-        styled(one.outcome),
-        short(one.job_id),
-        "" if one.outcome == "fired" else one.message,
-    )
-
-
-@triggers.command()
-@click.argument("name")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "--from", "source", metavar="JSON|@FILE", help="The whole trigger, as POST /triggers."
-)
-@click.option("--on", "event", metavar="TYPE", help="A type of event, `prefix.*`, or `*`.")
-@click.option(
-    "--where", metavar="FILTER", help="Only such events: data.size > 1000 and has(data.name)"
-)
-@click.option(
-    "--debounce",
-    type=duration,
-    metavar="DURATION",
-    help="Wait until no event came for so long; take the last one.",
-)
-@click.option("--batch", type=click.IntRange(1), metavar="N", help="One job for so many events.")
-@click.option("--rate", metavar="N/TIME", help="At most so many jobs: 10/1m.")
-@click.option("--paused", is_flag=True, help="Make it, and let it wait.")
-@click.option("--function", metavar="NAME", help="Run this function of a worker's app.")
-@click.option("--args", metavar="JSON|@FILE", help="A list: arguments for the function.")
-@click.option("--kwargs", metavar="JSON|@FILE", help="An object: its named arguments.")
-@click.option("--http", metavar="URL", help="Send a request.")
-@click.option("--noop", is_flag=True, help="Run nothing.")
-@click.option("--env", "-e", multiple=True, type=pair, metavar="KEY=VALUE", help="Environment.")
-@click.option("--queue", "-q", shell_complete=offers.queues, help="The queue its jobs wait in.")
-@click.option("--priority", "-p", type=int, help="Priority of its jobs.")
-@click.option("--timeout", "-t", type=duration, metavar="DURATION", help="Stop a run after this.")
-@click.option("--retries", type=click.IntRange(0), metavar="N", help="Tries after the first.")
-@click.option("--label", "-l", multiple=True, type=pair, metavar="KEY=VALUE", help="A label.")
-@click.option("--job", metavar="JSON|@FILE", help="Whatever else its jobs have, as POST /jobs.")
-@json_option
-def create(name: str, *, as_json: bool, **given: Any) -> None:
-    """Make a trigger; {{event.data.name}} and the like are filled into what it runs.
-
-    \b
-      rota triggers create scan --on object.uploaded -- ./scan.sh '{{event.data.name}}'
-      rota triggers create alarm --on rota.job.failed --where "data.queue == 'billing'" -- ./page.sh
-      rota triggers create load --on 'row.*' --batch 100 --function load
-    """
-    body = {"name": name, **_given_in(given)} if given["source"] else _body(name, given)
-    with connected() as client:
-        answer(client, calls.create_trigger(body), _draw, as_json=as_json)
-
-
-def _given_in(given: dict[str, Any]) -> dict[str, Any]:
-    body = read_json(given["source"], "--from")
-    if not isinstance(body, dict):
-        raise click.BadParameter("it must be an object", param_hint="'--from'")
-    return body
-
-
-def _body(name: str, given: dict[str, Any]) -> dict[str, Any]:
+def _new_trigger(*, name: str, **given: Any) -> dict[str, Any]:
+    if given["source"]:
+        return {"name": name, **read_object(given["source"], "--from")}
     if given["event"] is None:
         raise click.UsageError("say which events: --on TYPE, or --from JSON|@FILE")
     parts = {
@@ -238,8 +141,7 @@ def _body(name: str, given: dict[str, Any]) -> dict[str, Any]:
         "rate_limit": _rate_of(given["rate"]),
         "paused": given["paused"] or None,
     }
-    said = {key: value for key, value in parts.items() if value is not None}
-    return {"name": name, "event": given["event"], **said, "job": job_of(given)}
+    return {"name": name, "event": given["event"], **without_none(parts), "job": job_of(given)}
 
 
 def _rate_of(text: str | None) -> dict[str, Any] | None:
@@ -251,80 +153,155 @@ def _rate_of(text: str | None) -> dict[str, Any] | None:
     return {"count": int(count), "per": per}
 
 
-@triggers.command()
-@click.argument("name", shell_complete=offers.triggers)
-@click.argument("patch", metavar="JSON|@FILE")
-@json_option
-def update(name: str, patch: str, *, as_json: bool) -> None:
-    """Change a trigger, by a merge patch: '{"filter": "data.size > 10"}'."""
-    with connected() as client:
-        trigger_id = find(client, name).trigger_id
-        call = calls.update_trigger(trigger_id, read_json(patch, "patch"))
-        answer(client, call, _draw, as_json=as_json)
+def _event(*, event: str, only: str | None) -> tuple[dict[str, Any], str | None]:
+    return {"id": "test", "source": "/cli", **read_object(event, "event")}, only
 
 
-@triggers.command()
-@click.argument("name", shell_complete=offers.triggers)
-@json_option
-def pause(name: str, *, as_json: bool) -> None:
-    """Let a trigger make no jobs; events are recorded as paused."""
-    with connected() as client:
-        call = calls.pause_trigger(find(client, name).trigger_id)
-        answer(client, call, _draw, as_json=as_json)
+def _try(client: Client, asked: tuple[dict[str, Any], str | None]) -> Call[TrialAnswer]:
+    event, only = asked
+    trigger_id = None if only is None else _find(client, only).trigger_id
+    return calls.try_event(event, trigger_id=trigger_id)
 
 
-@triggers.command()
-@click.argument("name", shell_complete=offers.triggers)
-@json_option
-def resume(name: str, *, as_json: bool) -> None:
-    """Let a trigger go on with the next event."""
-    with connected() as client:
-        call = calls.resume_trigger(find(client, name).trigger_id)
-        answer(client, call, _draw, as_json=as_json)
+def _draw_trial(tried: TrialAnswer) -> None:
+    show_table(TRIAL_COLUMNS, tried.items, empty="no trigger is for events of this type")
 
 
-@triggers.command()
-@click.argument("event", metavar="JSON|@FILE")
-@click.option("--only", metavar="NAME", shell_complete=offers.triggers, help="This trigger only.")
-@json_option
-def test(event: str, *, only: str | None, as_json: bool) -> None:
-    """Say what triggers would make of an event; nothing happens."""
-    body = read_json(event, "event")
-    if not isinstance(body, dict):
-        raise click.BadParameter("it must be an object", param_hint="'event'")
-    body = {"id": "test", "source": "/cli", **body}
-
-    def draw(tried: TrialAnswer) -> None:
-        rows = [(one.name, styled(one.outcome), one.message) for one in tried.items]
-        show_table(TRIAL_COLUMNS, rows, empty="no trigger is for events of this type")
-
-    with connected() as client:
-        trigger_id = None if only is None else find(client, only).trigger_id
-        answer(client, calls.try_event(body, trigger_id=trigger_id), draw, as_json=as_json)
+def _declared(app: str, owner: str | None) -> tuple[str, list[Any]]:
+    return owner or app, list(load_app(app).reactions.values())
 
 
-@triggers.command()
-@click.argument("name", shell_complete=offers.triggers)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@json_option
-def delete(name: str, *, yes: bool, as_json: bool) -> None:
-    """Remove a trigger; its jobs go on, events that wait in it are dropped."""
-    with connected() as client:
-        found = find(client, name)
-        if not yes:
-            confirm(f"Remove the trigger {found.name}?")
-        client.delete_trigger(found.trigger_id)
-        gone = {"trigger_id": found.trigger_id, "name": found.name, "deleted": True}
-        tell(f"removed {found.name}", gone, as_json=as_json)
+CREATE_HELP = """Make a trigger; {{event.data.name}} and the like are filled into what it runs.
 
+\b
+  rota triggers create scan --on object.uploaded -- ./scan.sh '{{event.data.name}}'
+  rota triggers create alarm --on rota.job.failed --where "data.queue == 'billing'" -- ./page.sh
+  rota triggers create load --on 'row.*' --batch 100 --function load
+"""
 
-@triggers.command()
-@click.argument("app", metavar="PACKAGE.MODULE:APP")
-@click.option("--owner", help="The program's name; else what it is loaded from.")
-@json_option
-def deploy(app: str, *, owner: str | None, as_json: bool) -> None:
-    """Make the triggers of a rota.App just those it declares with @app.on."""
-    declared = list(load_app(app).reactions.values())
-    with connected() as client:
-        call = calls.deploy_triggers(owner or app, declared)
-        answer(client, call, draw_deployed, as_json=as_json)
+triggers = Noun(
+    name="triggers",
+    help="""List triggers, make one, or act on one: show, update, pause, resume, test, delete.
+
+    A trigger is named by its name or its id.
+    """,
+    default=listing(
+        params=(click.option("--owner", help="Those that this program deployed."),),
+        fetch=lambda client, owner: TriggerPage(client.triggers(owner=owner), None),
+        draw=_draw_list,
+    ),
+    complete=completion.triggers,
+    find=_find,
+    id_of=lambda one: one.trigger_id,
+    verbs=(
+        Verb(
+            "show",
+            "Show a trigger, and what it made of the last events: why did it not fire?",
+            params=(
+                click.option(
+                    "--outcome", "-o", multiple=True, help="Only fired, filtered, limited … ones."
+                ),
+                click.option(
+                    "--limit", type=click.IntRange(1, 1000), default=LEDGER_SHOWN, show_default=True
+                ),
+            ),
+            fetch=_history,
+            draw=_draw_history,
+        ),
+        Verb(
+            "create",
+            CREATE_HELP,
+            calls.create_trigger,
+            _draw,
+            names_one=False,
+            params=(
+                click.argument("name"),
+                click.argument("command", nargs=-1, type=click.UNPROCESSED),
+                click.option(
+                    "--from",
+                    "source",
+                    metavar="JSON|@FILE",
+                    help="The whole trigger, as POST /triggers.",
+                ),
+                click.option(
+                    "--on", "event", metavar="TYPE", help="A type of event, `prefix.*`, or `*`."
+                ),
+                click.option(
+                    "--where",
+                    metavar="FILTER",
+                    help="Only such events: data.size > 1000 and has(data.name)",
+                ),
+                click.option(
+                    "--debounce",
+                    type=duration,
+                    metavar="DURATION",
+                    help="Wait until no event came for so long; take the last one.",
+                ),
+                click.option(
+                    "--batch",
+                    type=click.IntRange(1),
+                    metavar="N",
+                    help="One job for so many events.",
+                ),
+                click.option("--rate", metavar="N/TIME", help="At most so many jobs: 10/1m."),
+                job_options,
+            ),
+            body=_new_trigger,
+        ),
+        Verb(
+            "update",
+            """Change a trigger, by a merge patch: '{"filter": "data.size > 10"}'.""",
+            calls.update_trigger,
+            _draw,
+            params=(click.argument("patch", metavar="JSON|@FILE"),),
+            body=lambda patch: read_json(patch, "patch"),
+        ),
+        Verb(
+            "pause",
+            "Let a trigger make no jobs; events are recorded as paused.",
+            calls.pause_trigger,
+            _draw,
+        ),
+        Verb("resume", "Let a trigger go on with the next event.", calls.resume_trigger, _draw),
+        Verb(
+            "test",
+            "Say what triggers would make of an event; nothing happens.",
+            _try,
+            _draw_trial,
+            names_one=False,
+            params=(
+                click.argument("event", metavar="JSON|@FILE"),
+                click.option(
+                    "--only",
+                    metavar="NAME",
+                    shell_complete=completion.triggers,
+                    help="This trigger only.",
+                ),
+            ),
+            body=_event,
+            reads=True,
+        ),
+        Verb(
+            "delete",
+            "Remove a trigger; its jobs go on, events that wait in it are dropped.",
+            calls.delete_trigger,
+            ask=lambda _client, one: f"Remove the trigger {one.name}?",
+            done=lambda one: (
+                f"removed {one.name}",
+                {"trigger_id": one.trigger_id, "name": one.name, "deleted": True},
+            ),
+        ),
+        Verb(
+            "deploy",
+            "Make the triggers of a rota.App just those it declares with @app.on.",
+            lambda declared: calls.deploy_triggers(*declared),
+            draw_deployed,
+            names_one=False,
+            params=(
+                click.argument("app", metavar="PACKAGE.MODULE:APP"),
+                click.option("--owner", help="The program's name; else what it is loaded from."),
+            ),
+            body=_declared,
+        ),
+    ),
+).group()

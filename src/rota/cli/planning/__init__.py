@@ -1,3 +1,1 @@
-"""Commands about what would be: policies tried on a past or an invented workload, workers that
-would do.
-"""
+"""Commands for planning: simulations of policies, reports, recorded history."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -12,15 +12,152 @@ from typing import Any, Protocol, TypeVar
 import click
 import msgspec
 
-from rota.cli.connect import connected
-from rota.cli.options import json_option, past
-from rota.cli.planning.past import lines_of, opening_of
-from rota.cli.planning.policy_trials import Names, policies_option
-from rota.cli.planning.replaying import past_case, replay
+from rota.cli.connect import connected, every_item
+from rota.cli.options import combined, json_option, now, past, search_of
+from rota.cli.planning.policy_trials import Names, document, draw, policies_option, tried
+from rota.cli.planning.workloads import Case
 from rota.cli.problems import Failure
 from rota.cli.render import print_object
 from rota.cli.text import plain, plural
+from rota.engine.clock import SystemClock
 from rota.sdk import Client
+from rota.sdk.methods import admin_calls
+from rota.simulate.history import (
+    VERSION,
+    History,
+    JobLine,
+    Opening,
+    QueueLine,
+    QuotaLine,
+    RateLine,
+    TenantLine,
+    WorkerLine,
+)
+from rota.simulate.study import Setting
+from rota.simulate.workload import GraphError, fitting
+from rota.wire.jobs import JobView
+from rota.wire.limits import PAGE_ITEMS_MAX
+from rota.wire.queues import QueueView
+from rota.wire.tenants import TenantView
+from rota.wire.workers import WorkerView
+
+RAN = ("succeeded", "failed", "cancelled")
+"""The ends of a job that may have run."""
+_PLAIN_KINDS = ("cpu", "memory", "storage", "gpu")
+
+
+def opening_of(client: Client) -> Opening:
+    """Records the cell as it is now: its workers that are not offline, its queues and tenants."""
+    workers = client.workers(status=("online", "draining", "unhealthy"))
+    return Opening(
+        VERSION,
+        exported_at=now(),
+        workers=[worker_line(worker) for worker in workers],
+        queues=[queue_line(queue) for queue in client.queues()],
+        tenants=[tenant_line(one) for one in every_item(client, admin_calls.list_tenants)],
+    )
+
+
+def tenant_line(tenant: TenantView) -> TenantLine:
+    """Records a tenant."""
+    quota = tenant.quota
+    return TenantLine(tenant.name, tenant.weight, QuotaLine(quota.running, quota.cpu, quota.memory))
+
+
+def lines_of(client: Client, given: Mapping[str, Any]) -> Iterator[JobLine]:
+    """Records the jobs that ran, newest first."""
+    everything = {"status": RAN, "priority": None, "name": None, "label": ()}
+    for job in client.jobs(search_of({**everything, **given}, limit=PAGE_ITEMS_MAX)):
+        # Of an array or gang it is the members that ran, and they are jobs themselves.
+        is_group = job.array is not None or job.gang is not None
+        if job.started_at is not None and job.finished_at is not None and not is_group:
+            yield job_line(job)
+
+
+def job_line(job: JobView) -> JobLine:
+    """Records a job that ran."""
+    needs = msgspec.structs.asdict(job.requirements)
+    return msgspec.convert(
+        {
+            "job_id": job.job_id,
+            "name": job.name,
+            # A run of a backfill is for an instant of long ago, and came when it was made.
+            "submitted_at": max(job.scheduled_at, job.created_at),
+            "started_at": job.started_at,
+            "finished_at": job.finished_at,
+            "queue": job.queue,
+            "tenant": job.tenant,
+            "priority": job.priority,
+            "capabilities": needs.pop("capabilities"),
+            "requirements": needs,
+            "expected_runtime": job.expected_runtime,
+            "timeout": job.timeout,
+            "preemptible": job.preemptible,
+            "dependencies": [one.job_id for one in job.dependencies],
+            "affinity": None if job.affinity is None else msgspec.structs.asdict(job.affinity),
+        },
+        JobLine,
+    )
+
+
+def worker_line(worker: WorkerView) -> WorkerLine:
+    """Records a worker."""
+    kinds = worker.resources
+    return msgspec.convert(
+        {
+            "resources": {
+                **{name: getattr(kinds, name).capacity for name in _PLAIN_KINDS},
+                "custom": {name: amount.capacity for name, amount in kinds.custom.items()},
+            },
+            "capabilities": worker.capabilities,
+            "queues": worker.queues,
+            "labels": worker.labels,
+            "only": worker.only,
+        },
+        WorkerLine,
+    )
+
+
+def queue_line(queue: QueueView) -> QueueLine:
+    """Records a queue."""
+    rate = queue.rate_limit
+    return QueueLine(
+        queue.name,
+        queue.priority,
+        queue.weight,
+        queue.max_workers,
+        None if rate is None else RateLine(rate.count, rate.per),
+    )
+
+
+def past_case(client: Client, given: Mapping[str, Any]) -> Case:
+    """Builds a case of the jobs that ran and the workers of now."""
+    try:
+        history = History("the past", list(lines_of(client, given)), opening_of(client))
+    except GraphError as error:
+        raise Failure(str(error)) from error
+    fleet = history.fleet()
+    if fleet is None:
+        raise Failure("no worker is there, so nothing could run: start one, or use rota simulate")
+    works = fitting(history, fleet.can_run)
+    if not len(works):
+        raise Failure("no job ran then that the workers of now could run")
+    return Case(works, fleet, history.settings())
+
+
+def setting_of(case: Case) -> Setting:
+    """Returns what is the same for all policies."""
+    return Setting(case.workload, case.fleet, SystemClock(), case.setup)
+
+
+def replay(case: Case, names: Names, *, as_json: bool) -> None:
+    """Shows the figures of each policy, also by tenant."""
+    trials = tried(names, setting_of(case))
+    if as_json:
+        print_object(document(case, trials, by_tenant=True))
+    else:
+        draw(case, trials, by_tenant=True)
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,11 +165,9 @@ STDOUT = Path("-")
 
 
 class Sink(Protocol):
-    """Where bytes go: a file, packed or not, or whoever reads our output."""
+    """File, packed or not, or stdout."""
 
-    def write(self, data: bytes, /) -> int:
-        """Takes them."""
-        ...
+    def write(self, data: bytes, /) -> int: ...
 
 
 @click.group()
@@ -40,22 +175,17 @@ def history() -> None:
     """What ran: export writes it down, replay shows what other policies would have made of it."""
 
 
-def _of_these(command: F) -> F:
-    """Which jobs of the past are meant."""
-    for option in reversed(
-        (
-            click.option("--after", type=past, help="Created after this, or so long ago: 7d."),
-            click.option("--before", type=past, help="Created before this."),
-            click.option("--queue", "-q", help="Of this queue."),
-            click.option("--tenant", help="Of this tenant."),
-        )
-    ):
-        command = option(command)
-    return command
+_past_options = combined(
+    click.option("--after", type=past, help="Created after this, or so long ago: 7d."),
+    click.option("--before", type=past, help="Created before this."),
+    click.option("--queue", "-q", help="Of this queue."),
+    click.option("--tenant", help="Of this tenant."),
+)
+"""Filter the jobs of the past."""
 
 
 @history.command()
-@_of_these
+@_past_options
 @click.option(
     "--out", "-o", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     default=STDOUT, metavar="FILE", help="Where to; packed if its name ends in .gz.",
@@ -98,7 +228,7 @@ def _opened(out: Path, stack: ExitStack) -> Sink:
 
 
 @history.command("replay")
-@_of_these
+@_past_options
 @policies_option
 @json_option
 def replay_past(*, names: Names, as_json: bool, **given: Any) -> None:

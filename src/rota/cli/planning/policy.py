@@ -1,54 +1,94 @@
-"""Shows and sets the policy of a cell."""
+"""Shows and sets the policy of a cell; plans what another policy would change."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from rota.cli.cell.queues import or_none
+from rota.api.cell.policy import policy_of, policy_view
 from rota.cli.connect import answer, connected
-from rota.cli.options import Number, json_option
-from rota.cli.planning.policy_plan import plan
-from rota.cli.render import show_facts
+from rota.cli.nouns import Noun, Verb
+from rota.cli.options import Number, json_option, past, whole_or_none
+from rota.cli.planning.history import past_case, replay, setting_of
+from rota.cli.planning.policy_trials import RECORDED, Names, document, read_policy, tried
+from rota.cli.render import Column, Columns, print_object, show_facts, show_table
 from rota.cli.text import span
-from rota.core.records.policy import PRESETS, BackfillKind, CandidateKind, OrderKind
+from rota.core.records.policy import PRESETS, BackfillKind, CandidateKind, OrderKind, Policy
 from rota.sdk.methods import admin_calls
-from rota.wire.policy import PolicyView
-from rota.wire.units import parse_duration
+from rota.wire.policy import PolicySpec, PolicyView
+from rota.wire.units import dec_hook, parse_duration
+
+PLAN_COLUMNS: Columns[tuple[str, dict[str, Any]]] = (
+    Column("SETTING", lambda one: one[0]),
+    Column("NOW", lambda one: _shown(one[1]["now"])),
+    Column("THEN", lambda one: _shown(one[1]["then"])),
+)
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--replay", "since", type=past, metavar="TIME",
+    help="Run once more what ran since then, or in so long: 7d.",
+)  # fmt: skip
+@json_option
+def plan(file: Path, *, since: Any, as_json: bool) -> None:
+    """Show what a policy in a TOML file would change; nothing is set.
+
+    With --replay it also shows what it would have meant for each tenant: as it was, with the
+    policy in force, and with the one in the file.
+    """
+    new = read_policy(file)
+    with connected() as client:
+        now = client.call(admin_calls.get_policy())
+        given = {"after": since, "before": None, "queue": None, "tenant": None}
+        case = None if since is None else past_case(client, given)
+    names: Names = {RECORDED: None, "now": in_force(now), "then": new}
+    changes = changed(now, policy_view(new))
+    if as_json:
+        answer: dict[str, Any] = {"changes": changes}
+        if case is not None:
+            answer |= document(case, tried(names, setting_of(case)), by_tenant=True)
+        print_object(answer)
+        return
+    show_table(PLAN_COLUMNS, list(changes.items()), empty="nothing would change")
+    if case is not None:
+        click.echo()
+        replay(case, names, as_json=False)
+
+
+def in_force(view: PolicyView) -> Policy:
+    """The policy of a server's answer; what it does not tell is as in a new cell."""
+    return policy_of(msgspec.convert(msgspec.to_builtins(view), PolicySpec, dec_hook=dec_hook))
+
+
+def changed(now: PolicyView, then: PolicyView) -> dict[str, dict[str, Any]]:
+    """What is not the same, by name."""
+    before, after = msgspec.to_builtins(now), msgspec.to_builtins(then)
+    return {
+        name: {"now": value, "then": after[name]}
+        for name, value in before.items()
+        if after[name] != value
+    }
+
+
+def _shown(value: Any) -> str:
+    return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
 
 _TIMES = ("length_cap", "priority_wait", "half_life", "preempt_after")
 
 
-@click.group(invoke_without_command=True)
-@json_option
-@click.pass_context
-def policy(ctx: click.Context, *, as_json: bool) -> None:
-    """Show the rules by which jobs are ordered and let past each other, or set them."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(show, as_json=as_json)
-
-
-policy.add_command(plan)
-
-
-@policy.command()
-@json_option
-def show(*, as_json: bool) -> None:
-    """Show the policy in force."""
-    with connected() as client:
-        answer(client, admin_calls.get_policy(), _draw, as_json=as_json)
-
-
 def _draw(view: PolicyView) -> None:
     facts = msgspec.to_builtins(view)
-    for name in _TIMES:
-        facts[name] = span(facts[name])
+    facts |= {name: span(facts[name]) for name in _TIMES}
     show_facts([(name, "-" if value is None else str(value)) for name, value in facts.items()])
 
 
-@policy.command("set")
+@click.command("set")
 @click.option("--preset", type=click.Choice(list(PRESETS)), help="Start from this one.")
 @click.option("--order", type=click.Choice([one.value for one in OrderKind]))
 @click.option("--backfill", type=click.Choice([one.value for one in BackfillKind]))
@@ -62,7 +102,7 @@ def _draw(view: PolicyView) -> None:
 @click.option("--max-running", metavar="N|none", help="Executions of the whole cell at once.")
 @click.option("--max-queued", metavar="N|none", help="Live jobs of the whole cell.")
 @json_option
-def set_(*, preset: str | None, as_json: bool, **given: Any) -> None:
+def _set(*, preset: str | None, as_json: bool, **given: Any) -> None:
     """Change the policy; what is not given stays, or is as in the preset."""
     settings = {name: _value(name, text) for name, text in given.items() if text is not None}
     if preset is None and not settings:
@@ -78,11 +118,7 @@ def set_(*, preset: str | None, as_json: bool, **given: Any) -> None:
 
 def _value(name: str, given: Any) -> Any:
     if name in ("preempt_gap", "max_running", "max_queued"):
-        text = or_none(given)
-        if text is not None and not text.isdecimal():
-            hint = "--" + name.replace("_", "-")
-            raise click.BadParameter(f"{given!r} is no whole number", param_hint=f"'{hint}'")
-        return None if text is None else int(text)
+        return whole_or_none(given, "--" + name.replace("_", "-"))
     if name in _TIMES:
         try:
             parse_duration(given)
@@ -90,3 +126,14 @@ def _value(name: str, given: Any) -> Any:
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
     return given
+
+
+policy = Noun(
+    name="policy",
+    help="Show the rules by which jobs are ordered and let past each other, or set them.",
+    default=Verb(
+        "show", "Show the policy in force.", admin_calls.get_policy, _draw, names_one=False
+    ),
+    default_has_name=True,
+    commands=(plan, _set),
+).group()

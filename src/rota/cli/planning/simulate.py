@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from rota.cli.options import NumberRange, duration, json_option, size
-from rota.cli.planning.policy_figures import document, draw
-from rota.cli.planning.policy_trials import Names, policies_option, tried
+from rota.cli.planning.policy_trials import Names, document, draw, policies_option, tried
 from rota.cli.planning.workloads import Case, case_of
 from rota.cli.problems import Failure
 from rota.cli.render import print_object

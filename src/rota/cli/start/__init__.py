@@ -1,1 +1,1 @@
-"""What stays when it is started: servers, workers and gateways, put together from all rooms."""
+"""Commands that start servers, workers and gateways, and what they are put together from."""

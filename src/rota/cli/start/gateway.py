@@ -11,8 +11,8 @@ import click
 
 from rota import __version__
 from rota.cli.options import pair
-from rota.cli.start.diary import log_option
-from rota.cli.start.up import HOST, DoorOptions, door_options
+from rota.cli.start.server_log import log_option
+from rota.cli.start.up import HOST, HttpOptions, http_options
 from rota.gateway.plan import Plan, PlanError, make_plan
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ PORT_DEFAULT = 7080
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayOptions(DoorOptions):
+class GatewayOptions(HttpOptions):
     """What `rota gateway` was asked for."""
 
     plan: Plan
@@ -47,7 +47,7 @@ class GatewayOptions(DoorOptions):
 )  # fmt: skip
 @HOST
 @log_option
-@door_options
+@http_options
 @click.option("--where", metavar="TENANT", help="Only say which cell a tenant's jobs go to.")
 @click.pass_context
 def gateway(ctx: click.Context, /, *, where: str | None, **given: Any) -> None:
@@ -70,14 +70,21 @@ def gateway(ctx: click.Context, /, *, where: str | None, **given: Any) -> None:
 
 async def _serve(options: GatewayOptions) -> int:
     from rota.api.door.auth import LOOPBACK_HOSTS
-    from rota.cli.start.hosting import EmbeddedServer, on_signal, until_signal
-    from rota.cli.start.listening import listen, open_lobby, refuse_open_door, url_of
+    from rota.cli.start.hosting import (
+        EmbeddedServer,
+        listen,
+        on_signal,
+        open_lobby,
+        refuse_unprotected,
+        until_signal,
+        url_of,
+    )
     from rota.gateway.app import create_app
     from rota.gateway.desk import Desk
     from rota.gateway.fleet import Fleet
     from rota.gateway.lines import Lines
 
-    refuse_open_door(options)
+    refuse_unprotected(options)
     listening = listen(options.host, options.port)
     fleet = Fleet(options.plan, Lines())
     try:

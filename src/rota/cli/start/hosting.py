@@ -1,14 +1,19 @@
-"""Runs an HTTP application in this process: the loop, the signals, and uvicorn's part."""
+"""Runs an HTTP application in this process: socket, certificate, signals and uvicorn."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
+import resource
 import signal
+import socket
+import ssl
 import sys
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,14 +22,142 @@ import uvicorn
 
 from rota.api.connections import BoundedProtocol
 from rota.api.door.lobby import Lobby
-from rota.api.limits import UNTAKEN_S
+from rota.api.limits import CONNECTIONS_MAX, FILES_RESERVED, UNTAKEN_S
 from rota.api.waiting import first_of
-from rota.cli.start.certificates import Certificate
-from rota.cli.start.diary import keep_diary
-from rota.cli.start.loops import run_event_loop
-from rota.cli.start.up import DoorOptions
+from rota.cli.start.event_loop import run_event_loop
+from rota.cli.start.server_log import set_up_log
+from rota.cli.start.up import HttpOptions
 from rota.engine.beat import beat
 from rota.store.protocol import StoreError
+
+
+def listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        hint = "another server? take another with --port" if port else "is the address right?"
+        raise click.ClickException(
+            f"cannot listen on {host}:{port}: {error.strerror} ({hint})"
+        ) from (error)
+    listening.listen(1024)
+    listening.setblocking(False)  # noqa: FBT003  (the standard library's signature)
+    return listening
+
+
+def refuse_unprotected(options: HttpOptions) -> None:
+    """A job API is remote execution: beyond this machine only with TLS, or an explicit word."""
+    if is_loopback(options.host):
+        return
+    if not options.auth:
+        raise click.ClickException("--no-auth is allowed on loopback only")
+    if options.tls_cert is None and not options.insecure:
+        raise click.ClickException(
+            f"listening on {options.host} would send tokens and jobs in the clear: give"
+            " --tls-cert and --tls-key, or say --insecure if something in front does TLS"
+        )
+
+
+def is_everywhere(host: str) -> bool:
+    """Whether it stands for all addresses of this machine."""
+    return host in ("0.0.0.0", "::", "")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _host_text(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def url_of(options: HttpOptions, listening: socket.socket) -> str:
+    """What people and workers call this server."""
+    scheme = "http" if options.tls_cert is None else "https"
+    name = options.names[0] if options.names else _host_text(options.host)
+    return f"{scheme}://{name}:{listening.getsockname()[1]}"
+
+
+def open_lobby(options: HttpOptions) -> Lobby:
+    """For as many connections as were asked for, or as the system allows.
+
+    A process that may open no more files can still be connected to, but cannot serve a log or a
+    file any more: so its connections end first.
+    """
+    allowed = _files_allowed((options.connections_max or CONNECTIONS_MAX) + FILES_RESERVED)
+    room = allowed - FILES_RESERVED
+    if options.connections_max is not None and room < options.connections_max:
+        raise click.ClickException(
+            f"--connections-max {options.connections_max} needs a limit of"
+            f" {options.connections_max + FILES_RESERVED} open files, and here it is {allowed}:"
+            " raise it (ulimit -Hn, or LimitNOFILE= of the service)"
+        )
+    return Lobby(max(1, min(room, options.connections_max or CONNECTIONS_MAX)))
+
+
+def _files_allowed(wanted: int) -> int:
+    """How many files this process may open from now on: as many as wanted, if it may ask so."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    except (ValueError, OSError):  # some systems have further limits
+        return soft
+    return allowed
+
+
+log = structlog.get_logger(__name__)
+
+
+class Certificate:
+    """A certificate and its key in two files, looked at now and then."""
+
+    def __init__(self, cert: Path, key: Path | None) -> None:
+        self._cert = cert
+        self._key = key
+        self._seen = self._look()
+
+    def refresh(self, context: ssl.SSLContext) -> None:
+        """Loads the files again if they changed; what cannot be used leaves the old in place.
+
+        Whoever renews them replaces one file after the other, so a pair that does not fit is
+        tried again at the next change.
+        """
+        now = self._look()
+        if now == self._seen or None in now:
+            return
+        self._seen = now
+        try:
+            # Tried on another context first: what does not fit would leave half of itself behind.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._cert, self._key)
+            context.load_cert_chain(self._cert, self._key)
+        except (OSError, ssl.SSLError) as error:
+            log.warning("the new certificate cannot be used; the old one stays", cause=str(error))
+            return
+        log.info("took a new certificate into use", certificate=str(self._cert))
+
+    def _look(self) -> tuple[int | None, ...]:
+        files = [file for file in (self._cert, self._key) if file is not None]
+        return tuple(_changed_at(file) for file in files)
+
+
+def _changed_at(file: Path) -> int | None:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return None  # just being replaced
+
 
 HEADERS_S_MAX = 65
 """An idle connection is closed after this; a little longer than a poll is held."""
@@ -57,7 +190,7 @@ class EmbeddedServer(uvicorn.Server):
     def __init__(
         self,
         app: object,
-        options: DoorOptions,
+        options: HttpOptions,
         lobby: Lobby | None = None,
         *,
         ticks: Ticks | None = None,
@@ -141,7 +274,7 @@ def run_loop(work: Coroutine[Any, Any, int]) -> int:
     # The store's threads must get their turn soon although the loop is busy; the interpreter's
     # default of 5 ms makes a page of rows take tens of milliseconds under load.
     sys.setswitchinterval(SWITCH_S)
-    keep_diary()
+    set_up_log()
     try:
         return run_event_loop(work)
     except (StoreError, OSError) as error:

@@ -23,15 +23,35 @@ from rota.api.app import Parts, create_app
 from rota.api.files import Files
 from rota.api.history import Recorder
 from rota.api.peers.submitted import SubmittedSpecs
-from rota.cli.planning.own_process import OwnProcess
-from rota.cli.start.admission import Admission, open_admission
-from rota.cli.start.company import Company, join, open_assurance, refuse_double, trust_of
-from rota.cli.start.crew import Crew
-from rota.cli.start.hosting import EmbeddedServer, next_signal, on_signal, run_loop, until_signal
-from rota.cli.start.identity import announce, withdraw
-from rota.cli.start.listening import listen, open_lobby, refuse_open_door, url_of
-from rota.cli.start.storage import open_files
-from rota.cli.start.stores import member_of, open_store, refuse_nowhere, shown, timing_of
+from rota.cli.planning.simulation_process import SimulationProcess
+from rota.cli.start.access_setup import AccessSetup, announce, open_access, withdraw
+from rota.cli.start.cluster import (
+    ClusterMembership,
+    join_cluster,
+    open_assurance,
+    refuse_duplicate_name,
+    trust_of,
+)
+from rota.cli.start.hosting import (
+    EmbeddedServer,
+    listen,
+    next_signal,
+    on_signal,
+    open_lobby,
+    refuse_unprotected,
+    run_loop,
+    until_signal,
+    url_of,
+)
+from rota.cli.start.local_workers import LocalWorkers
+from rota.cli.start.storage import (
+    member_of,
+    open_files,
+    open_store,
+    refuse_nowhere,
+    shown,
+    timing_of,
+)
 from rota.cli.start.tracing import trace
 from rota.cli.start.up import ServerOptions, UpOptions
 from rota.engine.assurance import Assurance
@@ -75,8 +95,8 @@ class Service:
     """A running server and what is needed to end it."""
 
     url: str
-    admission: Admission
-    company: Company
+    admission: AccessSetup
+    company: ClusterMembership
     server: EmbeddedServer
     engine: Engine
     store: Store
@@ -119,7 +139,7 @@ def run_server(options: ServerOptions) -> int:
 
 async def _up(options: UpOptions) -> int:
     service = await start(options)
-    crew = Crew(service.url, service.admission.token, options)
+    crew = LocalWorkers(service.url, service.admission.token, options)
     stop = on_signal()
     await crew.start()
     _greet(options, service)
@@ -150,7 +170,7 @@ async def _serve(options: ServerOptions) -> int:
 
 async def start(options: UpOptions | ServerOptions) -> Service:
     """Opens the store, loads the engine, and listens."""
-    refuse_open_door(options)
+    refuse_unprotected(options)
     refuse_nowhere(options)
     listening = listen(options.host, options.port)
     try:
@@ -165,19 +185,19 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     member = member_of(options, url)
     ground = await _open_ground(options)
     store = ground.store
-    await refuse_double(store, member)
+    await refuse_duplicate_name(store, member)
     clock = SystemClock()
     counts = Counts()
     engine = Engine(store, clock, timing_of(options), counts, member)
     await engine.start(SubmittedSpecs(clock))
-    admission = await open_admission(options, store, clock)
+    admission = await open_access(options, store, clock)
     await admission.start()
     figures = Figures(counts, engine)
     recorder = Recorder(engine, figures)
     assurance = await open_assurance(options, store)
     lobby = open_lobby(options)
     alone = replace(_parts(ground, figures, admission, assurance), recorder=recorder, lobby=lobby)
-    parts, company = await join(alone, store, member, await trust_of(options))
+    parts, company = await join_cluster(alone, store, member, await trust_of(options))
     parts, tracing = trace(parts, engine, os.environ)
     beside: list[Beside] = [*_upkeep(ground, engine), recorder, parts.alerts, *tracing]
     app = create_app(parts)
@@ -246,7 +266,7 @@ def _disk_free(data: Path) -> int:
     return shutil.disk_usage(data).free
 
 
-def _parts(ground: Ground, figures: Figures, admission: Admission, assurance: Assurance) -> Parts:
+def _parts(ground: Ground, figures: Figures, admission: AccessSetup, assurance: Assurance) -> Parts:
     engine, store = figures.engine, ground.store
     disk_free = partial(_disk_free, ground.options.data)
     watcher = Watcher(engine, figures, disk_free)
@@ -267,7 +287,7 @@ def _parts(ground: Ground, figures: Figures, admission: Admission, assurance: As
         started_at=engine.clock.now(),
         disk_free=disk_free,
         cell=ground.cell,
-        simulator=OwnProcess(),
+        simulator=SimulationProcess(),
     )
 
 

@@ -1,7 +1,9 @@
-"""Opens the object storage that was asked for, and makes sure that it is the cell's own."""
+"""Opens the store and the object storage, and refuses one that is not the cell's own."""
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -10,7 +12,10 @@ import click
 
 from rota.api.files import Files
 from rota.api.ids import mint_session
+from rota.cli.start.hosting import is_everywhere
 from rota.cli.start.up import ServerOptions, UpOptions
+from rota.core.inputs import Timing
+from rota.engine.seat import Member
 from rota.store.files.blobs import Blobs
 from rota.store.files.cloud_blobs import SCHEMES, open_cloud
 from rota.store.files.folder_blobs import FolderBlobs
@@ -18,10 +23,60 @@ from rota.store.files.outputs import Outputs
 from rota.store.files.spool import Spool
 from rota.store.files.two_places import TwoPlaces
 from rota.store.protocols.objects import ObjectBook
-from rota.store.sqlite.store import SqliteStore
+from rota.store.sqlite.store import SqliteStore, open_sqlite
+from rota.wire.limits import LOG_BYTES_PER_EXECUTION_MAX
 
 if TYPE_CHECKING:
     from rota.store.postgres.store import PostgresStore
+
+
+async def open_store(options: UpOptions | ServerOptions) -> SqliteStore | PostgresStore:
+    """A PostgreSQL if one is named, else SQLite in the data folder."""
+    if options.store is not None:
+        from rota.store.postgres.store import open_postgres  # only who uses it loads its driver
+
+        return await open_postgres(
+            options.store,
+            log_bytes_max=LOG_BYTES_PER_EXECUTION_MAX,
+            leader_deadline_s=options.leader_ttl_ms / 2000,
+            migrate=options.migrate,
+        )
+    return open_sqlite(options.data, log_bytes_max=LOG_BYTES_PER_EXECUTION_MAX)
+
+
+def shown(store: str) -> str:
+    """The address of a PostgreSQL, for people: without its password."""
+    from rota.store.postgres.connect import parse_address
+
+    return parse_address(store).shown
+
+
+def refuse_nowhere(options: UpOptions | ServerOptions) -> None:
+    """A server that shares its store must be found by those it shares it with."""
+    said = options.address is not None or bool(options.names)
+    if options.store is not None and not said and is_everywhere(options.host):
+        raise click.ClickException(
+            f"{options.host} is no address that other servers could go to: say where they reach"
+            " this one with --public-name HOST, or --address URL"
+        )
+
+
+def member_of(options: UpOptions | ServerOptions, url: str) -> Member:
+    """Alone on SQLite; on PostgreSQL one of many, so its name must be its own."""
+    if options.store is None:
+        return Member(node=options.node or socket.gethostname())
+    return Member(
+        node=options.node or f"{socket.gethostname()}-{os.getpid()}",
+        address=options.address or url,
+        ttl_ms=options.leader_ttl_ms,
+    )
+
+
+def timing_of(options: UpOptions | ServerOptions) -> Timing:
+    """A new leader waits for as long as the one before it may have gone on."""
+    handover_ms = 0 if options.store is None else options.leader_ttl_ms
+    return Timing(lease_ttl_ms=options.lease_ttl_ms, handover_ms=handover_ms)
+
 
 NO_STORAGE = (
     "no object storage is named: bundles and large output files are kept in the database; name one"

@@ -19,7 +19,7 @@ from rota.api.limits import (
 )
 from rota.cli.options import cell_name, duration, name_only, request_rate
 from rota.cli.problems import refuse_all_but_linux
-from rota.cli.start.diary import log_option
+from rota.cli.start.server_log import log_option
 from rota.wire.units import Duration
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,7 +29,7 @@ DAY_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoorOptions:
+class HttpOptions:
     """Where something listens, and how it is reached."""
 
     host: str
@@ -45,7 +45,7 @@ class DoorOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListenOptions(DoorOptions):
+class ListenOptions(HttpOptions):
     """What both kinds of server are asked for."""
 
     data: Path
@@ -164,7 +164,7 @@ _CONNECTIONS = click.option(
 )  # fmt: skip
 
 
-def door_options(command: F) -> F:
+def http_options(command: F) -> F:
     """By which names it is reached, by how many at once, and whether in the clear."""
     for option in (_CONNECTIONS, _PROXIES, _INSECURE, _KEY, _CERT, _NAMES):
         command = option(command)
@@ -275,7 +275,7 @@ def _access_options(command: F) -> F:
 @_CELL
 @_LEASE
 @_AUTH
-@door_options
+@http_options
 @_access_options
 @click.pass_context
 def up(ctx: click.Context, /, *, lease_ttl: Duration, no_auth: bool, **given: object) -> None:
@@ -302,7 +302,7 @@ def up(ctx: click.Context, /, *, lease_ttl: Duration, no_auth: bool, **given: ob
 @_PEER_CA
 @_DURABILITY
 @_AUTH
-@door_options
+@http_options
 @_access_options
 @click.pass_context
 def server(ctx: click.Context, /, *, lease_ttl: Duration, no_auth: bool, **given: object) -> None:

@@ -1,0 +1,204 @@
+"""Runs a study for a server in a process of its own: stdin has the study, stdout the outcome.
+
+It limits its own memory, so that a study that is too large ends it and never the server.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from rota.api.cell.policy import policy_of
+from rota.api.cell.simulations import Study, TraceFile
+from rota.api.limits import SIMULATION_JOBS_MAX
+from rota.cli.planning.history import job_line, queue_line, tenant_line, worker_line
+from rota.cli.planning.simulation_process import REFUSED
+from rota.cli.planning.workloads import Case
+from rota.cli.problems import Failure
+from rota.engine.clock import SystemClock
+from rota.simulate import chart
+from rota.simulate.fleet import FleetPlan, pool, uniform
+from rota.simulate.history import VERSION, History, Opening
+from rota.simulate.kinds import KINDS, read_any
+from rota.simulate.reading import TraceError, Upload
+from rota.simulate.study import Setting, Trial, load, recorded, trial
+from rota.simulate.workload import GraphError, Trace, fitting
+from rota.simulate.world import SimulationError
+from rota.wire.jobs import Time
+from rota.wire.policy import PolicySpec
+from rota.wire.simulations import ReplayName, ReplayView, SimulationView
+from rota.wire.units import dec_hook, from_instant
+
+
+class StudyInput(NamedTuple):
+    """All that the policies of a study have alike."""
+
+    case: Case
+    there: FleetPlan
+    """The machines on which it ran in truth, as far as that is known."""
+    start: Time | None
+    is_cut: bool
+
+
+def study_input(study: Study) -> StudyInput:
+    """What the study asks for; jobs that fit no machine are left out."""
+    return _past(study) if study.trace is None else _sent(study, study.trace)
+
+
+def _past(study: Study) -> StudyInput:
+    history = _history(study)
+    there = history.fleet()
+    assert there is not None, "the server asks only while there are workers"
+    fleet = there if study.fleet is None else there.resized(study.fleet)
+    works = fitting(history, fleet.can_run)
+    if not len(works):
+        raise Failure("no job ran then that these workers could run")
+    start = min(job.scheduled_at for job in study.jobs)
+    return StudyInput(Case(works, fleet, history.settings()), there, start, study.is_cut)
+
+
+def _history(study: Study) -> History:
+    opening = Opening(
+        VERSION,
+        workers=[worker_line(one) for one in study.workers],
+        queues=[queue_line(one) for one in study.queues],
+        tenants=[tenant_line(one) for one in study.tenants],
+    )
+    return History("the past", [job_line(one) for one in study.jobs], opening)
+
+
+def _sent(study: Study, sent: TraceFile) -> StudyInput:
+    source = Upload(sent.asked.name, sent.content)
+    try:
+        trace = read_any(source, cpus=sent.asked.cpus)
+    except TraceError as error:
+        raise Failure(f"{error}. What can be run is {KINDS}") from error
+    there = _named(trace) or _history(study).fleet()
+    fleet = _wanted(sent, there)
+    works = fitting(_first(trace), fleet.can_run)
+    if not len(works):
+        raise Failure(f"{trace.title}: none of its jobs fits a machine of this fleet")
+    setup = trace.settings() if isinstance(trace, History) else ()
+    start = from_instant(trace.start_ms) if isinstance(trace, History) else None
+    is_cut = len(trace) > SIMULATION_JOBS_MAX
+    return StudyInput(Case(works, fleet, setup), there or fleet, start, is_cut)
+
+
+def _named(trace: Trace) -> FleetPlan | None:
+    """The machines that a trace names."""
+    if isinstance(trace, History):
+        return trace.fleet()
+    return None if trace.processors is None else pool(trace.processors)
+
+
+def _wanted(sent: TraceFile, there: FleetPlan | None) -> FleetPlan:
+    asked = sent.asked
+    memory = 0 if asked.memory is None else asked.memory.bytes
+    if asked.cpus is not None:
+        return pool(asked.cpus, memory)
+    if asked.workers is not None and asked.cpu is not None:
+        return uniform(asked.workers, round(asked.cpu * 1000), memory)
+    if there is None:
+        raise Failure(
+            f"{asked.name} names no machine, and no worker is here: say how many processors"
+            " (`cpus`), or how many workers of what size (`workers`, `cpu`)"
+        )
+    return there if asked.workers is None else there.resized(asked.workers)
+
+
+def _first(trace: Trace) -> Trace:
+    """As many as one simulation takes; whatever a job waits for comes before it."""
+    if len(trace) <= SIMULATION_JOBS_MAX:
+        return trace
+    jobs = list(islice(trace, SIMULATION_JOBS_MAX))
+    return Trace(trace.title, jobs, dropped=trace.dropped)
+
+
+MEMORY_MAX = 2 << 30
+"""Address space: 20,000 jobs take a small part of it."""
+NICE = 10
+"""The server's own work goes first."""
+SLICES = 120
+"""Points of a line in a chart."""
+
+
+def main() -> int:
+    """Reads standard input to its end, writes the outcome to standard output."""
+    os.nice(NICE)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+    study = msgspec.json.decode(sys.stdin.buffer.read(), type=Study)
+    try:
+        outcome = studied(study)
+    except (Failure, SimulationError, GraphError) as error:
+        print(error, file=sys.stderr)
+        return REFUSED
+    except MemoryError:
+        print("it takes more memory than a server gives to it: ask for less", file=sys.stderr)
+        return REFUSED
+    sys.stdout.buffer.write(msgspec.json.encode(outcome))
+    return 0
+
+
+def studied(study: Study) -> SimulationView:
+    """Every policy of it, side by side."""
+    scene = study_input(study)
+    works, fleet, there = scene.case.workload, scene.case.fleet, scene.there
+    trials = {name: _tried(study, name, scene) for name in study.policies}
+    span_ms = chart.span_ms(one.diary for one in trials.values())
+    pressure = load(works, fleet)
+    return SimulationView(
+        start=scene.start,
+        jobs=len(works),
+        left_out=works.dropped,
+        is_cut=scene.is_cut,
+        workers=fleet.workers,
+        cpus=fleet.cpu_milli / 1000,
+        load=pressure if pressure < float("inf") else None,
+        span=span_ms / 1000,
+        policies=[
+            _view(name, one, span_ms, there if study.policies[name] is None else fleet)
+            for name, one in trials.items()
+        ],
+    )
+
+
+def _tried(study: Study, name: ReplayName, scene: StudyInput) -> Trial:
+    case, settings = scene.case, study.policies[name]
+    if settings is None:
+        found = recorded(case.workload, scene.there)
+        if found is None:
+            title = case.workload.title
+            raise Failure(f"{title} does not say when its jobs started: leave out `recorded`")
+        return found
+    policy = policy_of(msgspec.convert(settings, PolicySpec, dec_hook=dec_hook))
+    try:
+        return trial(policy, Setting(case.workload, case.fleet, SystemClock(), case.setup))
+    except SimulationError as error:
+        raise SimulationError(f"policy {name}: {error}") from error
+
+
+def _view(name: ReplayName, made: Trial, span_ms: int, fleet: FleetPlan) -> ReplayView:
+    (figures,) = made.runs
+    return ReplayView(
+        policy=name,
+        avg_wait=figures.avg_wait_s,
+        p50_wait=figures.p50_wait_s,
+        p95_wait=figures.p95_wait_s,
+        max_wait=figures.max_wait_s,
+        slowdown=figures.avg_bounded_slowdown,
+        utilisation=figures.utilisation,
+        makespan=figures.makespan_s,
+        preemptions=figures.preemptions,
+        peak_waiting=None if name == "recorded" else figures.peak_waiting,
+        waits=chart.mean_waits(made.diary, SLICES, span_ms),
+        uses=chart.uses(made.diary, (SLICES, span_ms), fleet.cpu_milli),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""Sets up access control: tokens, rate limits, the audit log, the local token file."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rota.api.cell.tokens import new_token
+from rota.api.door.auth import LOOPBACK_HOSTS, Access
+from rota.api.door.roster import Roster
+from rota.api.door.throttle import Buckets, Rate, Throttle
+from rota.api.door.trail import AuditTrail
+from rota.api.ids import IdMint, mint_token
+from rota.cli.start.up import ServerOptions, UpOptions
+from rota.engine.ports import Clock
+from rota.sdk.discovery import LOCAL_FILE, TOKEN_FILE, state_file
+from rota.store.protocol import Store
+from rota.wire.tokens import TokenSpec
+
+
+def kept_token(data: Path) -> str:
+    """The admin token that lies in this data folder; empty: there is none."""
+    try:
+        return (data / TOKEN_FILE).read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def keep_token(data: Path, token: str) -> None:
+    """Puts it there."""
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_private(data / TOKEN_FILE, token + "\n")
+
+
+def announce(url: str, token: str | None, data: Path) -> None:
+    """Lets the command line, the SDK and workers of this user find the server by themselves."""
+    known = {"url": url, "token": token, "data": str(data.resolve()), "pid": os.getpid()}
+    text = json.dumps(known) + "\n"
+    for path in _places(data):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(path, text)
+
+
+def withdraw(data: Path) -> None:
+    """The server is gone; another's announcement is left alone."""
+    for path in _places(data):
+        try:
+            known = json.loads(path.read_text())
+        except (OSError, ValueError):
+            continue
+        if known.get("pid") == os.getpid():
+            path.unlink(missing_ok=True)
+
+
+def _places(data: Path) -> tuple[Path, Path]:
+    return data / LOCAL_FILE, state_file(os.environ)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Whole or not at all, and never readable by others, not even for a moment."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    temporary.replace(path)
+
+
+LOCAL = "local"
+"""The name of the token that a start makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSetup:
+    """Who is let in, and the tasks behind it."""
+
+    access: Access
+    audit: AuditTrail
+    token: str | None
+    """The one in the data folder, which this server made known."""
+
+    async def start(self) -> None:
+        """Looks for changes and writes entries from now on."""
+        await self.access.roster.start()
+        await self.audit.start()
+
+    async def stop(self) -> None:
+        """Writes the last entries; the store must still be there."""
+        await self.access.roster.stop()
+        await self.audit.stop()
+
+    def sign_in_path(self) -> str | None:
+        """What signs a browser in as the local token, once."""
+        known = None if self.token is None else self.access.roster.find(self.token)
+        return None if known is None else f"/?token={self.access.codes.issue(known.id)}"
+
+
+async def open_access(
+    options: UpOptions | ServerOptions, store: Store, clock: Clock
+) -> AccessSetup:
+    """What the options ask for, with the first token made where there is to be one."""
+    roster = Roster(store.access, clock)
+    await roster.refresh()
+    token = None
+    if options.auth and makes_token(options):
+        token = await local_token(roster, options.data, _maker(options), clock)
+    access = Access(
+        roster=roster,
+        no_auth=not options.auth,
+        hosts=tuple(dict.fromkeys((*LOOPBACK_HOSTS, options.host, *options.names, *_own(options)))),
+        secure_cookies=options.tls_cert is not None,
+        throttle=Throttle(
+            by_token=Buckets(_rate(options.rate_limit)),
+            by_address=Buckets(_rate(options.address_limit)),
+        ),
+    )
+    return AccessSetup(access, AuditTrail(store.access, clock, options.audit_age_ms), token)
+
+
+def makes_token(options: UpOptions | ServerOptions) -> bool:
+    """One server alone, or `rota up`; the servers of a cell are given theirs by a person."""
+    return options.store is None or isinstance(options, UpOptions)
+
+
+async def local_token(roster: Roster, data: Path, maker: str, clock: Clock) -> str:
+    """The admin token of a data folder: an ordinary one, whose text lies in a file there.
+
+    A file that is gone, or whose token ended, gets a new one, and the maker's old one is revoked.
+    """
+    text, now = kept_token(data), clock.now()
+    known = roster.find(text) if text else None
+    if known is not None and known.is_live(now):
+        return text
+    for old in roster.everyone():
+        if old.created_by == maker and old.is_live(now):
+            await roster.revoke(old.id, now)
+    if known is not None or not text:
+        text = mint_token()
+    spec = TokenSpec(role="admin", name=LOCAL)
+    await roster.add(new_token(spec, IdMint().mint(now), text, now, maker))
+    keep_token(data, text)
+    return text
+
+
+def _own(options: UpOptions | ServerOptions) -> list[str]:
+    """The name by which the other servers forward to this one."""
+    name = urlsplit(options.address).hostname if options.address else None
+    return [] if name is None else [name]
+
+
+def _maker(options: UpOptions | ServerOptions) -> str:
+    """Who made a local token: many servers may share a store, each with a folder of its own."""
+    if options.store is None:
+        return "start"
+    return f"start on {socket.gethostname()} in {options.data.resolve()}"
+
+
+def _rate(given: tuple[int, int] | None) -> Rate | None:
+    return None if given is None else Rate(*given)

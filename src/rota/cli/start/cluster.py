@@ -1,0 +1,115 @@
+"""Puts together what a server needs among others: the way to the leader, and who else is there."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from rota import __version__
+from rota.api.parts import Parts
+from rota.api.peers.mailbox import Mailbox
+from rota.cli.start.up import ServerOptions, UpOptions
+from rota.engine.assurance import Assurance
+from rota.engine.presence import Presence
+from rota.engine.seat import Member
+from rota.store.protocol import Store
+from rota.store.protocols.durability import DurabilityLevel
+from rota.store.protocols.nodes import Node
+
+if TYPE_CHECKING:
+    from rota.api.peers.forward import Forwarder
+    from rota.api.peers.reach import Reach
+
+LOOK_S = 0.3
+"""Between two looks whether a server of the same name speaks."""
+GONE_MS = 3_500
+"""One that speaks every second and has been silent for so long is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMembership:
+    """The tasks behind a server's part in its cell."""
+
+    assurance: Assurance
+    forwarder: Forwarder | None = None
+    presence: Presence | None = None
+    reach: Reach | None = None
+
+    async def stop(self) -> None:
+        """Says goodbye; the store must still be there."""
+        if self.reach is not None:
+            await self.reach.stop()
+        if self.forwarder is not None:
+            await self.forwarder.stop()
+        if self.presence is not None:
+            await self.presence.stop()
+        await self.assurance.stop()
+
+
+async def open_assurance(options: UpOptions | ServerOptions, store: Store) -> Assurance:
+    """Asks what the store's commits are worth, and goes on asking."""
+    assurance = Assurance(store, DurabilityLevel(options.require_durability))
+    await assurance.start()
+    return assurance
+
+
+async def join_cluster(
+    parts: Parts, store: Store, member: Member, tls: ssl.SSLContext | None
+) -> tuple[Parts, ClusterMembership]:
+    """The parts of a server that shares its store; alone there is nobody to forward to."""
+    if member.ttl_ms is None:
+        return parts, ClusterMembership(parts.assurance)
+    me = Node(
+        node=member.node,
+        address=member.address,
+        version=__version__,
+        started_at=parts.started_at,
+    )
+    presence = Presence(store, parts.brain, me, member.limits)
+    await presence.start()
+    # Its HTTP client is slow to load, and a server that is alone never needs one.
+    from rota.api.peers.forward import Forwarder, open_http
+    from rota.api.peers.reach import Reach
+
+    http = open_http(tls)
+    forwarder = Forwarder(parts.brain, parts.access.roster, member.node, parts.closing, http)
+    mailbox = Mailbox(store, parts.brain.clock)
+    joined = replace(parts, forwarder=forwarder, mailbox=mailbox, presence=presence)
+    reach = Reach(parts.brain, presence, http)
+    return joined, ClusterMembership(parts.assurance, forwarder, presence, reach)
+
+
+async def refuse_duplicate_name(store: Store, me: Member, *, gone_ms: int = GONE_MS) -> None:
+    """Two servers of one name would tell of themselves in each other's place.
+
+    What stands there may be this server's own past, from before it was killed. That had the same
+    address, which two cannot have at once; one at another address is alive if it speaks again.
+    """
+    silent_ms: int | None = None
+    while me.ttl_ms is not None:
+        seen = {one.told.node: one for one in await store.nodes.everyone()}.get(me.node)
+        if seen is None or seen.told.address == me.address or seen.silent_ms > gone_ms:
+            return
+        if silent_ms is not None and seen.silent_ms < silent_ms:
+            await store.close()  # this server has no use for it, and nothing else is open yet
+            raise click.ClickException(
+                f"a server called {me.node!r} is in this cell already, at {seen.told.address}:"
+                " give this one another --node name"
+            )
+        silent_ms = seen.silent_ms
+        await asyncio.sleep(LOOK_S)
+
+
+async def trust_of(options: UpOptions | ServerOptions) -> ssl.SSLContext | None:
+    """By which authorities other servers are known; None: those of the system."""
+    if options.peer_ca is None:
+        return None
+    path = str(options.peer_ca)
+    try:
+        return await asyncio.to_thread(ssl.create_default_context, cafile=path)
+    except (OSError, ssl.SSLError) as error:
+        raise click.ClickException(f"cannot read {path} as certificates in PEM: {error}") from error

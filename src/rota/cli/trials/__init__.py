@@ -1,1 +1,0 @@
-"""Commands that put an installation to the test: bench, doctor, verify."""
