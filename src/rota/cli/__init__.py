@@ -1,1 +1,1 @@
-"""STARTS: the command line, the only place that knows all rooms."""
+"""Implements the command line, the only package that knows all others."""

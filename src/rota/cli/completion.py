@@ -31,7 +31,7 @@ def _offered(
 
 
 def jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Recent jobs, by the short ids that lists show."""
+    """Offers recent jobs, by the short ids that lists show."""
     search = JobSearch(limit=JOBS_OFFERED)
     return _offered(
         lambda client: (
@@ -43,24 +43,20 @@ def jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Co
 
 
 def workers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Workers, by name."""
     return _offered(
         lambda client: ((worker.name, worker.status) for worker in client.workers()), incomplete
     )
 
 
 def queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Queues."""
     return _offered(lambda client: ((queue.name, "") for queue in client.queues()), incomplete)
 
 
 def schedules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Schedules, by name."""
     return _offered(
         lambda client: ((one.name, one.status) for one in client.schedules()), incomplete
     )
 
 
 def triggers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Triggers, by name."""
     return _offered(lambda client: ((one.name, one.event) for one in client.triggers()), incomplete)

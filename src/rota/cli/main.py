@@ -22,7 +22,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class LazyCommand(NamedTuple):
-    """One command: its module, where it is called as here, and what it does in a line."""
+    """Module of a command, where it is named as here, and its summary."""
 
     module: str
     summary: str
@@ -111,7 +111,7 @@ class CommandTree(click.Group):
     """Group that knows its commands by name and loads each when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the help."""
+        """Returns them in the order of the help."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -99,7 +99,7 @@ class Noun:
     """Those that no table describes."""
 
     def group(self) -> click.Group:
-        """The group with all its commands."""
+        """Makes the group with all its commands."""
 
         def run(**given: Any) -> None:
             if click.get_current_context().invoked_subcommand is None:
@@ -126,10 +126,10 @@ class Noun:
 
 
 def listing(**fields: Any) -> Verb:
-    """The verb that lists the objects of a noun."""
+    """Makes the verb that lists the objects of a noun."""
     return Verb(**{"name": "list", "help": "", "names_one": False, **fields})
 
 
 def removed(name: str) -> tuple[str, Mapping[str, object]]:
-    """What is said of an object that was deleted by its name."""
+    """Says that an object was deleted by its name."""
     return f"removed {name}", {"name": name, "deleted": True}

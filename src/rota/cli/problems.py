@@ -20,7 +20,7 @@ from rota.sdk.discovery import DATA_DEFAULT, DEFAULT
 
 
 class Failure(click.ClickException):
-    """A command did not do what was asked: exit status 1 and one line."""
+    """Ends a command that did not do what was asked, with exit status 1 and one line."""
 
 
 def refuse_all_but_linux(platform: str) -> None:
@@ -33,7 +33,7 @@ def refuse_all_but_linux(platform: str) -> None:
 
 
 def explain(error: RotaError, endpoint: Endpoint) -> str:
-    """The line."""
+    """Explains an error in one line that says what to do."""
     match error:
         case UnreachableError():
             return _unreachable(error, endpoint)
@@ -58,7 +58,7 @@ def _unreachable(error: UnreachableError, endpoint: Endpoint) -> str:
 
 
 def _origin(endpoint: Endpoint) -> str:
-    """Where the address comes from."""
+    """Says where the address comes from."""
     if endpoint.stopped:
         return f"The one of {endpoint.data} has stopped, and this is the default address"
     if endpoint.url_from == DEFAULT:
@@ -67,7 +67,7 @@ def _origin(endpoint: Endpoint) -> str:
 
 
 def _start(endpoint: Endpoint) -> str:
-    """The command that brings it back, or a first one."""
+    """Names the command that starts the server again, or a first one."""
     if endpoint.data is None:
         return "one with: rota up"
     here = Path.cwd() / DATA_DEFAULT

@@ -70,7 +70,7 @@ class Column(Generic[T]):
     spare: int = 0
     right: bool = False
     cut: bool = False
-    """May be shortened when there is no room."""
+    """May be shortened where the terminal is too narrow."""
 
 
 Columns: TypeAlias = tuple[Column[T], ...]

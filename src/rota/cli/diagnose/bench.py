@@ -86,7 +86,7 @@ async def _clean(endpoint: Endpoint) -> int:
 
     line = BenchClient.open(endpoint, SystemClock())
     try:
-        await _admitted(line)
+        await _check_role(line)
         return await clean(line, {})
     finally:
         await line.close()
@@ -95,14 +95,14 @@ async def _clean(endpoint: Endpoint) -> int:
 async def _measured(endpoint: Endpoint, version: str, plan: BenchPlan) -> Result:
     from rota.cli.diagnose.bench_trial import LABEL, Bench, BenchClient, Result, cleaned
 
-    _cancelled_by_sigterm()
+    _cancel_on_sigterm()
     line = BenchClient.open(endpoint, SystemClock())
     trial = Bench(endpoint, line, plan, secrets.token_hex(6))
     result = Result(url=endpoint.url, version=version, tag=trial.tag, notes=trial.notes)
     try:
-        await _admitted(line)
-        await _unoccupied(line)
-        await _note_others(line, result)
+        await _check_role(line)
+        await _check_queue_is_empty(line)
+        await _note_other_load(line, result)
         async with cleaned(line, {LABEL: trial.tag}) as removed:
             async for figure in trial.run():
                 click.echo(f"{figure.name}: {figure.setting}", err=True)
@@ -113,14 +113,14 @@ async def _measured(endpoint: Endpoint, version: str, plan: BenchPlan) -> Result
     return result
 
 
-def _cancelled_by_sigterm() -> None:
+def _cancel_on_sigterm() -> None:
     """As Ctrl-C does it: what was made is removed before the end."""
     this = asyncio.current_task()
     assert this is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
 
 
-async def _admitted(line: BenchClient) -> None:
+async def _check_role(line: BenchClient) -> None:
     who = await line.ask("GET", "/session")
     if who["role"] not in ROLES or who["tenant"] is not None:
         of = f" of the tenant {who['tenant']}" if who["tenant"] is not None else ""
@@ -130,7 +130,7 @@ async def _admitted(line: BenchClient) -> None:
         )
 
 
-async def _unoccupied(line: BenchClient) -> None:
+async def _check_queue_is_empty(line: BenchClient) -> None:
     from rota.cli.diagnose.bench_trial import QUEUE
 
     found = await line.ask("GET", f"/jobs?queue={QUEUE}&limit=1")
@@ -141,7 +141,7 @@ async def _unoccupied(line: BenchClient) -> None:
         )
 
 
-async def _note_others(line: BenchClient, result: Result) -> None:
+async def _note_other_load(line: BenchClient, result: Result) -> None:
     live = (await line.ask("GET", "/stats"))["jobs"]
     busy = sum(live[word] for word in ("pending", "queued", "running", "cancelling"))
     if busy:

@@ -58,7 +58,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spent(metrics: str, at_s: float, here_cpu_s: float) -> Spent:
-    """What a page of metrics says; a counter that is not there is one that stands still."""
+    """Reads a page of metrics; a counter that is missing stands still."""
     told = {name: float(value) for name, value in _SAMPLE.findall(metrics)}
     return Spent(
         at_s=at_s,
@@ -70,7 +70,7 @@ def spent(metrics: str, at_s: float, here_cpu_s: float) -> Spent:
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a measurement took of everybody while it lasted."""
+    """Use of processors and disk during a measurement."""
 
     server_cores: float
     here_cores: float
@@ -81,7 +81,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cost(before: Spent, after: Spent) -> Cost:
-    """The difference of two moments."""
+    """Subtracts the counters of two moments."""
     took_s = max(after.at_s - before.at_s, 1e-9)
     appends = after.appends - before.appends
     append_s = after.append_s - before.append_s
@@ -109,7 +109,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """All of a bench, as `--json` prints it."""
+    """Result of a bench, as `--json` prints it."""
 
     url: str
     version: str
@@ -121,13 +121,13 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that so many per cent are not above."""
+    """Returns the smallest value that so many per cent are not above."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share / 100))]
 
 
 def limit_of_rate(cost: Cost, *, held_back: bool) -> str:
-    """What a rate waits for: the busiest of those that can be seen."""
+    """Says what limits a rate: the busiest resource of those that can be seen."""
     if held_back:
         return "the server's limit of requests for one token (--rate-limit)"
     choices = (
@@ -142,7 +142,7 @@ def limit_of_rate(cost: Cost, *, held_back: bool) -> str:
 
 
 def limit_of_call(call_ms: float, network_ms: float, cost: Cost) -> str:
-    """Where the time of one durable call goes."""
+    """Says where the time of one durable call goes."""
     rest = max(0.0, call_ms - network_ms - cost.append_ms)
     parts = (
         (network_ms, "the way there and back"),
@@ -162,7 +162,7 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclass(slots=True)
 class BenchClient:
-    """The way to one server; `held_back` counts the answers that said `too many requests`."""
+    """HTTP client of one server; `held_back` counts the answers with status 429."""
 
     http: aiohttp.ClientSession
     url: str
@@ -172,7 +172,7 @@ class BenchClient:
 
     @classmethod
     def open(cls, endpoint: Endpoint, clock: Clock) -> BenchClient:
-        """To the first server named: figures of several would be figures of none."""
+        """Connects to the first server named: a mean over several would say nothing."""
         headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
         http = aiohttp.ClientSession(
             headers=headers,
@@ -186,7 +186,7 @@ class BenchClient:
         await self.http.close()
 
     async def send(self, method: str, path: str, body: bytes = b"", key: str = "") -> bytes:
-        """The answer's body, however often it takes; what is refused ends the bench."""
+        """Returns the body of the answer; repeats what is throttled, fails on any other error."""
         headers = dict(JSON) if body else {}
         if key:
             headers["Idempotency-Key"] = key
@@ -212,12 +212,12 @@ class BenchClient:
             await asyncio.sleep(PAUSE_S)
 
     async def ask(self, method: str, path: str, record: object = None) -> Any:
-        """For what is not measured: JSON in, JSON out."""
+        """Sends and receives JSON, for what is not measured."""
         told = await self.send(method, path, b"" if record is None else encode(record))
         return self._decode.decode(told) if told else None
 
     async def timed_ms(self, method: str, path: str, body: bytes = b"", key: str = "") -> float:
-        """How long one call took."""
+        """Measures one call."""
         began = self.clock.elapsed_s()
         await self.send(method, path, body, key)
         return (self.clock.elapsed_s() - began) * 1_000
@@ -238,10 +238,10 @@ START_S_MAX = 30.0
 
 
 @asynccontextmanager
-async def hired(
+async def bench_worker(
     endpoint: Endpoint, queue: str, capability: str
 ) -> AsyncIterator[Callable[[BenchClient], Awaitable[None]]]:
-    """A worker until the block is left; what is yielded returns when the server knows of it."""
+    """Runs a worker until the block is left; yields a function that waits until it is online."""
     said = io.StringIO()
     with tempfile.TemporaryDirectory(prefix="rota-bench-") as folder:
         agent = Agent(_config(endpoint, queue, capability, Path(folder)), open_diary(said))
@@ -296,20 +296,20 @@ TINY = {"kind": "command", "argv": ["true"]}
 
 @dataclass(frozen=True, slots=True)
 class BenchPlan:
-    """How much at most: so long for each measurement, so many jobs in all."""
+    """Limits of a bench: seconds for each measurement, jobs in all."""
 
     seconds: float
     jobs: int
     connections: int
 
     def share(self, part: float) -> int:
-        """A part of the jobs; one at least."""
+        """Returns a part of the jobs; one at least."""
         return max(1, int(self.jobs * part))
 
 
 @dataclass(slots=True)
 class Bench:
-    """One bench of one installation."""
+    """Runs one bench of one installation."""
 
     endpoint: Endpoint
     line: BenchClient
@@ -323,18 +323,18 @@ class Bench:
 
     @property
     def capability(self) -> str:
-        """What only the worker of this bench can do."""
+        """Returns the capability that only the worker of this bench has."""
         return f"{LABEL}-{self.tag}"
 
     async def run(self) -> AsyncIterator[Figure]:
-        """Each figure as it is found: reads, submissions, then whole lives, then pickups."""
+        """Yields each figure as it is measured: reads, submissions, whole lives, pickups."""
         yield await self._reads("way there and back", "/healthz")
         yield await self._reads("read", f"/jobs?queue={QUEUE}&limit=1")
         await _pause(self.line, paused=True)
         yield await self._alone()
         yield await self._singles()
         yield await self._batches("submit", self.plan.share(0.3), self._settled)
-        async with hired(self.endpoint, QUEUE, self.capability) as online:
+        async with bench_worker(self.endpoint, QUEUE, self.capability) as online:
             await online(self.line)
             yield await self._drained()
             yield await self._batches("whole life", self.plan.share(0.45), self._empty)
@@ -476,7 +476,7 @@ class Bench:
         return depth
 
     async def _settled(self) -> None:
-        """A read waits until the tables have all that was accepted: nothing is left to be paid."""
+        """Waits, by a read, until the tables have all that was accepted."""
         await self.line.send("GET", f"/jobs?queue={QUEUE}&limit=1")
 
     async def _empty(self) -> None:
@@ -488,7 +488,7 @@ class Bench:
         await self._settled()
 
     def _until(self) -> Callable[[int, int], bool]:
-        """From now on: whether to go on, for the time is not over and there are not yet so many."""
+        """Returns a function that says whether to go on, by time and count."""
         end = self.line.clock.elapsed_s() + self.plan.seconds
         return lambda done, most: done < most and (not done or self.line.clock.elapsed_s() < end)
 
@@ -522,7 +522,7 @@ def _times(name: str, setting: str, taken: list[float]) -> Figure:
 
 
 async def _at_once(lanes: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """All of them; if one fails or somebody stops us, none goes on behind our back."""
+    """Runs all of them; if one fails or is cancelled, none goes on."""
     tasks = [asyncio.create_task(lane) for lane in lanes]
     try:
         await asyncio.gather(*tasks)
@@ -533,7 +533,7 @@ async def _at_once(lanes: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 async def _pause(line: BenchClient, *, paused: bool) -> None:
-    """The bench's own queue, made if it is not there."""
+    """Pauses or resumes the bench's own queue, made if it is not there."""
     await line.ask("PUT", f"/queues/{QUEUE}", {"paused": paused})
 
 

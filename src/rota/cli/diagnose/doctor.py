@@ -31,7 +31,7 @@ Verdict: TypeAlias = Literal["ok", "warn", "fail"]
 
 
 class Check(msgspec.Struct, omit_defaults=True):
-    """One thing looked at."""
+    """Result of one check."""
 
     name: str
     verdict: Verdict
@@ -44,7 +44,7 @@ FAILOVER_LEASE = "60s"
 
 
 def store_checks(dsn: str) -> Iterator[Check]:
-    """Everything, in the order in which things depend on each other."""
+    """Checks a PostgreSQL, in the order in which things depend on each other."""
     # Imported when it is asked for: loading a database's driver takes long.
     from rota.store.postgres.checkup import check_up
     from rota.store.protocol import StoreError
@@ -61,7 +61,7 @@ def store_checks(dsn: str) -> Iterator[Check]:
 
 
 def schema_check(found: Checkup) -> Check:
-    """Whether this program finds the tables it knows."""
+    """Checks whether the schema is up to date."""
     if not found.missing:
         return Check("schema", "ok", "up to date")
     text = f"{plural(len(found.missing), 'step')} missing: {', '.join(found.missing)}"
@@ -69,7 +69,7 @@ def schema_check(found: Checkup) -> Check:
 
 
 def durability_checks(durability: Durability) -> Iterator[Check]:
-    """What an accepted job survives, and what that asks of the leases."""
+    """Says what accepted jobs survive, and which leases that needs."""
     from rota.store.protocols.durability import DurabilityLevel
 
     level = durability.level
@@ -97,7 +97,7 @@ def durability_checks(durability: Durability) -> Iterator[Check]:
 
 
 def store_clock_check(found: Checkup, here_ms: int) -> Check:
-    """For information: no decision compares the two clocks."""
+    """Compares the clocks, for information: no decision does."""
     apart_s = (here_ms - found.clock) / 1000
     return Check(
         "clock",
@@ -137,7 +137,7 @@ def _draw(check: Check) -> None:
 
 
 def examine(endpoint: Endpoint) -> Iterator[Check]:
-    """Everything, in the order in which things depend on each other."""
+    """Checks an installation, in the order in which things depend on each other."""
     yield Check("client", "ok", f"rota {__version__}, server from {endpoint.url_from}")
     yield from token_checks(endpoint)
     yield from disk_checks(endpoint)
@@ -159,7 +159,7 @@ def _start(endpoint: Endpoint) -> str:
 
 
 def token_checks(endpoint: Endpoint) -> Iterator[Check]:
-    """Whether there is a token, and whether others can read the file it is in."""
+    """Checks whether there is a token, and whether others can read its file."""
     if endpoint.token is None:
         looked = "; ".join(endpoint.looked_in)
         yield Check("token", "warn", f"none found in {looked}", "set ROTA_TOKEN")
@@ -171,7 +171,7 @@ def token_checks(endpoint: Endpoint) -> Iterator[Check]:
 
 
 def disk_checks(endpoint: Endpoint) -> Iterator[Check]:
-    """Whether the local server's data has room to grow."""
+    """Checks whether the disk of the local server has free space."""
     if endpoint.data is None or not Path(endpoint.data).is_dir():
         return
     free = shutil.disk_usage(endpoint.data).free
@@ -183,7 +183,7 @@ def disk_checks(endpoint: Endpoint) -> Iterator[Check]:
 
 
 async def guard_checks() -> list[Check]:
-    """How a worker that this user starts on this machine would hold and end jobs."""
+    """Checks by which means a worker of this user would limit and end jobs."""
     guard = Guard()
     try:
         hello = await guard.hello
@@ -202,7 +202,7 @@ def _means(what: str) -> str:
 
 
 def clock_checks(headers: Mapping[str, str], here_ms: int) -> Iterator[Check]:
-    """Whether this machine and the server agree what time it is."""
+    """Compares the clocks of this machine and the server."""
     try:
         there = parsedate_to_datetime(headers.get("date", ""))
     except ValueError:
@@ -240,7 +240,7 @@ def _inside(client: Client, endpoint: Endpoint) -> Iterator[Check]:
 
 
 def version_check(there: str) -> Check:
-    """Whether client and server are of one version."""
+    """Compares the versions of client and server."""
     if there == __version__:
         return Check("version", "ok", f"server {there}")
     fix = "install the same version on both sides"
@@ -248,7 +248,7 @@ def version_check(there: str) -> Check:
 
 
 def cluster_checks(view: ClusterView) -> Iterator[Check]:
-    """Who leads, and what an accepted job would survive."""
+    """Checks whether a server leads, and how durable jobs are."""
     nodes = plural(len(view.nodes), "server")
     if view.leader is None:
         yield Check("cluster", "fail", f"{nodes}, and nobody leads", "look at the servers' logs")
@@ -259,7 +259,7 @@ def cluster_checks(view: ClusterView) -> Iterator[Check]:
 
 
 def workers_check(stats: StatsView, endpoint: Endpoint) -> Check:
-    """Whether anybody runs jobs."""
+    """Checks whether a worker is online."""
     online = stats.workers.get("online", 0)
     if online:
         return Check("workers", "ok", f"{plural(online, 'worker')} online")

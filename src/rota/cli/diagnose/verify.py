@@ -1,4 +1,4 @@
-"""`rota verify`: simulates a cluster from seeds, or checks an installation that is really there."""
+"""Simulates a cluster from seeds (`rota verify --seed`), or checks a real installation."""
 
 from __future__ import annotations
 

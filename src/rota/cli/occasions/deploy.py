@@ -15,7 +15,7 @@ from rota.wire.schedules import DeployAnswer
 
 
 def load_app(text: str) -> App:
-    """The app that `package.module:name` names; a folder's own modules count, as with python -m."""
+    """Loads the app of `package.module:name`, also from the working folder, as python -m does."""
     module, colon, name = text.partition(":")
     if not colon:
         raise click.UsageError(f"{text!r} is not PACKAGE.MODULE:APP")
@@ -30,7 +30,7 @@ def load_app(text: str) -> App:
 
 
 def draw_deployed(done: DeployAnswer) -> None:
-    """A line for each name."""
+    """Prints a line for each name."""
     for word in ("created", "changed", "unchanged", "retired"):
         for name in getattr(done, word):
             click.echo(f"{word:9} {plain(name)}")

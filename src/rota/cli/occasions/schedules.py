@@ -132,7 +132,7 @@ def _instants(one: OccurrenceView, zone: str) -> str:
 
 
 def _shown(at: str, zone_name: str) -> str:
-    """`Sun 2026-03-08 03:00:00 -04:00`; in UTC where the zone is not known here."""
+    """Writes `Sun 2026-03-08 03:00:00 -04:00`; in UTC where the zone is not known here."""
     zone = load_zone(zone_name) or load_zone("UTC")
     assert zone is not None
     ms = round(datetime.fromisoformat(at).timestamp() * 1000)

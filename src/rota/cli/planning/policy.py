@@ -61,12 +61,12 @@ def plan(file: Path, *, since: Any, as_json: bool) -> None:
 
 
 def in_force(view: PolicyView) -> Policy:
-    """The policy of a server's answer; what it does not tell is as in a new cell."""
+    """Reads the policy of a server's answer; missing settings are those of a new cell."""
     return policy_of(msgspec.convert(msgspec.to_builtins(view), PolicySpec, dec_hook=dec_hook))
 
 
 def changed(now: PolicyView, then: PolicyView) -> dict[str, dict[str, Any]]:
-    """What is not the same, by name."""
+    """Returns the settings that differ, by name."""
     before, after = msgspec.to_builtins(now), msgspec.to_builtins(then)
     return {
         name: {"now": value, "then": after[name]}

@@ -28,7 +28,7 @@ from rota.wire.units import dec_hook
 
 
 def read_policy(path: Path) -> Policy:
-    """`preset = "easy"`, `beta = 3`, `half_life = "12h"`: what is left out is as in the preset."""
+    """Reads a TOML file: `preset = "easy"`, `beta = 3`; missing settings are the preset's."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
         return policy_of(msgspec.convert(given, PolicySpec, dec_hook=dec_hook))

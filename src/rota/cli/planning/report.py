@@ -82,13 +82,13 @@ def _draw_waste(view: WasteView) -> None:
 # Workers that would do
 
 
-def _crew_columns(crew_of: Callable[[T], CrewView]) -> Columns[T]:
+def _count_columns(counts_of: Callable[[T], CrewView]) -> Columns[T]:
     return (
-        Column("NEEDED", lambda one: count(crew_of(one).needed), right=True),
-        Column("ONLINE", lambda one: count(crew_of(one).online), right=True),
-        Column("IDLE", lambda one: count(crew_of(one).idle), spare=2, right=True),
-        Column("ADD", lambda one: count(crew_of(one).add), right=True),
-        Column("REMOVE", lambda one: count(crew_of(one).remove), right=True),
+        Column("NEEDED", lambda one: count(counts_of(one).needed), right=True),
+        Column("ONLINE", lambda one: count(counts_of(one).online), right=True),
+        Column("IDLE", lambda one: count(counts_of(one).idle), spare=2, right=True),
+        Column("ADD", lambda one: count(counts_of(one).add), right=True),
+        Column("REMOVE", lambda one: count(counts_of(one).remove), right=True),
     )
 
 
@@ -99,11 +99,11 @@ QUEUE_COLUMNS: Columns[Demand] = (
     Column("WORK", lambda one: span(one[1].work), right=True),
     Column("RUNNING", lambda one: count(one[1].running), spare=3, right=True),
     Column("COMING/s", lambda one: f"{one[1].arrival.jobs_per_second:.2g}", spare=1, right=True),
-    *_crew_columns(lambda one: one[1].workers),
+    *_count_columns(lambda one: one[1].workers),
 )
 KIND_COLUMNS: Columns[KindView] = (
     Column("WORKERS WITH", lambda one: _kind_text(one), cut=True),
-    *_crew_columns(lambda one: one.workers),
+    *_count_columns(lambda one: one.workers),
 )
 
 
@@ -140,9 +140,9 @@ def _draw_autoscale(view: AutoscaleView) -> None:
     if view.kinds:
         put(console(), "")
         show_table(KIND_COLUMNS, view.kinds, empty="")
-    crew = view.workers
-    there = "nobody is" if not crew.online else f"{crew.online} {_is(crew.online)}"
-    needed = plural(crew.needed, "worker")
+    counts = view.workers
+    there = "nobody is" if not counts.online else f"{counts.online} {_is(counts.online)}"
+    needed = plural(counts.needed, "worker")
     click.echo(f"\n{needed} would do all of it in {span(view.target)}; {there} online")
     if view.stranded:
         stranded = plural(view.stranded, "job")

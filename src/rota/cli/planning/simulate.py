@@ -96,7 +96,7 @@ def _refuse_nonsense(given: Mapping[str, Any]) -> None:
 
 
 def _write_starts(path: Path, case: Case, trials: Mapping[str, Trial]) -> None:
-    """One line a job: what the trace calls it, and when it started; of several policies, which."""
+    """Writes a line for each job: its name in the trace and its start, and which policy."""
     named = len(trials) > 1
     try:
         with path.open("w", newline="", encoding="utf-8") as file:
@@ -111,5 +111,5 @@ def _write_starts(path: Path, case: Case, trials: Mapping[str, Trial]) -> None:
 
 
 def _seconds(ms: int) -> str:
-    """Exactly, and whole where it is whole."""
+    """Writes seconds exactly, without decimals if there are none."""
     return str(ms // 1000) if ms % 1000 == 0 else f"{ms / 1000:.3f}"

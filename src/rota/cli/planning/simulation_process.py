@@ -24,13 +24,13 @@ _TOO_LONG = (
 
 
 class SimulationProcess:
-    """A `Simulator` that starts one process for each study."""
+    """Starts a process for each study: a `Simulator` of the server."""
 
     def __init__(self, seconds_max: float = STUDY_S_MAX) -> None:
         self._seconds_max = seconds_max
 
     async def run(self, study: bytes) -> bytes:
-        """What the process wrote; it has ended when this returns or raises."""
+        """Returns what the process wrote; it has ended when this returns or raises."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", MODULE,
             env=_environment(), start_new_session=True,
@@ -51,7 +51,7 @@ class SimulationProcess:
 
 
 def _environment() -> dict[str, str]:
-    """Whatever Python needs; nothing that signs in somewhere."""
+    """Returns what Python needs, without variables that hold secrets."""
     return {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
 
 

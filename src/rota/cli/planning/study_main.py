@@ -36,7 +36,7 @@ from rota.wire.units import dec_hook, from_instant
 
 
 class StudyInput(NamedTuple):
-    """All that the policies of a study have alike."""
+    """What is the same for all policies of a study."""
 
     case: Case
     there: FleetPlan
@@ -46,7 +46,7 @@ class StudyInput(NamedTuple):
 
 
 def study_input(study: Study) -> StudyInput:
-    """What the study asks for; jobs that fit no machine are left out."""
+    """Reads the jobs and machines of a study; jobs that fit no machine are left out."""
     return _past(study) if study.trace is None else _sent(study, study.trace)
 
 
@@ -90,7 +90,7 @@ def _sent(study: Study, sent: TraceFile) -> StudyInput:
 
 
 def _named(trace: Trace) -> FleetPlan | None:
-    """The machines that a trace names."""
+    """Returns the machines that a trace names."""
     if isinstance(trace, History):
         return trace.fleet()
     return None if trace.processors is None else pool(trace.processors)
@@ -112,7 +112,7 @@ def _wanted(sent: TraceFile, there: FleetPlan | None) -> FleetPlan:
 
 
 def _first(trace: Trace) -> Trace:
-    """As many as one simulation takes; whatever a job waits for comes before it."""
+    """Takes as many jobs as one simulation may have; dependencies come first in a trace."""
     if len(trace) <= SIMULATION_JOBS_MAX:
         return trace
     jobs = list(islice(trace, SIMULATION_JOBS_MAX))
@@ -145,7 +145,7 @@ def main() -> int:
 
 
 def studied(study: Study) -> SimulationView:
-    """Every policy of it, side by side."""
+    """Runs every policy of a study."""
     scene = study_input(study)
     works, fleet, there = scene.case.workload, scene.case.fleet, scene.there
     trials = {name: _tried(study, name, scene) for name in study.policies}

@@ -26,7 +26,7 @@ SOURCES = ("swf", "dag", "trace", "synthetic")
 
 
 class Case(NamedTuple):
-    """What is to be simulated under each policy."""
+    """Workload and machines to simulate under each policy."""
 
     workload: Workload
     fleet: FleetPlan
@@ -34,7 +34,7 @@ class Case(NamedTuple):
 
 
 def case_of(given: Mapping[str, Any]) -> Case:
-    """What the options ask for; jobs that fit no machine are left out."""
+    """Reads what the options ask for; jobs that fit no machine are left out."""
     named = [name for name in SOURCES if given[name] is not None]
     if len(named) != 1:
         raise click.UsageError("say what to run: one of --swf, --dag, --trace and --synthetic")
@@ -52,7 +52,7 @@ def case_of(given: Mapping[str, Any]) -> Case:
 
 
 def _memory_hint(case: Case) -> str:
-    """Why jobs are left out that ask for memory, where no machine was given any."""
+    """Says why jobs that ask for memory are left out, where no machine was given any."""
     if any(alike.capacity.memory for alike in case.fleet.machines):
         return ""
     asking = sum(work.terms.needs.resources.memory > 0 for work in case.workload)
@@ -119,7 +119,7 @@ def _needed(fleet: FleetPlan | None) -> FleetPlan:
 
 
 def _at_pace(workload: Workload, fleet: FleetPlan, given: Mapping[str, Any]) -> Workload:
-    """Faster or slower, if that was asked for."""
+    """Speeds the workload up or down, if that was asked for."""
     factor = given["pace"]
     if given["load"] is not None:
         if factor is not None:
@@ -134,7 +134,7 @@ def _at_pace(workload: Workload, fleet: FleetPlan, given: Mapping[str, Any]) -> 
 
 
 def recipe_of(text: str, fleet: FleetPlan) -> Recipe:
-    """`jobs=10000,rate=20/s,run=60s,cpu=1-4,…`."""
+    """Reads `jobs=10000,rate=20/s,run=60s,cpu=1-4,…`."""
     values: dict[str, Any] = {}
     wanted_load: float | None = None
     for part in filter(None, (one.strip() for one in text.split(","))):

@@ -22,16 +22,15 @@ from rota.store.protocol import Store
 from rota.wire.tokens import TokenSpec
 
 
-def kept_token(data: Path) -> str:
-    """The admin token that lies in this data folder; empty: there is none."""
+def read_token(data: Path) -> str:
+    """Returns the admin token in a data folder; empty: there is none."""
     try:
         return (data / TOKEN_FILE).read_text().strip()
     except FileNotFoundError:
         return ""
 
 
-def keep_token(data: Path, token: str) -> None:
-    """Puts it there."""
+def write_token(data: Path, token: str) -> None:
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_private(data / TOKEN_FILE, token + "\n")
 
@@ -46,7 +45,7 @@ def announce(url: str, token: str | None, data: Path) -> None:
 
 
 def withdraw(data: Path) -> None:
-    """The server is gone; another's announcement is left alone."""
+    """Removes the announcement of this server, but not another's."""
     for path in _places(data):
         try:
             known = json.loads(path.read_text())
@@ -61,7 +60,7 @@ def _places(data: Path) -> tuple[Path, Path]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Whole or not at all, and never readable by others, not even for a moment."""
+    """Writes a file whole or not at all, never readable by others, not even for a moment."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
@@ -75,7 +74,7 @@ LOCAL = "local"
 
 @dataclass(frozen=True, slots=True)
 class AccessSetup:
-    """Who is let in, and the tasks behind it."""
+    """Authentication of a server, and its background tasks."""
 
     access: Access
     audit: AuditTrail
@@ -93,7 +92,7 @@ class AccessSetup:
         await self.audit.stop()
 
     def sign_in_path(self) -> str | None:
-        """What signs a browser in as the local token, once."""
+        """Returns the path that signs a browser in as the local token, once."""
         known = None if self.token is None else self.access.roster.find(self.token)
         return None if known is None else f"/?token={self.access.codes.issue(known.id)}"
 
@@ -101,16 +100,18 @@ class AccessSetup:
 async def open_access(
     options: UpOptions | ServerOptions, store: Store, clock: Clock
 ) -> AccessSetup:
-    """What the options ask for, with the first token made where there is to be one."""
+    """Sets up what the options ask for, and makes the first token where there is to be one."""
     roster = Roster(store.access, clock)
     await roster.refresh()
     token = None
     if options.auth and makes_token(options):
-        token = await local_token(roster, options.data, _maker(options), clock)
+        token = await local_token(roster, options.data, _token_creator(options), clock)
     access = Access(
         roster=roster,
         no_auth=not options.auth,
-        hosts=tuple(dict.fromkeys((*LOOPBACK_HOSTS, options.host, *options.names, *_own(options)))),
+        hosts=tuple(
+            dict.fromkeys((*LOOPBACK_HOSTS, options.host, *options.names, *_own_host(options)))
+        ),
         secure_cookies=options.tls_cert is not None,
         throttle=Throttle(
             by_token=Buckets(_rate(options.rate_limit)),
@@ -121,16 +122,16 @@ async def open_access(
 
 
 def makes_token(options: UpOptions | ServerOptions) -> bool:
-    """One server alone, or `rota up`; the servers of a cell are given theirs by a person."""
+    """Whether the start makes a token: yes for one server alone and `rota up`, not in a cell."""
     return options.store is None or isinstance(options, UpOptions)
 
 
 async def local_token(roster: Roster, data: Path, maker: str, clock: Clock) -> str:
-    """The admin token of a data folder: an ordinary one, whose text lies in a file there.
+    """Returns the admin token of a data folder: an ordinary one, whose text is in a file there.
 
     A file that is gone, or whose token ended, gets a new one, and the maker's old one is revoked.
     """
-    text, now = kept_token(data), clock.now()
+    text, now = read_token(data), clock.now()
     known = roster.find(text) if text else None
     if known is not None and known.is_live(now):
         return text
@@ -141,18 +142,18 @@ async def local_token(roster: Roster, data: Path, maker: str, clock: Clock) -> s
         text = mint_token()
     spec = TokenSpec(role="admin", name=LOCAL)
     await roster.add(new_token(spec, IdMint().mint(now), text, now, maker))
-    keep_token(data, text)
+    write_token(data, text)
     return text
 
 
-def _own(options: UpOptions | ServerOptions) -> list[str]:
-    """The name by which the other servers forward to this one."""
+def _own_host(options: UpOptions | ServerOptions) -> list[str]:
+    """Returns the name by which the other servers forward to this one."""
     name = urlsplit(options.address).hostname if options.address else None
     return [] if name is None else [name]
 
 
-def _maker(options: UpOptions | ServerOptions) -> str:
-    """Who made a local token: many servers may share a store, each with a folder of its own."""
+def _token_creator(options: UpOptions | ServerOptions) -> str:
+    """Names who makes the local token: many servers may share a store, each with its own folder."""
     if options.store is None:
         return "start"
     return f"start on {socket.gethostname()} in {options.data.resolve()}"

@@ -32,7 +32,7 @@ GONE_MS = 3_500
 
 @dataclass(frozen=True, slots=True)
 class ClusterMembership:
-    """The tasks behind a server's part in its cell."""
+    """Background tasks of a server's part in its cell."""
 
     assurance: Assurance
     forwarder: Forwarder | None = None
@@ -60,7 +60,7 @@ async def open_assurance(options: UpOptions | ServerOptions, store: Store) -> As
 async def join_cluster(
     parts: Parts, store: Store, member: Member, tls: ssl.SSLContext | None
 ) -> tuple[Parts, ClusterMembership]:
-    """The parts of a server that shares its store; alone there is nobody to forward to."""
+    """Adds the parts of a server that shares its store; alone it has no peer to forward to."""
     if member.ttl_ms is None:
         return parts, ClusterMembership(parts.assurance)
     me = Node(
@@ -84,7 +84,7 @@ async def join_cluster(
 
 
 async def refuse_duplicate_name(store: Store, me: Member, *, gone_ms: int = GONE_MS) -> None:
-    """Two servers of one name would tell of themselves in each other's place.
+    """Refuses a name that another server has: they would overwrite each other's row.
 
     What stands there may be this server's own past, from before it was killed. That had the same
     address, which two cannot have at once; one at another address is alive if it speaks again.
@@ -105,7 +105,7 @@ async def refuse_duplicate_name(store: Store, me: Member, *, gone_ms: int = GONE
 
 
 async def trust_of(options: UpOptions | ServerOptions) -> ssl.SSLContext | None:
-    """By which authorities other servers are known; None: those of the system."""
+    """Loads the authorities that certify other servers; None: those of the system."""
     if options.peer_ca is None:
         return None
     path = str(options.peer_ca)

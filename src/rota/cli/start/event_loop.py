@@ -21,7 +21,7 @@ some ten thousand that are gone when it is answered; Python's default of 700 fin
 
 @dataclass(frozen=True, slots=True)
 class MemoryUpkeep:
-    """What a long-running process does with its memory, and when."""
+    """Settings of the garbage collector and of large pages in a long-running process."""
 
     settled_s: float = 5.0
     """By then all objects are there that stay for good. The collector need not look at them again:
@@ -35,7 +35,7 @@ class MemoryUpkeep:
 
 
 def run_event_loop(work: Coroutine[Any, Any, T], upkeep: MemoryUpkeep | None = None) -> T:
-    """Like `asyncio.run`, on uvloop where it is installed."""
+    """Runs like `asyncio.run`, on uvloop where it is installed."""
     upkeep = upkeep or MemoryUpkeep()
     gc.set_threshold(YOUNG_MAX)
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None

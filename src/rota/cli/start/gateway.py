@@ -23,7 +23,7 @@ PORT_DEFAULT = 7080
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions(HttpOptions):
-    """What `rota gateway` was asked for."""
+    """Options of `rota gateway`."""
 
     plan: Plan
 
@@ -107,7 +107,7 @@ async def _serve(options: GatewayOptions) -> int:
 
 
 def refuse_misplaced(fleet: Fleet) -> None:
-    """A server of another cell would be asked for ids that it does not have, and make more."""
+    """Refuses a server of another cell: it would be asked for ids that it does not have."""
     for cell in fleet.cells.values():
         for server in cell.servers:
             if server.misplaced:
@@ -115,7 +115,7 @@ def refuse_misplaced(fleet: Fleet) -> None:
 
 
 def _greet(url: str, fleet: Fleet) -> None:
-    """What a person needs next; programs read the first line."""
+    """Prints what a person needs next; programs read the first line."""
     click.echo(f"Rota {__version__} is up at {url}")
     for cell in fleet.cells.values():
         state = "ready" if cell.ready else f"not ready {cell.why}".rstrip()

@@ -49,7 +49,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def refuse_unprotected(options: HttpOptions) -> None:
-    """A job API is remote execution: beyond this machine only with TLS, or an explicit word."""
+    """Refuses to serve beyond this machine without TLS, unless --insecure is given."""
     if is_loopback(options.host):
         return
     if not options.auth:
@@ -62,7 +62,7 @@ def refuse_unprotected(options: HttpOptions) -> None:
 
 
 def is_everywhere(host: str) -> bool:
-    """Whether it stands for all addresses of this machine."""
+    """Whether a host stands for all addresses of this machine."""
     return host in ("0.0.0.0", "::", "")
 
 
@@ -81,14 +81,14 @@ def _host_text(host: str) -> str:
 
 
 def url_of(options: HttpOptions, listening: socket.socket) -> str:
-    """What people and workers call this server."""
+    """Returns the address for people and workers."""
     scheme = "http" if options.tls_cert is None else "https"
     name = options.names[0] if options.names else _host_text(options.host)
     return f"{scheme}://{name}:{listening.getsockname()[1]}"
 
 
 def open_lobby(options: HttpOptions) -> Lobby:
-    """For as many connections as were asked for, or as the system allows.
+    """Limits connections to what was asked for, or what the system allows.
 
     A process that may open no more files can still be connected to, but cannot serve a log or a
     file any more: so its connections end first.
@@ -105,7 +105,7 @@ def open_lobby(options: HttpOptions) -> Lobby:
 
 
 def _files_allowed(wanted: int) -> int:
-    """How many files this process may open from now on: as many as wanted, if it may ask so."""
+    """Raises the limit of open files as far as it may, and returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return wanted
@@ -121,7 +121,7 @@ log = structlog.get_logger(__name__)
 
 
 class Certificate:
-    """A certificate and its key in two files, looked at now and then."""
+    """Certificate and key in two files, reloaded when they change."""
 
     def __init__(self, cert: Path, key: Path | None) -> None:
         self._cert = cert
@@ -230,7 +230,7 @@ class EmbeddedServer(uvicorn.Server):
             self._leaving.set()
 
     async def main_loop(self) -> None:
-        """In the place of uvicorn's, which wakes an idle process ten times a second."""
+        """Replaces uvicorn's, which wakes an idle process ten times a second."""
         await first_of(self._tick_on(), self._leaving.wait())
 
     async def _tick_on(self) -> None:
@@ -240,7 +240,7 @@ class EmbeddedServer(uvicorn.Server):
             number += TICK_NUMBERS
 
     async def on_tick(self, counter: int) -> bool:
-        """What uvicorn does for its clock; now and then also a look at what changes slowly."""
+        """Updates uvicorn's clock; now and then checks the certificate and slow clients."""
         certificate, context = self._certificate, self.config.ssl
         due = counter % self._ticks.certificate == 0
         if due and certificate is not None and context is not None:
@@ -265,7 +265,7 @@ class EmbeddedServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Nothing to capture."""
+        """Captures none: the commands handle signals."""
         yield
 
 
@@ -282,7 +282,7 @@ def run_loop(work: Coroutine[Any, Any, int]) -> int:
 
 
 def on_signal() -> asyncio.Queue[int]:
-    """Every SIGINT and SIGTERM from now on, in order."""
+    """Queues every SIGINT and SIGTERM from now on."""
     signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -296,7 +296,7 @@ async def next_signal(signals: asyncio.Queue[int]) -> None:
 
 
 async def until_signal(signals: asyncio.Queue[int], serving: asyncio.Task[None]) -> None:
-    """Until a signal comes, or the server ends by itself."""
+    """Waits for a signal, or for the end of the server."""
     told = asyncio.create_task(next_signal(signals))
     await asyncio.wait((told, serving), return_when=asyncio.FIRST_COMPLETED)
     told.cancel()

@@ -1,4 +1,4 @@
-"""The local workers that `rota up` starts beside the server, as child processes."""
+"""Starts the local workers of `rota up` as child processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rota.worker.machine import detect
 
 
 class LocalWorkers:
-    """Worker processes. Each has its own session, so that Ctrl-C reaches them through us only."""
+    """Worker processes, each in its own session: Ctrl-C reaches them only through `signal`."""
 
     def __init__(self, url: str, token: str | None, options: UpOptions) -> None:
         self._url = url
@@ -58,12 +58,12 @@ class LocalWorkers:
                 worker.send_signal(signal.SIGTERM)
 
     async def wait(self) -> None:
-        """Until all have ended."""
+        """Waits until all have ended."""
         await asyncio.gather(*(worker.wait() for worker in self._workers))
 
 
 def shares(work: Path, count: int) -> list[str]:
-    """What each of several workers may give: its part of the machine. One gives all it finds."""
+    """Divides the machine evenly among several workers; one takes all it finds."""
     if count == 1:
         return []
     machine = detect(work)

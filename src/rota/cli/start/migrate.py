@@ -52,7 +52,7 @@ def migrate(
 
 
 def _look(store: str | None, data: Path | None) -> tuple[str, Sequence[str]]:
-    """Where, and the steps that are missing there."""
+    """Names the store, and the steps that it is missing."""
     if store is not None:
         found = asyncio.run(check_up(store))
         return found.shown, found.missing

@@ -1,4 +1,4 @@
-"""The composition root: puts store, engine and api together and runs them until told to stop."""
+"""Composes a server: connects store, engine and api, and runs them until told to stop."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ from rota.cli.start.hosting import (
 )
 from rota.cli.start.local_workers import LocalWorkers
 from rota.cli.start.storage import (
+    check_reachable,
     member_of,
     open_files,
     open_store,
-    refuse_nowhere,
     shown,
     timing_of,
 )
@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from rota.store.postgres.store import PostgresStore
 
 
-class Beside(Protocol):
-    """Something that runs beside the engine."""
+class BackgroundService(Protocol):
+    """Runs beside the engine."""
 
     def start(self) -> None:
         """Begins once the engine is there."""
@@ -81,8 +81,8 @@ class Beside(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What a server stands on: all that outlives it."""
+class Storage:
+    """Store and files of a server, which outlive it."""
 
     options: UpOptions | ServerOptions
     store: SqliteStore | PostgresStore
@@ -92,18 +92,18 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running server and what is needed to end it."""
+    """Running server, and what is needed to stop it."""
 
     url: str
-    admission: AccessSetup
-    company: ClusterMembership
+    access_setup: AccessSetup
+    membership: ClusterMembership
     server: EmbeddedServer
     engine: Engine
     store: Store
     closing: asyncio.Event
     serving: asyncio.Task[None]
     pulse: asyncio.Task[None]
-    beside: Sequence[Beside]
+    beside: Sequence[BackgroundService]
     files: Files
 
     async def stop(self) -> None:
@@ -120,38 +120,38 @@ class Service:
         await self.serving
         await self.engine.stop()
         self.pulse.cancel()
-        await self.company.stop()
-        await self.admission.stop()
+        await self.membership.stop()
+        await self.access_setup.stop()
         await self.files.spool.close()
         await self.files.blobs.close()
         await self.store.close()
 
 
 def run_up(options: UpOptions) -> int:
-    """`rota up`: everything on one machine."""
+    """Runs `rota up`: a server with workers on one machine."""
     return run_loop(_up(options))
 
 
 def run_server(options: ServerOptions) -> int:
-    """`rota server`: a server without workers of its own."""
+    """Runs `rota server`: a server without workers of its own."""
     return run_loop(_serve(options))
 
 
 async def _up(options: UpOptions) -> int:
     service = await start(options)
-    crew = LocalWorkers(service.url, service.admission.token, options)
+    workers = LocalWorkers(service.url, service.access_setup.token, options)
     stop = on_signal()
-    await crew.start()
+    await workers.start()
     _greet(options, service)
     await until_signal(stop, service.serving)
     click.echo("draining: running jobs may finish; Ctrl-C again stops them now", err=True)
-    crew.signal()
-    gone = asyncio.create_task(crew.wait())
+    workers.signal()
+    gone = asyncio.create_task(workers.wait())
     while not gone.done():
         hurry = asyncio.create_task(next_signal(stop))
         await asyncio.wait((gone, hurry), return_when=asyncio.FIRST_COMPLETED)
         if hurry.done():
-            crew.signal()
+            workers.signal()
         hurry.cancel()
     await service.stop()
     withdraw(options.data)
@@ -171,7 +171,7 @@ async def _serve(options: ServerOptions) -> int:
 async def start(options: UpOptions | ServerOptions) -> Service:
     """Opens the store, loads the engine, and listens."""
     refuse_unprotected(options)
-    refuse_nowhere(options)
+    check_reachable(options)
     listening = listen(options.host, options.port)
     try:
         return await _start(options, listening)
@@ -183,33 +183,40 @@ async def start(options: UpOptions | ServerOptions) -> Service:
 async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -> Service:
     url = url_of(options, listening)
     member = member_of(options, url)
-    ground = await _open_ground(options)
-    store = ground.store
+    storage = await _open_storage(options)
+    store = storage.store
     await refuse_duplicate_name(store, member)
     clock = SystemClock()
     counts = Counts()
     engine = Engine(store, clock, timing_of(options), counts, member)
     await engine.start(SubmittedSpecs(clock))
-    admission = await open_access(options, store, clock)
-    await admission.start()
-    figures = Figures(counts, engine)
+    access_setup = await open_access(options, store, clock)
+    await access_setup.start()
+    figures = EngineFigures(counts, engine)
     recorder = Recorder(engine, figures)
     assurance = await open_assurance(options, store)
     lobby = open_lobby(options)
-    alone = replace(_parts(ground, figures, admission, assurance), recorder=recorder, lobby=lobby)
-    parts, company = await join_cluster(alone, store, member, await trust_of(options))
+    alone = replace(
+        _parts(storage, figures, access_setup, assurance), recorder=recorder, lobby=lobby
+    )
+    parts, membership = await join_cluster(alone, store, member, await trust_of(options))
     parts, tracing = trace(parts, engine, os.environ)
-    beside: list[Beside] = [*_upkeep(ground, engine), recorder, parts.alerts, *tracing]
+    beside: list[BackgroundService] = [
+        *_cleaners(storage, engine),
+        recorder,
+        parts.alerts,
+        *tracing,
+    ]
     app = create_app(parts)
     server = EmbeddedServer(app, options, lobby)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
-    announce(url, admission.token, options.data)
+    announce(url, access_setup.token, options.data)
     for one in beside:
         one.start()
     return Service(
         url=url,
-        admission=admission,
-        company=company,
+        access_setup=access_setup,
+        membership=membership,
         server=server,
         engine=engine,
         store=store,
@@ -217,21 +224,21 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
         serving=serving,
         pulse=asyncio.create_task(_pulse(engine), name="rota-pulse"),
         beside=beside,
-        files=ground.files,
+        files=storage.files,
     )
 
 
-async def _open_ground(options: UpOptions | ServerOptions) -> Ground:
+async def _open_storage(options: UpOptions | ServerOptions) -> Storage:
     store = await open_store(options)
     files = await open_files(options, store)
-    return Ground(options, store, files, await store.name_cell(options.cell))
+    return Storage(options, store, files, await store.name_cell(options.cell))
 
 
-def _upkeep(ground: Ground, engine: Engine) -> tuple[Retention, Sweeping]:
-    options, files = ground.options, ground.files
+def _cleaners(storage: Storage, engine: Engine) -> tuple[Retention, Sweeping]:
+    options, files = storage.options, storage.files
     age_ms = options.bundle_retention_ms
     return (
-        Retention(ground.store, engine, options.retention_ms),
+        Retention(storage.store, engine, options.retention_ms),
         Sweeping(files.book, files.blobs, files.spool, engine, age_ms),
     )
 
@@ -242,8 +249,8 @@ async def _pulse(engine: Engine) -> None:
         engine.pulse()
 
 
-class Figures:
-    """What the engine counted, with how far the tables are behind it."""
+class EngineFigures:
+    """Counters of the engine for metrics, and the lag of the projection."""
 
     def __init__(self, counts: Counts, engine: Engine) -> None:
         self.engine = engine
@@ -257,7 +264,7 @@ class Figures:
         self.fold_lag_seconds = engine.fold_lag_s
 
     def histograms(self) -> Mapping[str, Histogram]:
-        """By the name of their metric, without the product's."""
+        """Returns histograms by the names of their metrics, without prefix."""
         errors = self.engine.calibration.errors_s
         return {**self._counts.histograms(), "estimate_error_seconds": errors}
 
@@ -266,35 +273,37 @@ def _disk_free(data: Path) -> int:
     return shutil.disk_usage(data).free
 
 
-def _parts(ground: Ground, figures: Figures, admission: AccessSetup, assurance: Assurance) -> Parts:
-    engine, store = figures.engine, ground.store
-    disk_free = partial(_disk_free, ground.options.data)
+def _parts(
+    storage: Storage, figures: EngineFigures, access_setup: AccessSetup, assurance: Assurance
+) -> Parts:
+    engine, store = figures.engine, storage.store
+    disk_free = partial(_disk_free, storage.options.data)
     watcher = Watcher(engine, figures, disk_free)
     return Parts(
         brain=engine,
         catalog=store.catalog,
         logs=store.logs,
-        files=ground.files,
+        files=storage.files,
         hooks=store.hooks,
         feed=engine.feed,
-        access=admission.access,
-        audit=admission.audit,
+        access=access_setup.access,
+        audit=access_setup.audit,
         figures=figures,
-        alerts=Watch(engine, watcher, store.notes, Carrier(ground.cell)),
+        alerts=Watch(engine, watcher, store.notes, Carrier(storage.cell)),
         node=engine.node,
         assurance=assurance,
         version=__version__,
         started_at=engine.clock.now(),
         disk_free=disk_free,
-        cell=ground.cell,
+        cell=storage.cell,
         simulator=SimulationProcess(),
     )
 
 
 def _greet(options: UpOptions | ServerOptions, service: Service) -> None:
-    """What a person needs next; programs read the first line."""
+    """Prints what a person needs next; programs read the first line."""
     click.echo(f"Rota {__version__} is up at {service.url}")
-    sign_in = service.admission.sign_in_path()
+    sign_in = service.access_setup.sign_in_path()
     if sign_in is not None:
         click.echo(f"  page     {service.url}{sign_in}  (signs your browser in, once)")
     if options.store is None:

@@ -23,7 +23,7 @@ def _set_format(_ctx: click.Context, _given: click.Parameter, value: str) -> Non
 
 
 def log_option(command: F) -> F:
-    """`--log-format`."""
+    """Adds `--log-format`."""
     return click.option(
         "--log-format", type=click.Choice(FORMATS), default="auto", show_default=True,
         envvar=VARIABLE, callback=_set_format, expose_value=False,
@@ -55,7 +55,7 @@ def _renderer(chosen: str) -> Any:
 
 
 def _format_library_logs(shared: list[Any], draw: Any) -> None:
-    """What libraries log is written as our own lines are: whoever reads JSON meets nothing else."""
+    """Formats the logs of libraries like our own, so that JSON readers meet nothing else."""
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(
         structlog.stdlib.ProcessorFormatter(

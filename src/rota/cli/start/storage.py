@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 async def open_store(options: UpOptions | ServerOptions) -> SqliteStore | PostgresStore:
-    """A PostgreSQL if one is named, else SQLite in the data folder."""
+    """Opens the PostgreSQL that is named, else SQLite in the data folder."""
     if options.store is not None:
         from rota.store.postgres.store import open_postgres  # only who uses it loads its driver
 
@@ -45,14 +45,14 @@ async def open_store(options: UpOptions | ServerOptions) -> SqliteStore | Postgr
 
 
 def shown(store: str) -> str:
-    """The address of a PostgreSQL, for people: without its password."""
+    """Returns the address of a PostgreSQL without its password."""
     from rota.store.postgres.connect import parse_address
 
     return parse_address(store).shown
 
 
-def refuse_nowhere(options: UpOptions | ServerOptions) -> None:
-    """A server that shares its store must be found by those it shares it with."""
+def check_reachable(options: UpOptions | ServerOptions) -> None:
+    """Refuses to share a store without an address at which other servers reach this one."""
     said = options.address is not None or bool(options.names)
     if options.store is not None and not said and is_everywhere(options.host):
         raise click.ClickException(
@@ -62,7 +62,7 @@ def refuse_nowhere(options: UpOptions | ServerOptions) -> None:
 
 
 def member_of(options: UpOptions | ServerOptions, url: str) -> Member:
-    """Alone on SQLite; on PostgreSQL one of many, so its name must be its own."""
+    """Names this server: alone on SQLite; on PostgreSQL one of many, with a name of its own."""
     if options.store is None:
         return Member(node=options.node or socket.gethostname())
     return Member(
@@ -73,7 +73,7 @@ def member_of(options: UpOptions | ServerOptions, url: str) -> Member:
 
 
 def timing_of(options: UpOptions | ServerOptions) -> Timing:
-    """A new leader waits for as long as the one before it may have gone on."""
+    """Makes a new leader wait for as long as the previous one may have gone on."""
     handover_ms = 0 if options.store is None else options.leader_ttl_ms
     return Timing(lease_ttl_ms=options.lease_ttl_ms, handover_ms=handover_ms)
 
@@ -87,7 +87,7 @@ NO_STORAGE = (
 async def open_files(
     options: UpOptions | ServerOptions, store: SqliteStore | PostgresStore
 ) -> Files:
-    """Large files in the named storage; without one in the data folder, or in the database."""
+    """Opens the named storage for large files; without one the data folder, or the database."""
     named = None if options.objects is None else open_blobs(options.objects)
     if named is not None:
         await check_is_ours(named, store.objects, adopt=options.adopt_storage)
@@ -104,7 +104,7 @@ async def open_files(
 
 
 def open_blobs(address: str) -> Blobs:
-    """The storage at an address: s3://, gs://, az://, or a folder."""
+    """Opens the storage at an address: s3://, gs://, az://, or a folder."""
     scheme = urlsplit(address).scheme
     if scheme in SCHEMES:
         return open_cloud(address)

@@ -21,7 +21,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 
 
 def wants_traces(environment: Mapping[str, str]) -> bool:
-    """An address to send to, or the exporter named; and nobody has said no."""
+    """Whether an exporter or an address is configured, and tracing not disabled."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporter = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
@@ -36,7 +36,7 @@ def wants_traces(environment: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Tracing:
-    """What runs while a server traces."""
+    """Running parts of tracing."""
 
     otlp: Otlp
     follower: Follower
@@ -54,7 +54,7 @@ class Tracing:
 def trace(
     parts: Parts, engine: Engine, environment: Mapping[str, str]
 ) -> tuple[Parts, list[Tracing]]:
-    """The parts of a server that traces, if it is to; nothing of the SDK is loaded if not."""
+    """Adds tracing if it is configured; otherwise nothing of the SDK is loaded."""
     if not wants_traces(environment):
         return parts, []
     try:

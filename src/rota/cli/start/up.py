@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -17,12 +16,10 @@ from rota.api.limits import (
     CONNECTIONS_MAX,
     TOKEN_REQUESTS_PER_S,
 )
-from rota.cli.options import cell_name, duration, name_only, request_rate
+from rota.cli.options import cell_name, combined, duration, name_only, request_rate
 from rota.cli.problems import refuse_all_but_linux
 from rota.cli.start.server_log import log_option
 from rota.wire.units import Duration
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 PORT_DEFAULT = 7070
 DAY_MS = 24 * 3600 * 1000
@@ -30,7 +27,7 @@ DAY_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions:
-    """Where something listens, and how it is reached."""
+    """Options for listening and for being reached."""
 
     host: str
     port: int
@@ -46,7 +43,7 @@ class HttpOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenOptions(HttpOptions):
-    """What both kinds of server are asked for."""
+    """Options of both kinds of server."""
 
     data: Path
     lease_ttl_ms: int
@@ -72,7 +69,7 @@ class ListenOptions(HttpOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpOptions(ListenOptions):
-    """What `rota up` was asked for."""
+    """Options of `rota up`."""
 
     workers: int
     app: str | None = None
@@ -82,7 +79,7 @@ class UpOptions(ListenOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions(ListenOptions):
-    """What `rota server` was asked for."""
+    """Options of `rota server`."""
 
 
 def _store_address(_ctx: click.Context, _given: click.Parameter, store: str | None) -> str | None:
@@ -164,13 +161,8 @@ _CONNECTIONS = click.option(
 )  # fmt: skip
 
 
-def http_options(command: F) -> F:
-    """By which names it is reached, by how many at once, and whether in the clear."""
-    for option in (_CONNECTIONS, _PROXIES, _INSECURE, _KEY, _CERT, _NAMES):
-        command = option(command)
-    return command
-
-
+http_options = combined(_NAMES, _CERT, _KEY, _INSECURE, _PROXIES, _CONNECTIONS)
+"""Say how a server is reached, with or without TLS, and limit its connections."""
 _CELL = click.option(
     "--cell", type=cell_name, default="", metavar="NAME",
     help="The cell's name behind a gateway: given once, kept for good.",
@@ -223,41 +215,42 @@ _BUNDLES = click.option(
 )  # fmt: skip
 
 
-def _keeping_options(command: F) -> F:
-    """What the store keeps, and how."""
-    for option in (_BUNDLES, _ADOPT, _OBJECTS, _MIGRATE, _RETENTION, _STORE):
-        command = option(command)
-    return command
-
-
-def _access_options(command: F) -> F:
-    """How often one may ask, and how long it is known who did what."""
-    for option in (
-        click.option(
-            "--rate-limit", type=request_rate, default=f"{TOKEN_REQUESTS_PER_S}/1s",
-            show_default=True, metavar="COUNT/PER|none",
-            help="Requests of one token; more get 429.",
-        ),
-        click.option(
-            "--address-limit", type=request_rate, default=f"{ADDRESS_REQUESTS_PER_S}/1s",
-            show_default=True, metavar="COUNT/PER|none",
-            help="Requests of one address, this machine's own excepted.",
-        ),
-        click.option(
-            "--audit-age", "audit_age_ms", type=duration, callback=_ms,
-            default=f"{AUDIT_AGE_MS // 86_400_000}d", show_default=True, metavar="DURATION",
-            help="How long the audit trail is kept; 0: none is.",
-        ),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+_keeping_options = combined(_STORE, _RETENTION, _MIGRATE, _OBJECTS, _ADOPT, _BUNDLES)
+"""Say what the store keeps, and where."""
+_access_options = combined(
+    click.option(
+        "--audit-age",
+        "audit_age_ms",
+        type=duration,
+        callback=_ms,
+        default=f"{AUDIT_AGE_MS // 86_400_000}d",
+        show_default=True,
+        metavar="DURATION",
+        help="How long the audit trail is kept; 0: none is.",
+    ),
+    click.option(
+        "--address-limit",
+        type=request_rate,
+        default=f"{ADDRESS_REQUESTS_PER_S}/1s",
+        show_default=True,
+        metavar="COUNT/PER|none",
+        help="Requests of one address, this machine's own excepted.",
+    ),
+    click.option(
+        "--rate-limit",
+        type=request_rate,
+        default=f"{TOKEN_REQUESTS_PER_S}/1s",
+        show_default=True,
+        metavar="COUNT/PER|none",
+        help="Requests of one token; more get 429.",
+    ),
+)
+"""Limit requests, and the age of the audit log."""
+_basic_options = combined(_PORT, HOST, log_option, _DATA)
 
 
 @click.command()
-@_PORT
-@HOST
-@log_option
-@_DATA
+@_basic_options
 @_keeping_options
 @click.option(
     "--workers", type=click.IntRange(0, 64), default=1, show_default=True,
@@ -290,10 +283,7 @@ def up(ctx: click.Context, /, *, lease_ttl: Duration, no_auth: bool, **given: ob
 
 @click.command()
 @_keeping_options
-@_PORT
-@HOST
-@log_option
-@_DATA
+@_basic_options
 @click.option("--node", metavar="NAME", help="Its name among the others; else the host's.")
 @_CELL
 @_LEASE

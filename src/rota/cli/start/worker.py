@@ -28,7 +28,7 @@ SILENCE_MS_MIN = 1_000
 
 
 def _address(value: Any) -> tuple[str, int]:
-    """`9464`, or `0.0.0.0:9464`."""
+    """Reads `9464`, or `0.0.0.0:9464`."""
     host, _, port = str(value).rpartition(":")
     if not port.isdecimal() or int(port) > PORT_MAX:
         raise click.BadParameter(f"{value!r} is no address: write 9464, or 10.0.0.5:9464")
@@ -184,7 +184,7 @@ async def _run(config: WorkerConfig, *, with_parent: bool) -> int:
 
 
 def _watch_parent() -> None:
-    """A local worker must not outlive its server for long: it drains when that dies.
+    """Drains a local worker when its server dies: it must not outlive it for long.
 
     What runs may then end and be reported to a server that comes back. The kernel's own signal for
     this (PDEATHSIG) will not do: it comes once for each thread of a dying parent, and a second
