@@ -28,7 +28,7 @@ from rota.api.reading.cloudevents import read_events
 from rota.api.reading.signatures import check_signature
 from rota.cli import options
 from rota.cli.jobs.batch_submit import jobs_in
-from rota.cli.planning import workloads
+from rota.cli.planning import simulate
 from rota.cli.planning.policy_trials import read_policy
 from rota.cli.problems import Failure
 from rota.core.errors import Invalid
@@ -163,7 +163,7 @@ PARSERS = [
     Parser("deadline of a command", options.deadline, texts("2h", "2026-03-01"),
            click.BadParameter),
     Parser("rate", options.request_rate, texts("1000/1s", "none", "5/m"), click.BadParameter),
-    Parser("synthetic work", lambda text: workloads.recipe_of(text, pool(8, 0)),
+    Parser("synthetic work", lambda text: simulate.recipe_of(text, pool(8, 0)),
            texts(RECIPE, "jobs=5,load=0.8,estimates=exact"), click.BadParameter),
 ]  # fmt: skip
 

@@ -11,7 +11,7 @@ ID_SHOWN_CHARS = 8
 """Ids rise with time, so their ends tell them apart and their beginnings do not."""
 
 _COLOUR = re.compile(r"(\x1b\[[0-9;:]*m)")
-"""Colour and weight: what a terminal does with these harms nobody."""
+"""Colour and weight, which are harmless on a terminal."""
 _UNFINISHED = re.compile(r"(\x1b(\[[0-9;:]{0,64})?|\r)\Z")
 
 _AGES = ((86_400, "d"), (3_600, "h"), (60, "m"))

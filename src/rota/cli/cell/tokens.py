@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,10 +15,11 @@ from rota.cli.render import Column, Columns, Styled, print_object, show_table, t
 from rota.cli.text import age, local, plain, short
 from rota.sdk.methods import admin_calls
 from rota.wire.limits import PAGE_ITEMS_MAX
-from rota.wire.tokens import AuditPage, AuditView, NewTokenView, TokenPage, TokenSpec, TokenView
+from rota.wire.tokens import AuditPage, AuditView, TokenPage, TokenSpec, TokenView
 from rota.wire.units import Duration
 
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from rota.cli.cell.token_admin import ServerTokens, StoreTokens
 
 ROLES = ("admin", "operator", "submitter", "worker", "viewer")
 _STYLES = {"live": "green", "expired": "yellow", "revoked": "red"}
@@ -46,18 +46,6 @@ AUDIT_COLUMNS: Columns[AuditView] = (
     Column("FROM", lambda one: one.remote, spare=1, cut=True),
     Column("NODE", lambda one: one.node, spare=2, cut=True),
 )
-
-
-class TokenAdmin(Protocol):
-    """Makes, lists and revokes tokens, on a server or in its store."""
-
-    def create(self, spec: TokenSpec) -> NewTokenView: ...
-
-    def all_tokens(self) -> list[TokenView]:
-        """Returns all tokens, newest first."""
-        ...
-
-    def revoke(self, token_id: str) -> None: ...
 
 
 _store_options = combined(
@@ -155,7 +143,7 @@ def _draw_audit(page: AuditPage) -> None:
     show_table(AUDIT_COLUMNS, page.items, empty="nothing was changed")
 
 
-def _token_admin(store: str | None, data: Path | None) -> TokenAdmin:
+def _token_admin(store: str | None, data: Path | None) -> ServerTokens | StoreTokens:
     if store is not None and data is not None:
         raise click.UsageError("--store and --data name two stores: give one of them")
     # Imported here: it loads the server's side, which the other commands do without.

@@ -1,4 +1,4 @@
-"""Submits many jobs in batches, with a progress bar where somebody watches."""
+"""Submits many jobs in batches, with a progress bar on a terminal."""
 
 from __future__ import annotations
 

@@ -197,8 +197,8 @@ def bulk(
 
 
 def _draw_bulk(action: str, done: BulkAnswer) -> None:
-    told = "would " if done.dry_run else ""
-    click.echo(f"{told}{action}: {plural(done.count, 'job')}")
+    prefix = "would " if done.dry_run else ""
+    click.echo(f"{prefix}{action}: {plural(done.count, 'job')}")
     if done.refused:
         click.echo(f"{plural(done.refused, 'job')} matched but could not be", err=True)
     for reason, count in done.reasons.items():

@@ -83,6 +83,6 @@ def exit_status(client: Client, job: JobView) -> int:
 
 def say_why(job: JobView) -> None:
     """Says why it failed, on stderr: its log need not tell."""
-    told = job.error.get("message") if isinstance(job.error, dict) else None
-    why = told or job.reason or "no reason"
+    message = job.error.get("message") if isinstance(job.error, dict) else None
+    why = message or job.reason or "no reason"
     click.echo(f"rota: job {short(job.job_id)} ended as {job.status}: {plain(str(why))}", err=True)

@@ -50,8 +50,8 @@ def why(job: str, *, as_json: bool) -> None:
 def draw_why(view: WhyView) -> None:
     """Prints the answer, then its causes."""
     screen = console()
-    told = _UUID.sub(lambda found: short(found[0]), view.cause.message)
-    screen.print(rich_text(status_cell(view.status)), rich_text(told), soft_wrap=True)
+    message = _UUID.sub(lambda found: short(found[0]), view.cause.message)
+    screen.print(rich_text(status_cell(view.status)), rich_text(message), soft_wrap=True)
     if view.estimated_start.method != "started":
         for number, line in enumerate(start_lines(view.estimated_start)):
             _say("" if number else "starts", line)

@@ -14,8 +14,7 @@ import msgspec
 
 from rota.cli.connect import connected, every_item
 from rota.cli.options import combined, json_option, now, past, search_of
-from rota.cli.planning.policy_trials import Names, document, draw, policies_option, tried
-from rota.cli.planning.workloads import Case
+from rota.cli.planning.policy_trials import Case, Names, document, draw, policies_option, tried
 from rota.cli.problems import Failure
 from rota.cli.render import print_object
 from rota.cli.text import plain, plural

@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import click
 import msgspec
 
 from rota.api.cell.policy import policy_of
-from rota.cli.planning.workloads import Case
 from rota.cli.problems import Failure
 from rota.cli.render import Column, Columns, console, show_table
 from rota.cli.text import count, percent, plain, plural, span
+from rota.core.inputs import AnyInput
 from rota.core.records.policy import PRESETS, Policy
 from rota.simulate import chart
 from rota.simulate.diary import Diary
+from rota.simulate.fleet import FleetPlan
 from rota.simulate.metrics import TenantFigures, tenant_figures
 from rota.simulate.study import Setting, Trial, load, recorded, shaken_trial, shortest_ms, trial
+from rota.simulate.workload import Workload
 from rota.simulate.world import SimulationError
 from rota.wire.policy import PolicySpec
 from rota.wire.units import dec_hook
+
+
+class Case(NamedTuple):
+    """Workload and machines to simulate under each policy."""
+
+    workload: Workload
+    fleet: FleetPlan
+    setup: Sequence[AnyInput] = ()
 
 
 def read_policy(path: Path) -> Policy:
@@ -189,10 +199,10 @@ def _headline(case: Case) -> str:
     left_out = f" ({count(workload.dropped)} left out)" if workload.dropped else ""
     machines = "" if fleet.workers == 1 else f" of {plural(fleet.workers, 'worker')}"
     pressure = _finite(load(workload, fleet))
-    told = "" if pressure is None else f", load {pressure:.2f}"
+    pressed = "" if pressure is None else f", load {pressure:.2f}"
     jobs = plural(len(workload), "job")
     cpus = f"{fleet.cpu_milli / 1000:,.6g} cpus"
-    return f"{plain(workload.title)}: {jobs}{left_out} on {cpus}{machines}{told}"
+    return f"{plain(workload.title)}: {jobs}{left_out} on {cpus}{machines}{pressed}"
 
 
 def _slowdown(made: Trial) -> str:

@@ -3,21 +3,223 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from rota.cli.options import NumberRange, duration, json_option, size
-from rota.cli.planning.policy_trials import Names, document, draw, policies_option, tried
-from rota.cli.planning.workloads import Case, case_of
+from rota.cli.planning.policy_trials import Case, Names, document, draw, policies_option, tried
 from rota.cli.problems import Failure
 from rota.cli.render import print_object
+from rota.cli.text import plural
 from rota.engine.clock import SystemClock
-from rota.simulate.limits import PROCESSORS_MAX, RUNS_MAX, WORKERS_SIMULATED_MAX
-from rota.simulate.study import Setting, Trial
-from rota.simulate.swf import TENANTS
+from rota.simulate.fleet import FleetPlan, pool, uniform
+from rota.simulate.history import read_history
+from rota.simulate.limits import PROCESSORS_MAX, RUNS_MAX, SYNTHETIC_JOBS_MAX, WORKERS_SIMULATED_MAX
+from rota.simulate.reading import TraceError
+from rota.simulate.study import Setting, Trial, load
+from rota.simulate.swf import TENANTS, read_swf
+from rota.simulate.synthetic import Recipe, Synthetic
+from rota.simulate.wfcommons import read_workflow
+from rota.simulate.workload import Workload, fitting, paced
+from rota.wire.units import parse_duration, parse_size
+
+SOURCES = ("swf", "dag", "trace", "synthetic")
+
+
+def case_of(given: Mapping[str, Any]) -> Case:
+    """Reads what the options ask for; jobs that fit no machine are left out."""
+    named = [name for name in SOURCES if given[name] is not None]
+    if len(named) != 1:
+        raise click.UsageError("say what to run: one of --swf, --dag, --trace and --synthetic")
+    try:
+        case = _READERS[named[0]](given[named[0]], given, _fleet(given))
+    except TraceError as error:
+        raise Failure(str(error)) from error
+    fits = fitting(case.workload, case.fleet.can_run) if named != ["synthetic"] else case.workload
+    hint = _memory_hint(case) if fits.dropped > case.workload.dropped else ""
+    if not len(fits):
+        raise Failure(f"{fits.title}: none of its jobs fits a machine of this fleet{hint}")
+    if hint:
+        click.echo(f"{fits.title}{hint}", err=True)
+    return case._replace(workload=_at_pace(fits, case.fleet, given))
+
+
+def _memory_hint(case: Case) -> str:
+    """Says why jobs that ask for memory are left out, where no machine was given any."""
+    if any(alike.capacity.memory for alike in case.fleet.machines):
+        return ""
+    asking = sum(work.terms.needs.resources.memory > 0 for work in case.workload)
+    if not asking:
+        return ""
+    left_out = f"{plural(asking, 'job')} that asked for memory left out"
+    return f": {left_out}, for this fleet has none: say --memory SIZE with --workers or --cpus"
+
+
+def _swf(path: Path, given: Mapping[str, Any], fleet: FleetPlan | None) -> Case:
+    log = read_swf(path, cpus=given["cpus"], tenants=given["tenants"])
+    if fleet is None and log.processors is not None:
+        fleet = pool(log.processors)
+    return Case(log, _needed(fleet))
+
+
+def _dag(path: Path, given: Mapping[str, Any], fleet: FleetPlan | None) -> Case:
+    return Case(read_workflow(path, with_memory=given["memory"] is not None), _needed(fleet))
+
+
+def _trace(path: Path, given: Mapping[str, Any], fleet: FleetPlan | None) -> Case:
+    history = read_history(path)
+    return Case(history, _needed(fleet or history.fleet()), history.settings())
+
+
+def _synthetic(text: str, given: Mapping[str, Any], fleet: FleetPlan | None) -> Case:
+    machines = _needed(fleet)
+    recipe = recipe_of(text, machines)
+    made = Synthetic(recipe)
+    for cpus in (recipe.cpu_min, recipe.cpu_max):
+        if not machines.can_run("default", made.needs(cpus)):
+            raise Failure(f"a job of {cpus} cpus fits no machine of this fleet")
+    return Case(made, machines)
+
+
+_READERS: Mapping[str, Callable[[Any, Mapping[str, Any], FleetPlan | None], Case]] = {
+    "swf": _swf,
+    "dag": _dag,
+    "trace": _trace,
+    "synthetic": _synthetic,
+}
+
+
+# The machines
+
+
+def _fleet(given: Mapping[str, Any]) -> FleetPlan | None:
+    cpus, workers, cpu, memory = (given[name] for name in ("cpus", "workers", "cpu", "memory"))
+    if cpus is not None and (workers is not None or cpu is not None):
+        raise click.UsageError("--cpus is one pool of processors: leave out --workers and --cpu")
+    if cpus is not None:
+        return pool(cpus, memory.bytes if memory is not None else 0)
+    if workers is None and cpu is None and memory is None:
+        return None
+    if workers is None:
+        raise click.UsageError("--cpu and --memory are of one worker: say --workers N too")
+    return uniform(workers, round((cpu or 1) * 1000), memory.bytes if memory is not None else 0)
+
+
+def _needed(fleet: FleetPlan | None) -> FleetPlan:
+    if fleet is None:
+        raise click.UsageError("say on what to run it: --cpus N, or --workers N --cpu C")
+    return fleet
+
+
+def _at_pace(workload: Workload, fleet: FleetPlan, given: Mapping[str, Any]) -> Workload:
+    """Speeds the workload up or down, if that was asked for."""
+    factor = given["pace"]
+    if given["load"] is not None:
+        if factor is not None:
+            raise click.UsageError("--pace and --load both set the pace: give one of them")
+        factor = load(workload, fleet) / given["load"]
+        if factor == float("inf"):
+            raise Failure(f"{workload.title}: all jobs come at once, so no pace gives a load")
+    return workload if factor is None else paced(workload, factor)
+
+
+# What is made up
+
+
+def recipe_of(text: str, fleet: FleetPlan) -> Recipe:
+    """Reads `jobs=10000,rate=20/s,run=60s,cpu=1-4,…`."""
+    values: dict[str, Any] = {}
+    wanted_load: float | None = None
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, equals, value = part.partition("=")
+        read = _PARTS.get(name)
+        if read is None or not equals:
+            known = ", ".join(_PARTS)
+            raise click.BadParameter(f"{part!r}: write name=value with one of {known}")
+        try:
+            found = read(value)
+        except ValueError as error:
+            raise click.BadParameter(f"{part!r}: {error}", param_hint="'--synthetic'") from error
+        if name == "load":
+            wanted_load = found["load"]
+        else:
+            values |= found
+    recipe = Recipe(**values)
+    if wanted_load is None:
+        return recipe
+    if "rate" in values:
+        raise click.BadParameter("rate and load both set the pace: give one of them")
+    return Recipe(**values, rate=wanted_load * fleet.cpu_milli / recipe.cpu_ms)
+
+
+def _whole(name: str, most: int) -> Callable[[str], dict[str, Any]]:
+    def read(text: str) -> dict[str, Any]:
+        value = int(text)
+        if not 0 < value <= most:
+            raise ValueError(f"between 1 and {most:,}")
+        return {name: value}
+
+    return read
+
+
+def _positive(name: str, most: float, least: float = 0.0) -> Callable[[str], dict[str, Any]]:
+    def read(text: str) -> dict[str, Any]:
+        value = float(text)
+        if not least <= value <= most:
+            raise ValueError(f"between {least:g} and {most:g}")
+        return {name: value}
+
+    return read
+
+
+def _rate(text: str) -> dict[str, Any]:
+    number, _, per = text.partition("/")
+    length = parse_duration(f"1{per}" if per.isalpha() else per or "1s")
+    if not length.ms or not 0 <= float(number) <= 1e9:
+        raise ValueError("arrivals in a length of time, such as 20/s")
+    return {"rate": float(number) / length.seconds}
+
+
+def _run_time(text: str) -> dict[str, Any]:
+    return {"run_ms": max(1, parse_duration(text).ms)}
+
+
+def _cpu(text: str) -> dict[str, Any]:
+    low, _, high = text.partition("-")
+    least, most = int(low), int(high or low)
+    if not 0 < least <= most <= PROCESSORS_MAX:
+        raise ValueError("a whole number of cpus, or from and to: 1-4")
+    return {"cpu_min": least, "cpu_max": most}
+
+
+def _memory(text: str) -> dict[str, Any]:
+    return {"memory": parse_size(text).bytes}
+
+
+def _estimates(text: str) -> dict[str, Any]:
+    if text == "none":
+        return {"overestimate": None}
+    if text == "exact":
+        return {"overestimate": 1.0}
+    return _positive("overestimate", 1000.0, 1.0)(text)
+
+
+_PARTS: Mapping[str, Callable[[str], dict[str, Any]]] = {
+    "jobs": _whole("jobs", SYNTHETIC_JOBS_MAX),
+    "rate": _rate,
+    "load": _positive("load", 100.0, 0.001),
+    "run": _run_time,
+    "spread": _positive("spread", 5.0),
+    "cpu": _cpu,
+    "memory": _memory,
+    "tenants": _whole("tenants", 100_000),
+    "estimates": _estimates,
+    "seed": _whole("seed", 1 << 62),
+}
+
 
 SHAKEN_RUNS = 5
 """One shaken run says no more than one that is not."""

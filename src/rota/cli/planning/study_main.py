@@ -17,8 +17,8 @@ from rota.api.cell.policy import policy_of
 from rota.api.cell.simulations import Study, TraceFile
 from rota.api.limits import SIMULATION_JOBS_MAX
 from rota.cli.planning.history import job_line, queue_line, tenant_line, worker_line
+from rota.cli.planning.policy_trials import Case
 from rota.cli.planning.simulation_process import REFUSED
-from rota.cli.planning.workloads import Case
 from rota.cli.problems import Failure
 from rota.engine.clock import SystemClock
 from rota.simulate import chart

@@ -94,14 +94,14 @@ def open_lobby(options: HttpOptions) -> Lobby:
     file any more: so its connections end first.
     """
     allowed = _files_allowed((options.connections_max or CONNECTIONS_MAX) + FILES_RESERVED)
-    room = allowed - FILES_RESERVED
-    if options.connections_max is not None and room < options.connections_max:
+    free = allowed - FILES_RESERVED
+    if options.connections_max is not None and free < options.connections_max:
         raise click.ClickException(
             f"--connections-max {options.connections_max} needs a limit of"
             f" {options.connections_max + FILES_RESERVED} open files, and here it is {allowed}:"
             " raise it (ulimit -Hn, or LimitNOFILE= of the service)"
         )
-    return Lobby(max(1, min(room, options.connections_max or CONNECTIONS_MAX)))
+    return Lobby(max(1, min(free, options.connections_max or CONNECTIONS_MAX)))
 
 
 def _files_allowed(wanted: int) -> int:
@@ -131,7 +131,7 @@ class Certificate:
     def refresh(self, context: ssl.SSLContext) -> None:
         """Loads the files again if they changed; what cannot be used leaves the old in place.
 
-        Whoever renews them replaces one file after the other, so a pair that does not fit is
+        A renewal replaces one file after the other, so a pair that does not fit is
         tried again at the next change.
         """
         now = self._look()
@@ -253,7 +253,7 @@ class EmbeddedServer(uvicorn.Server):
         lobby = self._lobby
         lobby.look()
         turned_away = lobby.dismissed + lobby.refused
-        # Told here, a few times a minute at most, whatever comes.
+        # Logged a few times a minute at most, however many are closed.
         if turned_away > self._turned_away:
             log.warning(
                 "connections at their limit: raise --connections-max, or see who holds them",
@@ -297,6 +297,6 @@ async def next_signal(signals: asyncio.Queue[int]) -> None:
 
 async def until_signal(signals: asyncio.Queue[int], serving: asyncio.Task[None]) -> None:
     """Waits for a signal, or for the end of the server."""
-    told = asyncio.create_task(next_signal(signals))
-    await asyncio.wait((told, serving), return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
+    signalled = asyncio.create_task(next_signal(signals))
+    await asyncio.wait((signalled, serving), return_when=asyncio.FIRST_COMPLETED)
+    signalled.cancel()

@@ -95,7 +95,7 @@ class Service:
     """Running server, and what is needed to stop it."""
 
     url: str
-    access_setup: AccessSetup
+    access: AccessSetup
     membership: ClusterMembership
     server: EmbeddedServer
     engine: Engine
@@ -121,7 +121,7 @@ class Service:
         await self.engine.stop()
         self.pulse.cancel()
         await self.membership.stop()
-        await self.access_setup.stop()
+        await self.access.stop()
         await self.files.spool.close()
         await self.files.blobs.close()
         await self.store.close()
@@ -139,7 +139,7 @@ def run_server(options: ServerOptions) -> int:
 
 async def _up(options: UpOptions) -> int:
     service = await start(options)
-    workers = LocalWorkers(service.url, service.access_setup.token, options)
+    workers = LocalWorkers(service.url, service.access.token, options)
     stop = on_signal()
     await workers.start()
     _greet(options, service)
@@ -190,32 +190,26 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     counts = Counts()
     engine = Engine(store, clock, timing_of(options), counts, member)
     await engine.start(SubmittedSpecs(clock))
-    access_setup = await open_access(options, store, clock)
-    await access_setup.start()
+    access = await open_access(options, store, clock)
+    await access.start()
     figures = EngineFigures(counts, engine)
     recorder = Recorder(engine, figures)
     assurance = await open_assurance(options, store)
     lobby = open_lobby(options)
-    alone = replace(
-        _parts(storage, figures, access_setup, assurance), recorder=recorder, lobby=lobby
-    )
+    alone = replace(_parts(storage, figures, access, assurance), recorder=recorder, lobby=lobby)
     parts, membership = await join_cluster(alone, store, member, await trust_of(options))
     parts, tracing = trace(parts, engine, os.environ)
-    beside: list[BackgroundService] = [
-        *_cleaners(storage, engine),
-        recorder,
-        parts.alerts,
-        *tracing,
-    ]
+    upkeep = _cleaners(storage, engine)
+    beside: list[BackgroundService] = [*upkeep, recorder, parts.alerts, *tracing]
     app = create_app(parts)
     server = EmbeddedServer(app, options, lobby)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
-    announce(url, access_setup.token, options.data)
+    announce(url, access.token, options.data)
     for one in beside:
         one.start()
     return Service(
         url=url,
-        access_setup=access_setup,
+        access=access,
         membership=membership,
         server=server,
         engine=engine,
@@ -274,7 +268,7 @@ def _disk_free(data: Path) -> int:
 
 
 def _parts(
-    storage: Storage, figures: EngineFigures, access_setup: AccessSetup, assurance: Assurance
+    storage: Storage, figures: EngineFigures, access: AccessSetup, assurance: Assurance
 ) -> Parts:
     engine, store = figures.engine, storage.store
     disk_free = partial(_disk_free, storage.options.data)
@@ -286,8 +280,8 @@ def _parts(
         files=storage.files,
         hooks=store.hooks,
         feed=engine.feed,
-        access=access_setup.access,
-        audit=access_setup.audit,
+        access=access.access,
+        audit=access.audit,
         figures=figures,
         alerts=Watch(engine, watcher, store.notes, Carrier(storage.cell)),
         node=engine.node,
@@ -303,7 +297,7 @@ def _parts(
 def _greet(options: UpOptions | ServerOptions, service: Service) -> None:
     """Prints what a person needs next; programs read the first line."""
     click.echo(f"Rota {__version__} is up at {service.url}")
-    sign_in = service.access_setup.sign_in_path()
+    sign_in = service.access.sign_in_path()
     if sign_in is not None:
         click.echo(f"  page     {service.url}{sign_in}  (signs your browser in, once)")
     if options.store is None:
