@@ -22,6 +22,9 @@ from rota.wire.units import ByteSize, Deadline, Duration, parse_duration, parse_
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
+GAPS = ("jump", "skip", "shift")
+FOLDS = ("first", "second", "both")
+
 STATUSES = (
     *("pending", "queued", "running", "cancelling"),
     *("succeeded", "failed", "cancelled", "skipped", "expired"),
@@ -155,6 +158,15 @@ def combined(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     return decorate
 
 
+dst_options = combined(
+    click.option(
+        "--gap", type=click.Choice(GAPS), help="When to run at a time that the clock leaves out."
+    ),
+    click.option(
+        "--fold", type=click.Choice(FOLDS), help="When to run at a time that comes twice."
+    ),
+)
+"""Say what becomes of local times around a change of the clock."""
 filter_options = combined(
     click.option("--status", "-s", multiple=True, help="Any of these; may be a comma list."),
     click.option("--queue", "-q", help="Of this queue."),

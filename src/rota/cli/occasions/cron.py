@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from rota.cli.occasions.schedule_options import dst_options
-from rota.cli.options import json_option, past
+from rota.cli.options import dst_options, json_option, past
 from rota.cli.problems import Failure
 from rota.cli.render import print_object, show_table
 from rota.cli.text import now_ms, plain

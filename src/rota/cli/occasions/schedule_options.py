@@ -9,10 +9,8 @@ import click
 
 from rota.cli import completion
 from rota.cli.jobs.job_spec import retry_of, run_of
-from rota.cli.options import combined, duration, pair, read_object, time, without_none
+from rota.cli.options import combined, dst_options, duration, pair, read_object, time, without_none
 
-GAPS = ("jump", "skip", "shift")
-FOLDS = ("first", "second", "both")
 _PLAIN = {
     "cron": "cron",
     "every": "interval",
@@ -31,15 +29,6 @@ _PLAIN = {
 """Names of the options in the API."""
 
 
-dst_options = combined(
-    click.option(
-        "--gap", type=click.Choice(GAPS), help="When to run at a time that the clock leaves out."
-    ),
-    click.option(
-        "--fold", type=click.Choice(FOLDS), help="When to run at a time that comes twice."
-    ),
-)
-"""Say what becomes of local times around a change of the clock."""
 timing_options = combined(
     click.option("--cron", metavar="EXPRESSION", help="Five fields, or six with seconds."),
     click.option("--every", type=duration, metavar="DURATION", help="An interval: 15m."),
