@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -58,11 +59,12 @@ def _below(
 
 
 def cli_help() -> str:
-    """The help of every command."""
-    return "".join(
-        f"$ {context.command_path} --help\n{command.get_help(context).rstrip()}\n\n"
+    """The help of every command, without the width of its columns, which is click's choice."""
+    texts = (
+        f"$ {context.command_path} --help\n{command.get_help(context).rstrip()}\n"
         for context, command in commands()
     )
+    return "\n".join(re.sub(r"(?<=\S) {2,}", "  ", text) for text in texts)
 
 
 def cli_options() -> str:
