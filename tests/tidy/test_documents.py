@@ -28,6 +28,7 @@ PROSE_OF_PATHS = (
     "STYLE.md",
     "docs/decisions",
     "docs/inside.md",
+    "docs/performance.md",
     "docs/words.md",
     "changes",
 )

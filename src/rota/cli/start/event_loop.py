@@ -31,7 +31,7 @@ class MemoryUpkeep:
     allocations wait some milliseconds."""
     move: Callable[[], object] = use_large_pages
     """The only place that uses them. Without it decisions with a million jobs waiting cost 7 to 9 %
-    more processor time; it was to go if nothing lost 5 % (docs/decisions/0081)."""
+    more processor time; it was to go if nothing lost 5 % (docs/performance.md)."""
 
 
 def run_event_loop(work: Coroutine[Any, Any, T], upkeep: MemoryUpkeep | None = None) -> T:

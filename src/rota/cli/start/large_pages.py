@@ -3,7 +3,7 @@
 Python's objects lie all over its heap. Work after a pause touches hundreds of small pages, and the
 processor has forgotten where each of them is. Without this a decision of the scheduler costs 7 to
 9 % more processor time with a million jobs waiting, 1 to 5 % with 100,000, and a lone job starts
-0.3 ms later (docs/decisions/0081).
+0.3 ms later (docs/performance.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A worker with room for two short jobs would otherwise wait for a round trip after each of them. So
 it may hold a few more, each behind one that it runs, whose place it takes (life/prefetched.py).
-Without this, functions of a millisecond run at less than half the rate (docs/decisions/0044).
+Without this, functions of a millisecond run at less than half the rate
+(docs/decisions/0013-prefetch-of-short-jobs.md).
 
 Only what is known to be short is prefetched, only behind what is, and only the job that goes next
 on that worker anyway, when no other has room for it. What makes a choice of its place (gangs,

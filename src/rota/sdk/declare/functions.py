@@ -3,7 +3,7 @@ found by a type checker.
 
 ParamSpec cannot add keywords to a function's own, so `submit` is overloaded: exactly the function's
 parameters; or its positional ones with options after them. What else was tried is in
-docs/decisions/0015-options-of-a-typed-submit.md.
+docs/decisions/0030-overloads-for-typed-submit.md.
 """
 
 from __future__ import annotations
