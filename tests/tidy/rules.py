@@ -73,7 +73,7 @@ def sets(source: str) -> list[Finding]:
     """Anything that could be iterated in the order of a hash."""
     return [
         Finding(node.lineno, f"{what}: sets iterate in hash order, use a dict or a tuple")
-        for node in ast.walk(_parsed(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.expr) and (what := _set_in(node))
     ]
 
@@ -104,7 +104,7 @@ def vague_classes(source: str) -> list[Finding]:
         return []  # most files, and to take one apart takes long
     return [
         Finding(node.lineno, f"{node.name}: name the noun, not the pattern")
-        for node in ast.walk(_parsed(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.ClassDef) and node.name.endswith(VAGUE_CLASS_ENDINGS)
     ]
 
@@ -115,7 +115,7 @@ def mocks(source: str) -> list[Finding]:
         return []
     return [
         Finding(node.lineno, "no mocks: use the in-memory store or the in-process transport")
-        for node in ast.walk(_parsed(source))
+        for node in ast.walk(parsed(source))
         if (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unittest"))
         or (isinstance(node, ast.Import) and any(n.name.startswith("unittest") for n in node.names))
     ]
@@ -132,7 +132,7 @@ def patches(source: str) -> list[Finding]:
     ours = _imported(source)
     return [
         Finding(node.lineno, "hand in a limit or a stand-in: only the outside world is patched")
-        for node in ast.walk(_parsed(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.Call) and node.args and _is_patch(node, ours)
     ]
 
@@ -149,7 +149,7 @@ def machine_paths(text: str) -> list[Finding]:
 
 def unreasoned_limits(source: str) -> list[Finding]:
     """Limits without a sentence under them that gives the reason."""
-    body = _parsed(source).body
+    body = parsed(source).body
     following: list[ast.stmt | None] = [*body[1:], None]
     return [
         Finding(statement.lineno, f"{name}: say why below it")
@@ -163,7 +163,7 @@ def limits(source: str) -> dict[str, int]:
     """The named limits of a module, and their lines."""
     return {
         name: statement.lineno
-        for statement in _parsed(source).body
+        for statement in parsed(source).body
         for name in _constants(statement)
     }
 
@@ -171,7 +171,7 @@ def limits(source: str) -> dict[str, int]:
 def names_read(source: str) -> dict[str, int]:
     """Every name that the code reads (importing alone is not reading), and how often."""
     counts: dict[str, int] = {}
-    for node in ast.walk(_parsed(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             counts[node.id] = counts.get(node.id, 0) + 1
         elif isinstance(node, ast.Attribute):
@@ -191,13 +191,13 @@ def unused_limits(source: str, read: Mapping[str, int]) -> list[Finding]:
 def _imported(source: str) -> dict[str, bool]:
     """Names that come of imports, and whether they are of this house."""
     ours: dict[str, bool] = {}
-    for node in ast.walk(_parsed(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             for one in node.names:
                 ours[one.asname or one.name.partition(".")[0]] = _is_ours(one.name)
         elif isinstance(node, ast.ImportFrom):
             ours |= {one.asname or one.name: _is_ours(node.module or "") for one in node.names}
-    made = [node for node in ast.walk(_parsed(source)) if isinstance(node, ast.Assign)]
+    made = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.Assign)]
     for node in made:
         root = _root(node.value)
         if root in ours:
@@ -247,12 +247,12 @@ def _opening(source: str) -> str:
 # Only the last: with the trees of all files kept, every round of the garbage collector looks at a
 # million nodes, in this test and in all that come after it.
 @lru_cache(maxsize=1)
-def _parsed(source: str) -> ast.Module:
+def parsed(source: str) -> ast.Module:
     return ast.parse(source)
 
 
 def _functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    waiting: deque[ast.AST] = deque([_parsed(source)])
+    waiting: deque[ast.AST] = deque([parsed(source)])
     while waiting:
         node = waiting.popleft()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
