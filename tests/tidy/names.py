@@ -13,7 +13,17 @@ from tests.tidy.rules import Finding, parsed
 METAPHORS = (
     *("room", "rooms", "door", "doors", "customs", "clerk", "desk", "letter", "letters", "diary"),
     *("crew", "lobby", "seat", "seats", "heir", "heirs", "party", "band", "bands", "shelf"),
-    *("shelve", "shelved", "shelving", "shelves", "visitor", "visitors", "dice", "doubt", "doubted"),
+    *(
+        "shelve",
+        "shelved",
+        "shelving",
+        "shelves",
+        "visitor",
+        "visitors",
+        "dice",
+        "doubt",
+        "doubted",
+    ),
     *("brain", "keeper", "fold", "folds", "folding", "unfolded", "reign", "chore", "beat", "pleas"),
     *("roster", "cargo", "sieve", "trail", "stranger", "strangers", "occasion", "occasions"),
     *("weaver", "woven", "nest", "nursery", "mouth", "ear", "ward", "deed", "teller", "mood"),
