@@ -10,9 +10,9 @@ import pytest
 from msgspec import Meta
 
 from rota.api.reading.bodies import explain
-from rota.wire.patterns import SAID
+from rota.wire.patterns import PATTERN_TEXTS
 
-PATTERN, MEANT = next(iter(SAID.items()))
+PATTERN, MEANT = next(iter(PATTERN_TEXTS.items()))
 
 
 class Inner(msgspec.Struct, forbid_unknown_fields=True):

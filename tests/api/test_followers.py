@@ -231,8 +231,8 @@ async def test_a_leader_that_one_server_reaches_goes_on() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         await cell.start("third")
-        await follower.company.presence.cannot_reach(leader.engine.epoch)
-        await leader.company.presence.heed()
+        await follower.company.membership.cannot_reach(leader.engine.epoch)
+        await leader.company.membership.heed()
         await follower.submit()
         assert leader.engine.ready
 

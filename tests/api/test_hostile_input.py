@@ -292,7 +292,7 @@ async def test_what_is_too_much_or_too_little_is_told_how_much_may_be(
 
 
 async def test_every_pattern_of_the_contract_has_words_for_people() -> None:
-    said = set(patterns.SAID)
+    said = set(patterns.PATTERN_TEXTS)
     for module in pkgutil.iter_modules(wire.__path__):
         found = importlib.import_module(f"rota.wire.{module.name}")
         kinds = [one for one in vars(found).values() if isinstance(one, type)]

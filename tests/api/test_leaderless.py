@@ -274,9 +274,9 @@ async def reign_again(server: Server, meanwhile: Callable[[], Awaitable[Any]]) -
 async def alone(server: Server) -> None:
     """It leads, has seen that nobody else is there, and would know a new key for one."""
     await until(lambda: server.engine.ready)
-    assert server.company.presence is not None
-    await server.company.presence.heed()
-    assert server.company.presence.is_alone
+    assert server.company.membership is not None
+    await server.company.membership.heed()
+    assert server.company.membership.is_alone
     await until(lambda: server.engine.is_new_key("never used"))
 
 
@@ -327,8 +327,8 @@ async def test_a_promise_of_a_server_that_is_gone_is_kept_while_others_are_taken
         server.store.ledger.inner = stand_in(inner, take_inbox=slowly)
         await somebody_leads(server)
         await until(lambda: takes > 1)
-        assert server.company.presence is not None
-        await server.company.presence.heed()
+        assert server.company.membership is not None
+        await server.company.membership.heed()
         await asyncio.sleep(0.05)  # in which the keys in the tables are read
         assert (await key_used(server, "k")).json()["job_id"] == first
         may_go.set()
@@ -339,9 +339,9 @@ async def test_who_was_alone_in_one_reign_has_to_look_again_in_the_next() -> Non
     async with a_cell() as cell:
         server = await cell.start("a")
         await alone(server)
-        assert server.company.presence is not None
+        assert server.company.membership is not None
         await reign_again(server, lambda: asyncio.sleep(0))
-        assert not server.company.presence.is_alone
+        assert not server.company.membership.is_alone
         await alone(server)
 
 
@@ -353,8 +353,8 @@ async def test_who_has_just_come_promises_nothing_under_a_key_before_a_lone_lead
         other = await cell.start("b")
         assert (await key_used(other, mint_key())).json()["reason"] == "leaderless", "at once"
         first = asyncio.create_task(key_used(other, "k"))
-        assert leader.company.presence is not None
-        await until(lambda: not leader.company.presence.is_alone)
+        assert leader.company.membership is not None
+        await until(lambda: not leader.company.membership.is_alone)
         assert not first.done()
         leader.store.ledger.shut()
         promised = (await first).json()

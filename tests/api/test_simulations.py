@@ -13,7 +13,7 @@ from rota.api.cell.simulations import Study, TraceFile
 from rota.api.limits import SIMULATION_JOBS_MAX
 from rota.api.parts import SimulatorError
 from rota.cli.planning.simulation_process import SimulationProcess
-from rota.cli.planning.study_main import studied, study_input
+from rota.cli.planning.study_main import study_input, study_outcome
 from rota.cli.problems import Failure
 from rota.wire.limits import TRACE_BYTES_MAX
 from rota.wire.simulations import TraceQuery
@@ -169,7 +169,7 @@ class Here:
 
     async def run(self, study: bytes) -> bytes:
         try:
-            return encode(studied(msgspec.json.decode(study, type=Study)))
+            return encode(study_outcome(msgspec.json.decode(study, type=Study)))
         except Failure as error:
             raise SimulatorError(str(error)) from error
 

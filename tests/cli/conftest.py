@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.cli.connect import Limits
+from rota.cli.connect import CommandLimits
 from rota.cli.main import run
 from tests.api.house import TOKEN as REAL_TOKEN
 from tests.sdk.real_server import real_server
@@ -56,7 +56,7 @@ def at_real_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def rota(capsys: pytest.CaptureFixture[str]) -> Rota:
-    def command(*args: str, limits: Limits | None = None) -> Ran:
+    def command(*args: str, limits: CommandLimits | None = None) -> Ran:
         capsys.readouterr()
         status = run(args, limits)
         out, err = capsys.readouterr()

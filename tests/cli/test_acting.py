@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rota.cli.connect import Limits
+from rota.cli.connect import CommandLimits
 from rota.cli.jobs.job_commands import _draw_bulk
 from rota.wire.jobs import BulkAnswer
 from rota.wire.problems import FieldError
@@ -228,7 +228,7 @@ def test_a_file_of_jobs_may_refer_across_batches(
     ]
     path = tmp_path / "jobs.jsonl"
     path.write_text("\n\n".join(json.dumps(line) for line in lines))
-    two = Limits(batch_jobs=2)
+    two = CommandLimits(batch_jobs=2)
     ran = rota("submit", "--from", str(path), "-q", "mail", "--json", limits=two)
     a, b, c = ran.json["job_ids"]
     assert [need.job_id for need in server.jobs[c].dependencies] == [a, b]

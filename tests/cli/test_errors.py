@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.connect import Limits
+from rota.cli.connect import CommandLimits
 from tests.cli.conftest import Rota
 from tests.sdk.small_server import TOKEN, SmallServer
 
@@ -64,7 +64,7 @@ def quiet_port(nobody: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 @pytest.fixture
 def at_default(quiet_port: str, rota: Rota) -> Rota:
     """Commands whose default address is that one."""
-    return partial(rota, limits=Limits(url_default=quiet_port))
+    return partial(rota, limits=CommandLimits(url_default=quiet_port))
 
 
 @pytest.mark.parametrize("words", [("jobs",), ("submit", "--noop"), ("logs", "-f", "abcdef01")])
@@ -121,7 +121,7 @@ def test_another_server_where_a_stopped_one_may_have_been_gets_no_token_and_is_t
     for name in ("ROTA_URL", "ROTA_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    at_default = partial(rota, limits=Limits(url_default=server.url))
+    at_default = partial(rota, limits=CommandLimits(url_default=server.url))
     leave(tmp_path / ".rota")
     expected = (
         f"rota: {server.url} wants a token, and that of {tmp_path}/.rota was not sent: its server"

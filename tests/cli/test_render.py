@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rota.cli.id_lookup import matching
 from rota.cli.jobs.dependency_view import branches
 from rota.cli.render import Column, cell_width, fitting
-from rota.cli.text import age, between, count, plain, plain_log, size, span
+from rota.cli.text import age, between, count, plain, plain_log, size_text, span
 from rota.wire.jobs import GraphEdge, GraphNode, GraphView
 
 
@@ -54,7 +54,7 @@ def test_ages_count_both_ways() -> None:
 
 
 def test_sizes_and_counts() -> None:
-    assert [size(n) for n in (0, 512, 1536, 1 << 30, 3 << 40)] == [
+    assert [size_text(n) for n in (0, 512, 1536, 1 << 30, 3 << 40)] == [
         *("0 B", "512 B", "1.5 KiB", "1 GiB", "3 TiB")
     ]
     assert count(1234567) == "1,234,567"

@@ -39,7 +39,7 @@ async def test_a_name_that_another_server_speaks_under_is_refused() -> None:
 async def test_a_server_that_was_killed_starts_again_at_once() -> None:
     store = MemoryStore()
     await store.nodes.announce(Node(node="a", address="http://one:7070"))
-    async with asyncio.timeout(cluster.LOOK_S / 2):
+    async with asyncio.timeout(cluster.NODES_POLL_S / 2):
         await refuse_duplicate_name(store, me("http://one:7070"))
 
 

@@ -21,15 +21,15 @@ def test_the_next_is_asked_when_one_is_silent_and_after_the_last_the_first() -> 
     asked = []
     for _ in range(4):
         asked.append(servers.current)
-        servers.silent(servers.current, 0)
+        servers.mark_unreachable(servers.current, 0)
     assert asked == [A, B, C, A]
 
 
 def test_a_failure_that_is_heard_of_late_skips_nobody() -> None:
     servers = three()
-    servers.silent(A, 0)
-    servers.silent(A, 0)
-    servers.passed(A)
+    servers.mark_unreachable(A, 0)
+    servers.mark_unreachable(A, 0)
+    servers.skip(A)
     assert servers.current == B
 
 
@@ -58,9 +58,9 @@ def test_a_leader_elsewhere_is_followed_only_if_that_was_not_forbidden() -> None
 
 def test_a_leader_elsewhere_that_is_silent_is_left_for_the_one_that_named_it() -> None:
     servers = three()
-    servers.passed(A)
+    servers.skip(A)
     servers.heard(B, ELSEWHERE, 0)
-    servers.silent(ELSEWHERE, 0)
+    servers.mark_unreachable(ELSEWHERE, 0)
     assert servers.current == B
     servers.heard(B, ELSEWHERE, AVOIDED_S - 1)
     assert servers.current == B
@@ -72,7 +72,7 @@ def test_the_longer_a_leader_is_silent_the_later_it_is_tried_and_one_answer_clea
     servers = three()
     now, pauses = 0.0, []
     for _ in range(12):
-        servers.silent(ELSEWHERE, now)
+        servers.mark_unreachable(ELSEWHERE, now)
         before = now
         while servers.current != ELSEWHERE:
             now += 1
@@ -81,14 +81,14 @@ def test_the_longer_a_leader_is_silent_the_later_it_is_tried_and_one_answer_clea
     assert pauses[:3] == [AVOIDED_S, 2 * AVOIDED_S, 4 * AVOIDED_S]
     assert max(pauses) == AVOIDED_S_MAX
     servers.heard(ELSEWHERE, None, now)
-    servers.silent(ELSEWHERE, now)
+    servers.mark_unreachable(ELSEWHERE, now)
     servers.heard(A, ELSEWHERE, now + AVOIDED_S)
     assert servers.current == ELSEWHERE
 
 
 def test_a_server_that_froze_is_not_returned_to_because_a_follower_still_names_it() -> None:
     servers = three()
-    servers.silent(A, 0)
+    servers.mark_unreachable(A, 0)
     servers.heard(B, A, 1)
     assert servers.current == B
 
@@ -96,7 +96,7 @@ def test_a_server_that_froze_is_not_returned_to_because_a_follower_still_names_i
 def test_one_that_says_not_now_is_passed_for_the_leader_it_names() -> None:
     servers = three()
     servers.heard(A, C, 0)
-    servers.passed(A)
+    servers.skip(A)
     assert servers.current == C
 
 
@@ -120,7 +120,7 @@ def test_a_token_that_goes_over_tls_is_not_led_to_an_open_connection() -> None:
 
 def test_a_word_of_a_server_that_was_left_meanwhile_leads_nowhere() -> None:
     servers = three()
-    servers.silent(A, 0)
+    servers.mark_unreachable(A, 0)
     servers.heard(A, C, 0)
     assert servers.current == B
 
@@ -140,13 +140,13 @@ def test_whatever_happened_all_given_are_reached_within_a_round(
     servers = three()
     for now, ((what, server), hint) in enumerate(steps):
         if what == "silent":
-            servers.silent(server, now)
+            servers.mark_unreachable(server, now)
         elif what == "passed":
-            servers.passed(server)
+            servers.skip(server)
         else:
             servers.heard(server, hint, now)
     asked = []
-    for _ in range(servers.choices + 1):
+    for _ in range(servers.given_count + 1):
         asked.append(servers.current)
-        servers.silent(servers.current, len(steps))
+        servers.mark_unreachable(servers.current, len(steps))
     assert {A, B, C} <= set(asked)

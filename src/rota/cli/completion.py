@@ -13,15 +13,15 @@ from click.shell_completion import CompletionItem
 from rota.cli.text import plain, short
 from rota.sdk import Client, JobSearch, Patience, RotaError
 
-AT_A_KEYPRESS = Patience(retry_for_s=0.0, connect_s=0.5, read_s=1.0)
-JOBS_OFFERED = 200
+COMPLETION_PATIENCE = Patience(retry_for_s=0.0, connect_s=0.5, read_s=1.0)
+JOBS_COMPLETED_MAX = 200
 
 
-def _offered(
+def _completions(
     ask: Callable[[Client], Iterable[tuple[str, str]]], typed: str
 ) -> list[CompletionItem]:
     try:
-        with Client(patience=AT_A_KEYPRESS) as client:
+        with Client(patience=COMPLETION_PATIENCE) as client:
             found = list(ask(client))
     except RotaError:
         return []
@@ -30,10 +30,12 @@ def _offered(
     ]
 
 
-def jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_jobs(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Offers recent jobs, by the short ids that lists show."""
-    search = JobSearch(limit=JOBS_OFFERED)
-    return _offered(
+    search = JobSearch(limit=JOBS_COMPLETED_MAX)
+    return _completions(
         lambda client: (
             (short(job.job_id), f"{job.name} {job.status}")
             for job in client.jobs_page(search).items
@@ -42,21 +44,31 @@ def jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Co
     )
 
 
-def workers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return _offered(
+def complete_workers(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return _completions(
         lambda client: ((worker.name, worker.status) for worker in client.workers()), incomplete
     )
 
 
-def queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return _offered(lambda client: ((queue.name, "") for queue in client.queues()), incomplete)
+def complete_queues(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return _completions(lambda client: ((queue.name, "") for queue in client.queues()), incomplete)
 
 
-def schedules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return _offered(
+def complete_schedules(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return _completions(
         lambda client: ((one.name, one.status) for one in client.schedules()), incomplete
     )
 
 
-def triggers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return _offered(lambda client: ((one.name, one.event) for one in client.triggers()), incomplete)
+def complete_triggers(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return _completions(
+        lambda client: ((one.name, one.event) for one in client.triggers()), incomplete
+    )

@@ -22,12 +22,12 @@ from rota.wire.limits import PAGE_ITEMS_MAX
 
 T = TypeVar("T")
 
-AT_A_TERMINAL = Patience(retry_for_s=30.0, first_contact_s=0.0)
+TERMINAL_PATIENCE = Patience(retry_for_s=30.0, first_contact_s=0.0)
 """A server that was never there is said at once; one that restarts is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CommandLimits:
     """Bounds of one invocation of the command line; `main.run` may be given others."""
 
     batch_jobs: int = 1_000
@@ -36,11 +36,11 @@ class Limits:
     """The server that is asked when nothing names one."""
 
 
-def limits() -> Limits:
+def limits() -> CommandLimits:
     """Returns the limits of the command that runs."""
     context = click.get_current_context(silent=True)
-    found = None if context is None else context.find_object(Limits)
-    return found or Limits()
+    found = None if context is None else context.find_object(CommandLimits)
+    return found or CommandLimits()
 
 
 def endpoint_of(url: str | Sequence[str] | None = None) -> Endpoint:
@@ -59,7 +59,7 @@ def connected() -> Iterator[Client]:
     """Opens a client of the server that the environment names."""
     endpoint = endpoint_of()
     try:
-        with Client(endpoint, patience=AT_A_TERMINAL) as client:
+        with Client(endpoint, patience=TERMINAL_PATIENCE) as client:
             yield client
     except RotaError as error:
         raise Failure(explain(error, endpoint)) from error

@@ -14,7 +14,7 @@ import click
 from rota import __version__
 
 if TYPE_CHECKING:
-    from rota.cli.connect import Limits
+    from rota.cli.connect import CommandLimits
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 1
@@ -162,7 +162,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     sys.exit(run(args))
 
 
-def run(args: Sequence[str] | None = None, limits: Limits | None = None) -> int:
+def run(args: Sequence[str] | None = None, limits: CommandLimits | None = None) -> int:
     """Runs one command and answers its exit status; every error is one line on stderr."""
     try:
         status = tree.main(

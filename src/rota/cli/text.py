@@ -105,7 +105,7 @@ def span(seconds: float) -> str:
     return f"{whole}s"
 
 
-def size(amount: float) -> str:
+def size_text(amount: float) -> str:
     """Writes an amount of bytes."""
     value = float(amount)
     for unit in _SIZES[:-1]:

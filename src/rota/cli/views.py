@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from rota.cli.render import Column, Columns, Facts, Styled, status_cell
-from rota.cli.text import age, amount, between, count, local, percent, short, size, span
+from rota.cli.text import age, amount, between, count, local, percent, short, size_text, span
 from rota.wire.executions import ExecutionView
 from rota.wire.jobs import DeadlineView, JobView
 from rota.wire.queues import LimitsView, QueueView
@@ -111,8 +111,8 @@ def limits_text(limits: LimitsView) -> str:
     """Writes the limits of the jobs of a queue in a line."""
     return (
         f"{count(limits.processes)} processes, {count(limits.open_files)} open files, "
-        f"files of {size(limits.file_size)}, a log of {size(limits.log_size)}, "
-        f"a result of {size(limits.result_size)}"
+        f"files of {size_text(limits.file_size)}, a log of {size_text(limits.log_size)}, "
+        f"a result of {size_text(limits.result_size)}"
     )
 
 
@@ -121,7 +121,7 @@ def _used(amounts: AmountView) -> str:
 
 
 def _used_bytes(amounts: AmountView) -> str:
-    return f"{size(amounts.used)} / {size(amounts.capacity)}"
+    return f"{size_text(amounts.used)} / {size_text(amounts.capacity)}"
 
 
 def job_facts(job: JobView) -> Facts:
@@ -139,7 +139,7 @@ def job_facts(job: JobView) -> Facts:
         ("affinity", _affinity(job)),
         ("members", _members(job)),
         ("after", ", ".join(f"{d.job_id} ({d.when})" for d in job.dependencies) or None),
-        ("tries", _tries(job)),
+        ("tries", _attempts(job)),
         ("timeout", span(job.timeout) if job.timeout is not None else None),
         ("semantics", job.semantics if job.semantics != "at_least_once" else None),
         ("concurrency", _concurrency(job)),
@@ -231,15 +231,15 @@ def task_line(name: str, task: bytes) -> str:
 def _needs(job: JobView) -> str:
     needs = job.requirements
     parts = [f"{amount(needs.cpu)} cpu"]
-    parts += [f"{size(needs.memory)} memory"] if needs.memory else []
-    parts += [f"{size(needs.storage)} storage"] if needs.storage else []
+    parts += [f"{size_text(needs.memory)} memory"] if needs.memory else []
+    parts += [f"{size_text(needs.storage)} storage"] if needs.storage else []
     parts += [f"{amount(needs.gpu)} gpu"] if needs.gpu else []
     parts += [f"{amount(value)} {name}" for name, value in needs.custom.items()]
     parts += needs.capabilities
     return ", ".join(parts)
 
 
-def _tries(job: JobView) -> str:
+def _attempts(job: JobView) -> str:
     text = f"{job.attempt} of {job.retry.max_attempts}"
     if job.retry.max_attempts > 1:
         text += f", {job.retry.backoff} from {span(job.retry.delay)}"
@@ -311,4 +311,6 @@ def execution_facts(one: ExecutionView) -> Facts:
 
 
 def _artifacts(artifacts: Sequence[dict[str, Any]]) -> str | None:
-    return "\n".join(f"{a.get('name')} ({size(a.get('size') or 0)})" for a in artifacts) or None
+    return (
+        "\n".join(f"{a.get('name')} ({size_text(a.get('size') or 0)})" for a in artifacts) or None
+    )

@@ -137,7 +137,7 @@ class App:
         kind = AsyncFunction if inspect.iscoroutinefunction(function) else SyncFunction
         made: JobFunction[..., Any] = kind(self, signature, function, options)
         there = self.functions.get(name)
-        if there is not None and not _same_place(there.function, function):
+        if there is not None and not _is_same_function(there.function, function):
             place = f"{there.function.__module__}.{there.function.__qualname__}"
             raise ValueError(f"two functions are named {name!r}, the other is {place}: give a name")
         self.functions[name] = made
@@ -153,9 +153,9 @@ class App:
         """
         port = self.port()
         if conn is None:
-            return Job(port.submit(job, idempotency_key=idempotency_key).job_id, port, _as_it_is)
+            return Job(port.submit(job, idempotency_key=idempotency_key).job_id, port, _identity)
         refuse_key(idempotency_key)
-        return Job(port.submit_in(conn, job), port, _as_it_is)
+        return Job(port.submit_in(conn, job), port, _identity)
 
     async def submit_async(
         self, job: JobLike, *, idempotency_key: str | None = None, conn: Any = None
@@ -164,9 +164,9 @@ class App:
         port = self.async_port()
         if conn is None:
             view = await port.submit(job, idempotency_key=idempotency_key)
-            return AsyncJob(view.job_id, port, _as_it_is)
+            return AsyncJob(view.job_id, port, _identity)
         refuse_key(idempotency_key)
-        return AsyncJob(await port.submit_in(conn, job), port, _as_it_is)
+        return AsyncJob(await port.submit_in(conn, job), port, _identity)
 
     def cron(
         self, expression: str, *, tz: str = "UTC", **options: Unpack[ScheduleOptions]
@@ -289,7 +289,7 @@ class App:
         await self.aclose()
 
 
-def _as_it_is(result: Any) -> Any:
+def _identity(result: Any) -> Any:
     return result
 
 
@@ -299,6 +299,6 @@ def _close_own(client: Client, pid: int) -> None:
         client.close()
 
 
-def _same_place(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+def _is_same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     """Whether a module that is loaded again registers its function again."""
     return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)

@@ -157,7 +157,7 @@ class AsyncClient:
     async def submit_in(self, conn: Any, job: JobLike) -> str:
         """What `submit` does with a connection."""
         job_id = await submit_in_async(conn, job)
-        self.state.expect(job_id)
+        self.state.expect_job(job_id)
         return job_id
 
     async def submit_batch(
@@ -243,7 +243,7 @@ class AsyncClient:
 
     async def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
         """Waits until a job has ended, and answers it as it then is."""
-        return await self.run(watching.ended(self.state, job_id, timeout_s))
+        return await self.run(watching.wait_for_end(self.state, job_id, timeout_s))
 
     async def wait_all(
         self,
@@ -259,7 +259,7 @@ class AsyncClient:
 
     async def result(self, job_id: str, *, timeout_s: float | None = None) -> Any:
         """Waits for what a job returned; raises JobFailed if it ended otherwise."""
-        return await self.run(watching.result(self.state, job_id, timeout_s))
+        return await self.run(watching.wait_for_result(self.state, job_id, timeout_s))
 
     # Workers
 
@@ -608,6 +608,6 @@ class AsyncClient:
         await self._save(file_calls.download_artifact(self.state, execution_id, name), Path(path))
 
     async def _save(self, plan: RequestPlan[None], path: Path) -> None:
-        with file_calls.written_whole(path) as file:
+        with file_calls.atomic_file(path) as file:
             async for chunk in self.iterate(plan):
                 await asyncio.to_thread(file.write, chunk)

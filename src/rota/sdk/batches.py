@@ -37,11 +37,11 @@ def submit_many(
     job_ids: list[str] = []
     known: dict[str, str] = {}
     for number, batch in enumerate(_batches(jobs, jobs_max or BATCH_JOBS_MAX)):
-        bodies = [resolved(job, known) for job in batch]
+        bodies = [resolve_refs(job, known) for job in batch]
         batch_key = None if key is None else f"{key}-{number}"
         answer = yield from fetch(state, calls.submit_batch(bodies), batch_key)
         for job, job_id in zip(batch, answer.job_ids, strict=True):
-            if (ref := _ref(job)) is not None:
+            if (ref := _ref_of(job)) is not None:
                 known[ref] = job_id
         job_ids += answer.job_ids
         if on_progress is not None:
@@ -64,28 +64,28 @@ def _batches(jobs: Iterable[JobLike], jobs_max: int) -> Iterator[list[JobLike]]:
         yield batch
 
 
-def _ref(job: JobLike) -> str | None:
+def _ref_of(job: JobLike) -> str | None:
     return job.get("ref") if isinstance(job, Mapping) else getattr(job, "ref", None)
 
 
-def resolved(job: JobLike, known: Mapping[str, str]) -> JobLike:
+def resolve_refs(job: JobLike, known: Mapping[str, str]) -> JobLike:
     """A `ref:` holds within one batch only: those of earlier batches become ids."""
     needed = job.get("dependencies") if isinstance(job, Mapping) else job.dependencies
     if not known or not needed:
         return job
-    found = [_needed(one, known) for one in needed]
+    found = [_resolve_dependency(one, known) for one in needed]
     if isinstance(job, JobSpec):
         return msgspec.structs.replace(job, dependencies=found)
     return {**job, "dependencies": found}
 
 
-def _needed(one: Any, known: Mapping[str, str]) -> Any:
+def _resolve_dependency(one: Any, known: Mapping[str, str]) -> Any:
     if isinstance(one, DependencySpec):
-        return DependencySpec(_id(one.job_id, known), one.when)
+        return DependencySpec(_resolve_id(one.job_id, known), one.when)
     if isinstance(one, Mapping):
-        return {**one, "job_id": _id(str(one.get("job_id", "")), known)}
-    return _id(str(one), known)
+        return {**one, "job_id": _resolve_id(str(one.get("job_id", "")), known)}
+    return _resolve_id(str(one), known)
 
 
-def _id(text: str, known: Mapping[str, str]) -> str:
+def _resolve_id(text: str, known: Mapping[str, str]) -> str:
     return known.get(text[len(REF) :], text) if text.startswith(REF) else text

@@ -403,7 +403,7 @@ def uuid7(now_ms: int, entropy: bytes) -> str:
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
-def made_at(uuid: str, *, later_ms: int = 0) -> str:
+def uuid7_time(uuid: str, *, later_ms: int = 0) -> str:
     """The moment a UUIDv7 carries, plus `later_ms`, as the API writes times."""
     ms = int(uuid.replace("-", "")[:12], 16) + later_ms
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=max(ms, 0))).isoformat()

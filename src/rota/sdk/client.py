@@ -168,7 +168,7 @@ class Client:
     def submit_in(self, conn: Any, job: JobLike) -> str:
         """What `submit` does with a connection."""
         job_id = submit_in(conn, job)
-        self.state.expect(job_id)
+        self.state.expect_job(job_id)
         return job_id
 
     def submit_batch(
@@ -254,7 +254,7 @@ class Client:
 
     def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
         """Waits until a job has ended, and answers it as it then is."""
-        return self.run(watching.ended(self.state, job_id, timeout_s))
+        return self.run(watching.wait_for_end(self.state, job_id, timeout_s))
 
     def wait_all(
         self,
@@ -268,7 +268,7 @@ class Client:
 
     def result(self, job_id: str, *, timeout_s: float | None = None) -> Any:
         """Waits for what a job returned; raises JobFailed if it ended otherwise."""
-        return self.run(watching.result(self.state, job_id, timeout_s))
+        return self.run(watching.wait_for_result(self.state, job_id, timeout_s))
 
     # Workers
 
@@ -637,6 +637,6 @@ class Client:
         self._save(file_calls.download_artifact(self.state, execution_id, name), Path(path))
 
     def _save(self, plan: RequestPlan[None], path: Path) -> None:
-        with file_calls.written_whole(path) as file:
+        with file_calls.atomic_file(path) as file:
             for chunk in self.iterate(plan):
                 file.write(chunk)

@@ -14,7 +14,7 @@ FRAMES_MAX = 40
 """Of a traceback: the innermost ones say most."""
 TRACEBACK_CHARS_MAX = 16_000
 """Of a traceback: a record is read by people."""
-WORDS_CHARS_MAX = 4_000
+ERROR_MESSAGE_CHARS_MAX = 4_000
 """Of an error's own message."""
 
 
@@ -28,7 +28,7 @@ def document(what: str, value: Any) -> bytes:
     Two steps, because msgspec alone would write NaN as null and nobody would notice.
     """
     try:
-        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain)
+        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_to_builtins)
         text = json.dumps(plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         return text.encode()
     except RecursionError as error:
@@ -37,7 +37,7 @@ def document(what: str, value: Any) -> bytes:
         raise ArgumentError(f"{what} cannot be written as JSON: {error}") from error
 
 
-def _plain(value: Any) -> Any:
+def _to_builtins(value: Any) -> Any:
     """What msgspec does not know: subclasses of plain types, and pydantic's models."""
     for plain in (str, int, float):
         if isinstance(value, plain):
@@ -59,13 +59,13 @@ def error_record(error: BaseException) -> dict[str, Any]:
     lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-FRAMES_MAX)
     record: dict[str, Any] = {
         "type": type_name(type(error)),
-        "message": _valid(str(error))[:WORDS_CHARS_MAX],
-        "traceback": _valid("".join(lines))[-TRACEBACK_CHARS_MAX:],
+        "message": _valid_unicode(str(error))[:ERROR_MESSAGE_CHARS_MAX],
+        "traceback": _valid_unicode("".join(lines))[-TRACEBACK_CHARS_MAX:],
     }
     if isinstance(error, Retry) and error.delay is not None:
         record["delay"] = error.delay
     return record
 
 
-def _valid(text: str) -> str:
+def _valid_unicode(text: str) -> str:
     return text.encode("utf-8", "replace").decode()

@@ -72,7 +72,7 @@ class JobFailed(RotaError):  # noqa: N818 - what happened, not what this program
     """A job whose result was waited for ended without one."""
 
     def __init__(self, job: JobView, log_tail: str = "") -> None:
-        said = f": {words}" if (words := _words(job.error)) else ""
+        said = f": {words}" if (words := _error_text(job.error)) else ""
         super().__init__(f"job {job.name} {job.job_id} {job.status}{said}")
         self.job = job
         self.log_tail = log_tail
@@ -90,7 +90,7 @@ class JobFailed(RotaError):  # noqa: N818 - what happened, not what this program
         return str(told.get("traceback", "")) if isinstance(told, Mapping) else ""
 
 
-def _words(error: Any) -> str:
+def _error_text(error: Any) -> str:
     if isinstance(error, Mapping):
         kind, message = error.get("type"), error.get("message")
         return ": ".join(str(part) for part in (kind, message) if part)

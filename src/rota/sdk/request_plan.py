@@ -173,27 +173,27 @@ class ClientState:
         self.servers = servers
         self.reached = False
         """The server has answered once."""
-        self.expected: dict[str, None] = {}
+        self.expected_jobs: dict[str, None] = {}
         """Jobs submitted in a transaction, until a server was seen to know them."""
 
     def mint_key(self) -> str:
         """A new idempotency key."""
         return uuid7(self.clock.now_ms(), secrets.token_bytes(10))
 
-    def expect(self, job_id: str) -> None:
+    def expect_job(self, job_id: str) -> None:
         """Servers will know this job a moment after its transaction has been committed."""
-        self.expected[job_id] = None
-        if len(self.expected) > EXPECTED_MAX:
-            self.expected.pop(next(iter(self.expected)), None)
+        self.expected_jobs[job_id] = None
+        if len(self.expected_jobs) > EXPECTED_MAX:
+            self.expected_jobs.pop(next(iter(self.expected_jobs)), None)
 
     def read_s(self, call: Call[Any], tried: int = 0) -> float:
         """How long to wait for an answer, when it was asked for so often before."""
-        if call.held or self.servers.choices == 1:
+        if call.held or self.servers.given_count == 1:
             return self.patience.read_s
         most_s = min(self.patience.read_s, self.patience.switch_s)
         if not call.anywhere:
             return most_s
-        rounds = min(tried // self.servers.choices, 20)
+        rounds = min(tried // self.servers.given_count, 20)
         grown_s = FIRST_SWITCH_S * 2.0**rounds + len(call.body or b"") / SWITCH_BYTES_S
         return min(most_s, grown_s)
 
@@ -288,7 +288,7 @@ class RetryBackoff:
         wait_s = self._wait_s(error)
         spent_s = self._state.clock.elapsed_s() - self._failing_since_s
         # However little patience there is, each server is asked once.
-        if self.tried >= self._state.servers.choices and (
+        if self.tried >= self._state.servers.given_count and (
             spent_s + wait_s > self._state.patience_s()
         ):
             raise error
@@ -299,11 +299,11 @@ class RetryBackoff:
         asked_s = error.retry_after_s if isinstance(error, ApiError) else None
         if isinstance(error, LimitError):
             return pause_s(self.tried, self._seed, asked_s)
-        rounds, within = divmod(self.tried - 1, self._state.servers.choices)
-        if within == self._state.servers.choices - 1:
+        rounds, within = divmod(self.tried - 1, self._state.servers.given_count)
+        if within == self._state.servers.given_count - 1:
             return pause_s(rounds + 1, self._seed, asked_s)
         return 0.0 if isinstance(error, UnreachableError) else pause_s(1, f"{self._seed}:{within}")
 
-    def progressed(self) -> None:
+    def reset(self) -> None:
         """Something came: the next failure is a first one again."""
         self.tried = 0

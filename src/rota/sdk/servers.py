@@ -55,48 +55,48 @@ class Servers:
     def __init__(self, given: Sequence[str], *, follow: bool = True) -> None:
         self._given = list(dict.fromkeys(url.rstrip("/") for url in given))
         self._follow = follow
-        self._turn = self._given[0]
+        self._selected = self._given[0]
         self._leader: str | None = None
         """Followed though it is not among the given."""
-        self._faults: dict[str, _Failure] = {}
+        self._failures: dict[str, _Failure] = {}
 
     @property
     def current(self) -> str:
         """The one to ask."""
-        return self._leader or self._turn
+        return self._leader or self._selected
 
     @property
-    def choices(self) -> int:
+    def given_count(self) -> int:
         """How many were given."""
         return len(self._given)
 
-    def silent(self, server: str, now_s: float) -> None:
+    def mark_unreachable(self, server: str, now_s: float) -> None:
         """It could not be reached, or did not answer in time: the next, and no hint leads back."""
-        fault = self._faults.get(server)
+        fault = self._failures.get(server)
         times = 1 if fault is None else fault.times + 1
         avoided_s = AVOIDED_S * 2.0 ** min(times - 1, DOUBLINGS_MAX)
-        self._faults[server] = _Failure(times, now_s + min(avoided_s, AVOIDED_S_MAX))
-        self.passed(server)
+        self._failures[server] = _Failure(times, now_s + min(avoided_s, AVOIDED_S_MAX))
+        self.skip(server)
 
-    def passed(self, server: str) -> None:
+    def skip(self, server: str) -> None:
         """It answered that it cannot help now: the next."""
         # Calls run side by side: whoever comes late must not skip the one that is asked by now.
         if server == self._leader:
             self._leader = None
-        elif server == self._turn and self._leader is None:
+        elif server == self._selected and self._leader is None:
             place = self._given.index(server)
-            self._turn = self._given[(place + 1) % len(self._given)]
+            self._selected = self._given[(place + 1) % len(self._given)]
 
     def heard(self, server: str, hint: str | None, now_s: float) -> None:
         """It answered, and perhaps named the leader."""
-        self._faults.pop(server, None)
+        self._failures.pop(server, None)
         if hint is None or server != self.current:
             return
         leader = self._known(hint) or (hint.rstrip("/") if self._may_follow(server, hint) else None)
         if leader is None or self._is_avoided(leader, now_s):
             return
         if leader in self._given:
-            self._turn, self._leader = leader, None
+            self._selected, self._leader = leader, None
         else:
             self._leader = leader
 
@@ -115,5 +115,5 @@ class Servers:
         return wanted.scheme == "https" or (asked is not None and asked.scheme == "http")
 
     def _is_avoided(self, leader: str, now_s: float) -> bool:
-        fault = self._faults.get(leader)
+        fault = self._failures.get(leader)
         return fault is not None and now_s < fault.until_s

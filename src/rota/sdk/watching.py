@@ -107,13 +107,13 @@ def _parts(line: str) -> tuple[str, str]:
 
 QUIET_S = 60.0
 """A stream silent for this long is opened anew: the server sends a sign of life more often."""
-LOOK_AGAIN_S = 5.0
+RECHECK_S = 5.0
 """Jobs waited for are asked about this often even if the stream says nothing."""
-SURVEY_FROM = 20
+PAGED_FROM = 20
 """From this many jobs on it is cheaper to page through all of their time than to ask for each."""
-LOG_LOOK_S, LOG_LOOK_S_MAX = 0.05, 1.0
+LOG_POLL_S, LOG_POLL_S_MAX = 0.05, 1.0
 """How soon, and at most how late, a job that has not started is looked at again."""
-ARRIVAL_S = 10.0
+VISIBLE_S_MAX = 10.0
 """For a server to know a job whose transaction has been committed: with a leader it is far less."""
 CLOCK_SLACK_MS = 60_000
 """How far a job's id and its time of creation may lie apart."""
@@ -130,7 +130,7 @@ def events(state: ClientState, after: str | None = None) -> RequestPlan[None]:
         try:
             yield _open_stream(last, QUIET_S)
             while (chunk := (yield ReadMore())) is not None:
-                retrying.progressed()
+                retrying.reset()
                 for event in reader.feed(chunk):
                     last = event.id or last
                     yield EmitItem(event)
@@ -156,7 +156,7 @@ def follow_log(state: ClientState, job_id: str, tail: int | None = None) -> Requ
     """
     shown: str | None = None
     waits = 0
-    yield from _arrival(state, job_id)
+    yield from _await_visible(state, job_id)
     while True:
         job = yield from fetch(state, calls.get_job(job_id))
         if job.execution_id is not None and job.execution_id != shown:
@@ -168,7 +168,7 @@ def follow_log(state: ClientState, job_id: str, tail: int | None = None) -> Requ
             return
         else:
             waits += 1
-            yield Sleep(min(LOG_LOOK_S * waits, LOG_LOOK_S_MAX))
+            yield Sleep(min(LOG_POLL_S * waits, LOG_POLL_S_MAX))
 
 
 def _last_lines(state: ClientState, job_id: str, execution_id: str, tail: int) -> RequestPlan[int]:
@@ -187,7 +187,7 @@ def _follow_execution(
         call = calls.job_logs(job_id, follow=True, execution_id=execution_id, offset=offset)
         try:
             yield OpenStream(call, {"Accept": "text/plain"}, QUIET_S)
-            retrying.progressed()
+            retrying.reset()
             while (chunk := (yield ReadMore())) is not None:
                 offset += len(chunk)
                 yield EmitItem(chunk)
@@ -203,29 +203,31 @@ def _follow_execution(
         yield Sleep(FIRST_S)
 
 
-def _arrival(state: ClientState, job_id: str, within_s: float = ARRIVAL_S) -> RequestPlan[None]:
+def _await_visible(
+    state: ClientState, job_id: str, within_s: float = VISIBLE_S_MAX
+) -> RequestPlan[None]:
     """Waits until a job that was submitted in a transaction is known; raises NotFoundError."""
     until_s = state.clock.elapsed_s() + within_s
-    while job_id in state.expected:
+    while job_id in state.expected_jobs:
         try:
             yield from fetch(state, calls.get_job(job_id))
-            state.expected.pop(job_id, None)
+            state.expected_jobs.pop(job_id, None)
         except NotFoundError:
             if state.clock.elapsed_s() >= until_s:
                 raise
             yield Sleep(FIRST_S)
 
 
-def ended(state: ClientState, job_id: str, timeout_s: float | None) -> RequestPlan[JobView]:
+def wait_for_end(state: ClientState, job_id: str, timeout_s: float | None) -> RequestPlan[JobView]:
     """Waits until a job has ended; the job as it then is."""
     yield from JobWaiter(state, (job_id,), timeout_s=timeout_s).plan()
     job = yield from fetch(state, calls.get_job(job_id))
     return job
 
 
-def result(state: ClientState, job_id: str, timeout_s: float | None) -> RequestPlan[Any]:
+def wait_for_result(state: ClientState, job_id: str, timeout_s: float | None) -> RequestPlan[Any]:
     """Waits for what a job returned; raises JobFailed."""
-    job = yield from ended(state, job_id, timeout_s)
+    job = yield from wait_for_end(state, job_id, timeout_s)
     if job.status == "succeeded":
         return job.result
     tail = b"" if job.execution_id is None else (yield from _tail(job))
@@ -269,7 +271,7 @@ class JobWaiter:
         """The status each ended in, in the order given; raises WaitTimeoutError, NotFoundError."""
         retrying = RetryBackoff(self._state, "wait")
         for job_id in self._order:
-            yield from self._arrive(job_id)
+            yield from self._await_visible(job_id)
         while self._pending:
             try:
                 yield from self._listen(retrying)
@@ -280,12 +282,12 @@ class JobWaiter:
                 yield from retrying.after(error)
         return {job_id: self._ended[job_id] for job_id in self._order}
 
-    def _arrive(self, job_id: str) -> RequestPlan[None]:
-        left_s = ARRIVAL_S
+    def _await_visible(self, job_id: str) -> RequestPlan[None]:
+        left_s = VISIBLE_S_MAX
         if self._deadline_s is not None:
             left_s = min(left_s, self._deadline_s - self._state.clock.elapsed_s())
         try:
-            yield from _arrival(self._state, job_id, left_s)
+            yield from _await_visible(self._state, job_id, left_s)
         except NotFoundError:
             self._check_time()
             raise
@@ -294,9 +296,9 @@ class JobWaiter:
         """One connection, until it ends or nothing is left to wait for."""
         reader = EventReader()
         yield _open_stream(self._last, self._quiet_s())
-        retrying.progressed()
+        retrying.reset()
         # The stream stands: what ends from here on is sure to be in it.
-        yield from self._survey()
+        yield from self._read_states()
         while self._pending:
             self._check_time()
             chunk = yield ReadMore()
@@ -304,49 +306,49 @@ class JobWaiter:
                 yield Sleep(FIRST_S)
                 return
             for event in reader.feed(chunk):
-                yield from self._hear(event)
+                yield from self._on_event(event)
 
     def _quiet_s(self) -> float:
         if self._deadline_s is None:
-            return LOOK_AGAIN_S
-        return min(LOOK_AGAIN_S, max(0.01, self._deadline_s - self._state.clock.elapsed_s()))
+            return RECHECK_S
+        return min(RECHECK_S, max(0.01, self._deadline_s - self._state.clock.elapsed_s()))
 
     def _check_time(self) -> None:
         if self._deadline_s is not None and self._state.clock.elapsed_s() >= self._deadline_s:
             raise WaitTimeoutError(tuple(self._pending))
 
-    def _hear(self, event: Event) -> RequestPlan[None]:
+    def _on_event(self, event: Event) -> RequestPlan[None]:
         self._last = event.id or self._last
         if event.kind == "reset":
-            yield from self._survey()
+            yield from self._read_states()
             return
         change = event.change
         if change.kind == "job":
-            self._take(change.id, change.status)
+            self._record_end(change.id, change.status)
 
-    def _survey(self) -> RequestPlan[None]:
-        if len(self._pending) >= SURVEY_FROM:
+    def _read_states(self) -> RequestPlan[None]:
+        if len(self._pending) >= PAGED_FROM:
             yield from self._page_through()
-        for job_id in tuple(self._pending)[: SURVEY_FROM - 1]:
+        for job_id in tuple(self._pending)[: PAGED_FROM - 1]:
             job = yield from fetch(self._state, calls.get_job(job_id))
-            self._take(job_id, job.status)
+            self._record_end(job_id, job.status)
 
     def _page_through(self) -> RequestPlan[None]:
         oldest, newest = min(self._pending), max(self._pending)
         search = JobSearch(
             status=FINAL,
-            created_after=calls.made_at(oldest, later_ms=-CLOCK_SLACK_MS),
-            created_before=calls.made_at(newest, later_ms=CLOCK_SLACK_MS),
+            created_after=calls.uuid7_time(oldest, later_ms=-CLOCK_SLACK_MS),
+            created_before=calls.uuid7_time(newest, later_ms=CLOCK_SLACK_MS),
             limit=PAGE_ITEMS_MAX,
         )
 
         def keep(job: JobView) -> bool:
-            self._take(job.job_id, job.status)
+            self._record_end(job.job_id, job.status)
             return bool(self._pending) and job.job_id >= oldest
 
         yield from all_jobs(self._state, search, keep)
 
-    def _take(self, job_id: str, status: str) -> None:
+    def _record_end(self, job_id: str, status: str) -> None:
         if status in FINAL and job_id in self._pending:
             del self._pending[job_id]
             self._ended[job_id] = status

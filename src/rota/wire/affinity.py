@@ -26,18 +26,18 @@ _OneValue: TypeAlias = Annotated[
 ]
 """As LabelValue, but its pattern is looked at below: msgspec frees a text with a pattern badly
 where a list may stand in its place."""
-Values: TypeAlias = (
+LabelValues: TypeAlias = (
     _OneValue | Annotated[list[LabelValue], Meta(min_length=1, max_length=AFFINITY_VALUES_MAX)]
 )
 WorkerLabels: TypeAlias = Annotated[
     dict[Label, LabelValue],
     Meta(max_length=AFFINITY_LABELS_MAX, examples=[{"zone": "a", "host": "rack-7"}]),
 ]
-KeptFor: TypeAlias = Annotated[
+Taint: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=CAPABILITY_CHARS_MAX, pattern=PLAIN)
 ]
 """A resource, a capability, or any word that jobs can tolerate."""
-Taints: TypeAlias = Annotated[list[KeptFor], Meta(max_length=TAINTS_MAX)]
+Taints: TypeAlias = Annotated[list[Taint], Meta(max_length=TAINTS_MAX)]
 
 
 class AffinitySpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -47,8 +47,8 @@ class AffinitySpec(msgspec.Struct, forbid_unknown_fields=True):
     `wait` at the longest; then the job runs where there is room.
     """
 
-    require: Annotated[dict[Label, Values], Meta(max_length=AFFINITY_LABELS_MAX)] = {}
-    prefer: Annotated[dict[Label, Values], Meta(max_length=AFFINITY_LABELS_MAX)] = {}
+    require: Annotated[dict[Label, LabelValues], Meta(max_length=AFFINITY_LABELS_MAX)] = {}
+    prefer: Annotated[dict[Label, LabelValues], Meta(max_length=AFFINITY_LABELS_MAX)] = {}
     spread: Label | None = None
     near: Literal["previous"] | None = None
     wait: Duration = msgspec.field(default_factory=lambda: Duration(3_000))

@@ -30,7 +30,7 @@ ConditionName: TypeAlias = Literal[
 ]
 SeverityName: TypeAlias = Literal["info", "warning", "critical"]
 StateName: TypeAlias = Literal["ok", "pending", "firing", "off"]
-NewsName: TypeAlias = Literal["firing", "resolved", "test"]
+NotificationKindName: TypeAlias = Literal["firing", "resolved", "test"]
 DeliveryName: TypeAlias = Literal["taken", "waiting", "given_up"]
 Secret: TypeAlias = Annotated[str, Meta(min_length=16, max_length=256)]
 
@@ -124,7 +124,7 @@ class NoticeView(msgspec.Struct):
     """Something that was told."""
 
     name: QueueName
-    status: NewsName
+    status: NotificationKindName
     severity: SeverityName
     message: str
     value: float

@@ -15,7 +15,7 @@ class InflowView(msgspec.Struct):
     """Seconds of work: so many slots keep up with it."""
 
 
-class CrewView(msgspec.Struct):
+class WorkerCountView(msgspec.Struct):
     """How many workers there are, and how many there should be."""
 
     online: int
@@ -44,7 +44,7 @@ class KindView(msgspec.Struct):
     capabilities: list[str]
     queues: list[str] | None
     only: list[str]
-    workers: CrewView
+    workers: WorkerCountView
 
 
 class ShapeView(msgspec.Struct):
@@ -71,7 +71,7 @@ class QueueDemandView(msgspec.Struct):
     work: float
     running: int
     arrival: InflowView
-    workers: CrewView
+    workers: WorkerCountView
     stranded: int
     """Jobs that no known worker could run: more of them would not help."""
     paused: bool
@@ -87,7 +87,7 @@ class AutoscaleView(msgspec.Struct):
     work: float
     running: int
     arrival: InflowView
-    workers: CrewView
+    workers: WorkerCountView
     stranded: int
     queues: dict[str, QueueDemandView]
     kinds: list[KindView]

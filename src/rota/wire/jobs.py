@@ -178,8 +178,8 @@ _NO_ARRAY = {"properties": {"count": {"type": "null"}}}
 _NOT_AT_ONCE = {"properties": {"max_parallel": {"type": "null"}}}
 _NO_GANG = {"properties": {"gang": {"type": "null"}}}
 _AN_ARRAY = {"properties": {"count": {"type": "integer"}}, "required": ["count"]}
-_BANDS = {"allOf": [{"anyOf": [_NOT_AT_ONCE, _AN_ARRAY]}, {"anyOf": [_NO_ARRAY, _NO_GANG]}]}
-TOGETHER = {"JobSpec": _BANDS, "BatchJobSpec": _BANDS}
+_GROUP_RULES = {"allOf": [{"anyOf": [_NOT_AT_ONCE, _AN_ARRAY]}, {"anyOf": [_NO_ARRAY, _NO_GANG]}]}
+GROUP_RULES = {"JobSpec": _GROUP_RULES, "BatchJobSpec": _GROUP_RULES}
 """How `JobSpec.__post_init__` reads in the document, by type; null counts as not given."""
 
 

@@ -123,7 +123,7 @@ class ReservedView(msgspec.Struct):
     """When the job will probably have ended."""
 
 
-class LaneView(msgspec.Struct):
+class WorkerBucketsView(msgspec.Struct):
     """How many executions began on a worker, stretch by stretch."""
 
     worker_id: str
@@ -133,7 +133,7 @@ class LaneView(msgspec.Struct):
     """Of those the ones that failed, timed out or were lost."""
 
 
-class CrowdView(msgspec.Struct):
+class TimelineBucketsView(msgspec.Struct):
     """A window in which more ran than can be drawn one by one, as counts."""
 
     step: float
@@ -142,7 +142,7 @@ class CrowdView(msgspec.Struct):
     estimated: bool
     """In some parts of stretches more began than is looked at: theirs are counted from the first
     ones, by the time these took."""
-    lanes: list[LaneView]
+    lanes: list[WorkerBucketsView]
     """By worker."""
 
 
@@ -159,7 +159,7 @@ class TimelineView(msgspec.Struct):
     """What is kept free from now on, if the window reaches until now."""
     running: int = 0
     """Executions that run now; `items` has the first thousand of them."""
-    crowd: CrowdView | None = None
+    crowd: TimelineBucketsView | None = None
     """Set where there was more."""
 
 

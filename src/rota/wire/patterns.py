@@ -34,7 +34,7 @@ IMAGE = r"^[A-Za-z0-9][A-Za-z0-9_.:/@-]*(?!\n)$"
 CONTAINER_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$"
 ONE_LINE = r"^[^\x00\r\n]*(?!\n)$"
 
-SAID = {
+PATTERN_TEXTS = {
     PLAIN: "must have no control characters",
     WORD: "takes letters, digits and _ . : @ - only, and begins with a letter, digit or _",
     CELL_NAME: "takes small letters, digits and - only, and begins with a letter or digit",

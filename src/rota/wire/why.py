@@ -67,7 +67,7 @@ class PositionView(msgspec.Struct):
     """Tenants whose turn is before its own, by what they have had."""
 
 
-class SpellView(msgspec.Struct):
+class PhaseView(msgspec.Struct):
     """A stretch of a job's life."""
 
     what: Literal["pending", "queued", "running"]
@@ -90,7 +90,7 @@ class WhyView(msgspec.Struct):
     estimated_start: EstimateView
     would_help: list[ReliefView] = []
     position: PositionView | None = None
-    history: list[SpellView] = []
+    history: list[PhaseView] = []
     """The newest last; the beginning of a long one is left out."""
     deadline: DeadlineView | None = None
 

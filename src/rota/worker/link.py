@@ -192,7 +192,7 @@ class Link:
     @property
     def choices(self) -> int:
         """How many servers there are to ask."""
-        return self._servers.choices
+        return self._servers.given_count
 
     async def close(self) -> None:
         """Lets go of all connections."""
@@ -205,7 +205,7 @@ class Link:
             reply = await self._wire.send(server, ask)
         except AwayError:
             if ask.tells:
-                self._servers.silent(server, self._clock.now())
+                self._servers.mark_unreachable(server, self._clock.now())
             raise
         self._servers.heard(server, reply.headers.get(LEADER), self._clock.now())
         if reply.status < 300:
@@ -213,12 +213,12 @@ class Link:
         problem = _problem(server, reply)
         # Who asks too much of one server would ask too much of the next.
         if ask.tells and isinstance(problem, AwayError) and problem.status != TOO_MANY:
-            self._servers.passed(server)
+            self._servers.skip(server)
         raise problem
 
     def pass_over(self) -> None:
         """What answers there is of no use."""
-        self._servers.passed(self.server)
+        self._servers.skip(self.server)
 
     def open(self, ask: Ask) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """A good answer that is read as it comes."""

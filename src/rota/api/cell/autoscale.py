@@ -18,12 +18,12 @@ from rota.core.outlook.autoscale import Crew, Demand, Fitted, Kind, QueueDemand
 from rota.core.outlook.backlog import Shape
 from rota.wire.autoscale import (
     AutoscaleView,
-    CrewView,
     InflowView,
     KindView,
     QueueDemandView,
     ShapeView,
     SizeView,
+    WorkerCountView,
 )
 from rota.wire.jobs import Amount
 from rota.wire.units import ByteSize, Duration, SomeTime, from_instant, milli, number
@@ -117,8 +117,8 @@ def _arrival(shapes: Sequence[Shape]) -> InflowView:
     return InflowView(round(jobs, 3), round(work, 3))
 
 
-def _crew(crew: Crew) -> CrewView:
-    return CrewView(crew.online, crew.idle, crew.needed, crew.add, crew.remove)
+def _crew(crew: Crew) -> WorkerCountView:
+    return WorkerCountView(crew.online, crew.idle, crew.needed, crew.add, crew.remove)
 
 
 def _queue(queue: QueueDemand, kinds: Sequence[Kind]) -> QueueDemandView:

@@ -9,7 +9,7 @@ import msgspec
 
 from rota.core.affinity import Affinity, Wanted
 from rota.core.records.usage import Used
-from rota.wire.affinity import AffinitySpec, AffinityView, Values
+from rota.wire.affinity import AffinitySpec, AffinityView, LabelValues
 from rota.wire.executions import CompletionSpec
 from rota.wire.units import number
 
@@ -31,7 +31,7 @@ def affinity_of(asked: AffinitySpec) -> Affinity | None:
     return None if is_nothing else affinity
 
 
-def _wanted(labels: Mapping[str, Values]) -> Wanted:
+def _wanted(labels: Mapping[str, LabelValues]) -> Wanted:
     return tuple(
         (label, (values,) if isinstance(values, str) else tuple(sorted(set(values))))
         for label, values in sorted(labels.items())

@@ -14,7 +14,7 @@ from rota.api.door.roles import ALLOWED
 from rota.api.reading.nulls import say_nulls
 from rota.api.routes import JSON, NoQuery, Operation
 from rota.wire.bundles import FileName
-from rota.wire.jobs import TOGETHER, QueueName
+from rota.wire.jobs import GROUP_RULES, QueueName
 from rota.wire.limits import KEY_CHARS_MAX
 from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, Problem
 from rota.wire.units import schema_hook
@@ -54,7 +54,7 @@ def build_document(operations: Sequence[Operation], version: str) -> Document:
     _, components = msgspec.json.schema_components(
         types, schema_hook=schema_hook, ref_template=_REF
     )
-    for kind, rules in TOGETHER.items():
+    for kind, rules in GROUP_RULES.items():
         components[kind].update(rules)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:

@@ -34,7 +34,7 @@ from rota.wire.jobs import (
     GraphView,
 )
 from rota.wire.units import from_instant_or_none
-from rota.wire.why import SpellView, WhyView
+from rota.wire.why import PhaseView, WhyView
 
 _WAITING = (JobState.PENDING, JobState.QUEUED)
 
@@ -71,7 +71,7 @@ async def why_job(call: Call[None, NoQuery]) -> WhyView:
 
 async def _history(
     call: Call[None, NoQuery], job: JobRecord, seen: Sequence[Seen] = ()
-) -> list[SpellView]:
+) -> list[PhaseView]:
     query = ExecutionQuery(job_id=job.id, limit=TRIES_TOLD)
     tries = await call.parts.catalog.find_executions(query)
     return story(job, tries[::-1], seen, call.parts.brain.clock.now())

@@ -8,7 +8,7 @@ from typing import Literal
 from rota.core.model import Execution, ExecutionState, Instant, JobRecord, JobState
 from rota.engine.estimates import Seen
 from rota.wire.units import from_instant, number
-from rota.wire.why import SpellView
+from rota.wire.why import PhaseView
 
 _AFTER = {
     ExecutionState.FAILED: "retry",
@@ -24,12 +24,12 @@ PREFETCHED = "ahead"
 
 def story(
     job: JobRecord, tries: Sequence[Execution], seen: Sequence[Seen], now: Instant
-) -> list[SpellView]:
+) -> list[PhaseView]:
     """Stretches of the job's life, in order; `tries` are its newest, the newest last.
 
     `seen` are first causes that somebody was told while it waited.
     """
-    spells: list[SpellView] = []
+    spells: list[PhaseView] = []
     since, reason = job.spec.created_at, _first_wait(job)
     if tries and tries[0].fence > 1:
         since, reason = tries[0].claimed_at, WORKER  # what was before is left out
@@ -47,7 +47,7 @@ def story(
     return spells
 
 
-def _tried(one: Execution, now: Instant) -> list[SpellView]:
+def _tried(one: Execution, now: Instant) -> list[PhaseView]:
     """A try; a prefetched one waited on its worker first, and may never have begun there."""
     spells = []
     began_at = one.claimed_at if one.behind is None else one.started_at
@@ -65,7 +65,7 @@ def _tried(one: Execution, now: Instant) -> list[SpellView]:
 
 def _lasting(
     what: Literal["queued", "running"], since: Instant, until: Instant | None, now: Instant
-) -> SpellView:
+) -> PhaseView:
     """A stretch that may not be over."""
     spell = _spell(what, since=since, until=now if until is None else until)
     if until is None:
@@ -79,7 +79,7 @@ def _first_wait(job: JobRecord) -> str:
     return "run_at" if job.spec.run_at is not None else WORKER
 
 
-def _waits(job: JobRecord, since: Instant, reason: str, now: Instant) -> list[SpellView]:
+def _waits(job: JobRecord, since: Instant, reason: str, now: Instant) -> list[PhaseView]:
     """The wait that lasts."""
     if job.life.state is JobState.PENDING:
         spells = [_spell("pending", since=since, until=now)]
@@ -90,7 +90,7 @@ def _waits(job: JobRecord, since: Instant, reason: str, now: Instant) -> list[Sp
     return spells
 
 
-def _waited(since: Instant, until: Instant, reason: str, ready: Instant | None) -> list[SpellView]:
+def _waited(since: Instant, until: Instant, reason: str, ready: Instant | None) -> list[PhaseView]:
     """A wait, in two parts where it is known since when nothing but a worker was missing."""
     spells = []
     if ready is not None and since < ready <= until and reason != WORKER:
@@ -102,7 +102,7 @@ def _waited(since: Instant, until: Instant, reason: str, ready: Instant | None) 
     return spells
 
 
-def _told(one: Seen) -> SpellView:
+def _told(one: Seen) -> PhaseView:
     spell = _spell("queued", since=one.first, until=one.last)
     spell.reason = one.code
     return spell
@@ -110,6 +110,6 @@ def _told(one: Seen) -> SpellView:
 
 def _spell(
     what: Literal["pending", "queued", "running"], *, since: Instant, until: Instant
-) -> SpellView:
+) -> PhaseView:
     length = max(0, until - since)
-    return SpellView(what, from_instant(since), from_instant(until), number(length))
+    return PhaseView(what, from_instant(since), from_instant(until), number(length))

@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import inspect
 
-from rota.wire.patterns import SAID
+from rota.wire.patterns import PATTERN_TEXTS
 
-_PATTERNS = {repr(pattern): said for pattern, said in SAID.items()}
+_PATTERNS = {repr(pattern): said for pattern, said in PATTERN_TEXTS.items()}
 _NO_MATCH = "Expected `str` matching regex "
 _NO_CHOICE = "Invalid enum value "
 _SIZE = re.compile(

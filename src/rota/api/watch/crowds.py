@@ -18,7 +18,7 @@ from rota.api.limits import (
 from rota.core.model import ExecutionState, Instant, Millis, WorkerId
 from rota.store.protocol import Catalog
 from rota.store.protocols.queries import Sampled, SampleQuery
-from rota.wire.overview import CrowdView, LaneView
+from rota.wire.overview import TimelineBucketsView, WorkerBucketsView
 
 FAILED = (ExecutionState.FAILED, ExecutionState.TIMED_OUT, ExecutionState.LOST)
 
@@ -29,7 +29,7 @@ async def crowd_within(
     end: Instant,
     worker_id: WorkerId | None,
     tenant: str | None,
-) -> CrowdView:
+) -> TimelineBucketsView:
     """What began within the window, end included: on one worker, of one tenant, or all."""
     step = -(-(end + 1 - start) // (TIMELINE_STRETCHES * TIMELINE_PARTS))
     edges = [*range(start, end + 1, step), end + 1]
@@ -39,7 +39,7 @@ async def crowd_within(
     return counted(await catalog.sample_executions(query), edges, limit)
 
 
-def counted(found: Sequence[Sampled], edges: Sequence[Instant], limit: int) -> CrowdView:
+def counted(found: Sequence[Sampled], edges: Sequence[Instant], limit: int) -> TimelineBucketsView:
     """The whole of what the samples are the beginning of; `edges` are one more than their parts.
 
     How fast a part went is seen by all that was looked at; what is counted is the asker's own.
@@ -52,15 +52,15 @@ def counted(found: Sequence[Sampled], edges: Sequence[Instant], limit: int) -> C
         for stretch, parts in seen.items()
     }
     size = -(-(len(edges) - 1) // TIMELINE_PARTS)
-    lanes: dict[WorkerId, LaneView] = {}
+    lanes: dict[WorkerId, WorkerBucketsView] = {}
     for one in (sampled for sampled in found if sampled.is_own):
         if one.worker_id not in lanes:
-            lanes[one.worker_id] = LaneView(one.worker_id, [0] * size, [0] * size)
+            lanes[one.worker_id] = WorkerBucketsView(one.worker_id, [0] * size, [0] * size)
         lane, count = lanes[one.worker_id], round(one.count * factors[one.stretch])
         lane.began[one.stretch // TIMELINE_PARTS] += count
         if one.state in FAILED:
             lane.failed[one.stretch // TIMELINE_PARTS] += count
-    return CrowdView(
+    return TimelineBucketsView(
         step=(edges[1] - edges[0]) * TIMELINE_PARTS / 1000,
         total=sum(sum(lane.began) for lane in lanes.values()),
         estimated=any(_is_cut(parts, limit) for parts in seen.values()),

@@ -13,7 +13,7 @@ from rota.cli.connect import answer, connected
 from rota.cli.nouns import Noun, Verb, listing
 from rota.cli.options import Number, duration, is_interactive, json_option
 from rota.cli.render import Column, Columns, Styled, print_object, show_facts, show_table
-from rota.cli.text import local, size, span
+from rota.cli.text import local, size_text, span
 from rota.sdk.methods import admin_calls as calls
 from rota.wire.alerts import (
     AlertPage,
@@ -71,7 +71,7 @@ def _with_unit(value: float, unit: str) -> str:
 def _number(value: float, unit: str) -> str:
     """Writes a number without its unit, unless that is a part of it."""
     if unit == "bytes":
-        return size(value)
+        return size_text(value)
     return f"{value * 100:g}%" if unit == "ratio" else f"{value:g}"
 
 

@@ -12,7 +12,7 @@ from rota.cli.connect import answer, connected, every_item
 from rota.cli.nouns import Noun, Verb, listing
 from rota.cli.options import Number, json_option, or_none, pair, whole_or_none
 from rota.cli.render import Column, Columns, show_table
-from rota.cli.text import plural, size
+from rota.cli.text import plural, size_text
 from rota.cli.views import QUEUE_COLUMNS, limits_text
 from rota.sdk import Client, NotFoundError, calls
 from rota.sdk.calls import Call
@@ -37,7 +37,7 @@ def _purge_question(client: Client, name: str) -> str:
 
 
 @click.command("set")
-@click.argument("name", shell_complete=completion.queues)
+@click.argument("name", shell_complete=completion.complete_queues)
 @click.option("--priority", type=int, help="Higher goes first.")
 @click.option("--weight", type=Number(), help="Its share of what several queues want.")
 @click.option("--max-workers", metavar="N|none", help="So many executions at once.")
@@ -97,7 +97,7 @@ queues = Noun(
     name="queues",
     help="List queues, or act on one: show, set, pause, resume, purge.",
     default=listing(fetch=lambda client: QueuePage(client.queues(), None), draw=_draw_queues),
-    complete=completion.queues,
+    complete=completion.complete_queues,
     verbs=(
         Verb("show", "Show one queue.", calls.get_queue, _draw_queue),
         Verb(
@@ -138,7 +138,7 @@ def _quota_text(quota: QuotaView) -> str:
         None if quota.running is None else f"{quota.running} running",
         None if quota.queued is None else f"{quota.queued} queued",
         None if quota.cpu is None else f"{quota.cpu:g} cpu",
-        None if quota.memory is None else size(quota.memory),
+        None if quota.memory is None else size_text(quota.memory),
     ]
     return ", ".join(part for part in parts if part is not None) or "-"
 

@@ -27,7 +27,7 @@ from rota.cli.render import (
     status_cell,
     table,
 )
-from rota.cli.text import age, amount, count, local, plain, short, size
+from rota.cli.text import age, amount, count, local, plain, short, size_text
 from rota.cli.views import (
     JOB_COLUMNS,
     QUEUE_COLUMNS,
@@ -67,7 +67,7 @@ def _draw_stats(view: StatsView) -> None:
 
 def resource_line(kind: str, has: dict[str, float | int]) -> str:
     """Writes `2 / 8 in use`."""
-    write = size if kind in ("memory", "storage") else amount
+    write = size_text if kind in ("memory", "storage") else amount
     return f"{write(has.get('used', 0))} / {write(has.get('capacity', 0))} in use"
 
 

@@ -117,7 +117,7 @@ def create(
 def revoke(token: str, *, store: str | None, data: Path | None, as_json: bool) -> None:
     """End a token, by its id, a part of it, or its name; every server follows within a second."""
     where = _token_admin(store, data)
-    found = _meant(token, where.all_tokens())
+    found = _find_token(token, where.all_tokens())
     where.revoke(found.token_id)
     gone = {"token_id": found.token_id, "revoked": True}
     tell(f"{plain(found.name)} is revoked", gone, as_json=as_json)
@@ -152,7 +152,7 @@ def _token_admin(store: str | None, data: Path | None) -> ServerTokens | StoreTo
     return token_admin(store, data)
 
 
-def _meant(typed: str, known: list[TokenView]) -> TokenView:
+def _find_token(typed: str, known: list[TokenView]) -> TokenView:
     named = [one for one in known if one.name == typed and one.status == "live"]
     if len(named) == 1:
         return named[0]

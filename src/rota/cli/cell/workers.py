@@ -42,7 +42,7 @@ workers = Noun(
         ),
     ),
     argument="worker",
-    complete=completion.workers,
+    complete=completion.complete_workers,
     find=worker_id,
     verbs=(
         Verb(

@@ -93,7 +93,7 @@ async def _clean(endpoint: Endpoint) -> int:
 
 
 async def _measured(endpoint: Endpoint, version: str, plan: BenchPlan) -> Result:
-    from rota.cli.diagnose.bench_trial import LABEL, Bench, BenchClient, Result, cleaned
+    from rota.cli.diagnose.bench_trial import LABEL, Bench, BenchClient, Result, cleaning_up
 
     _cancel_on_sigterm()
     line = BenchClient.open(endpoint, SystemClock())
@@ -103,7 +103,7 @@ async def _measured(endpoint: Endpoint, version: str, plan: BenchPlan) -> Result
         await _check_role(line)
         await _check_queue_is_empty(line)
         await _note_other_load(line, result)
-        async with cleaned(line, {LABEL: trial.tag}) as removed:
+        async with cleaning_up(line, {LABEL: trial.tag}) as removed:
             async for figure in trial.run():
                 click.echo(f"{figure.name}: {figure.setting}", err=True)
                 result.figures.append(figure)

@@ -167,7 +167,7 @@ class BenchClient:
     http: aiohttp.ClientSession
     url: str
     clock: Clock
-    held_back: int = 0
+    throttled: int = 0
     _decode: msgspec.json.Decoder[Any] = field(default_factory=msgspec.json.Decoder)
 
     @classmethod
@@ -207,8 +207,8 @@ class BenchClient:
             if answer.status < 300:
                 return told
             if answer.status != TOO_MANY:
-                raise Failure(f"{self.url}: {method} {path}: {_said(answer.status, told)}")
-            self.held_back += 1
+                raise Failure(f"{self.url}: {method} {path}: {_error_text(answer.status, told)}")
+            self.throttled += 1
             await asyncio.sleep(PAUSE_S)
 
     async def ask(self, method: str, path: str, record: object = None) -> Any:
@@ -223,7 +223,7 @@ class BenchClient:
         return (self.clock.elapsed_s() - began) * 1_000
 
 
-def _said(status: int, body: bytes) -> str:
+def _error_text(status: int, body: bytes) -> str:
     try:
         return f"{msgspec.json.decode(body, type=Problem).detail} (HTTP {status})"
     except msgspec.MsgspecError:
@@ -232,7 +232,7 @@ def _said(status: int, body: bytes) -> str:
 
 CPUS = 1_000
 """A job asks for one: so many are held at once, and figures are not those of round trips."""
-ONLINE_LOOK_S = 0.02
+ONLINE_POLL_S = 0.02
 START_S_MAX = 30.0
 """From the start of an agent until its server lists it as online."""
 
@@ -254,7 +254,7 @@ async def bench_worker(
                 if task.done() or line.clock.elapsed_s() > deadline:
                     last = (said.getvalue().strip().splitlines() or ["it said nothing"])[-1]
                     raise Failure(f"the bench's own worker did not start: {last}")
-                await asyncio.sleep(ONLINE_LOOK_S)
+                await asyncio.sleep(ONLINE_POLL_S)
 
         try:
             yield online
@@ -285,13 +285,13 @@ BATCH = 1_000
 BATCH_LANES = 4
 READS = 200
 PICKUPS = 60
-LOOK_S = 0.005
+POLL_S = 0.005
 IDLE_S = 0.02
 """Before each job whose pickup is timed: nobody has anything to do."""
 SETTLE_S_MAX = 120.0
 """For jobs that do nothing: who waits longer waits in vain."""
 FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
-TINY = {"kind": "command", "argv": ["true"]}
+TRUE_TASK = {"kind": "command", "argv": ["true"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ class Bench:
     """Runs one bench of one installation."""
 
     endpoint: Endpoint
-    line: BenchClient
+    client: BenchClient
     plan: BenchPlan
     tag: str
     """Different for every bench; all that it makes carries it."""
@@ -330,14 +330,14 @@ class Bench:
         """Yields each figure as it is measured: reads, submissions, whole lives, pickups."""
         yield await self._reads("way there and back", "/healthz")
         yield await self._reads("read", f"/jobs?queue={QUEUE}&limit=1")
-        await _pause(self.line, paused=True)
-        yield await self._alone()
-        yield await self._singles()
-        yield await self._batches("submit", self.plan.share(0.3), self._settled)
+        await _pause(self.client, paused=True)
+        yield await self._single_connection()
+        yield await self._many_connections()
+        yield await self._batches("submit", self.plan.share(0.3), self._wait_projected)
         async with bench_worker(self.endpoint, QUEUE, self.capability) as online:
-            await online(self.line)
-            yield await self._drained()
-            yield await self._batches("whole life", self.plan.share(0.45), self._empty)
+            await online(self.client)
+            yield await self._drain()
+            yield await self._batches("whole life", self.plan.share(0.45), self._wait_empty)
         if (found := await self._pickups()) is not None:
             for figure in found:
                 yield figure
@@ -345,21 +345,21 @@ class Bench:
     # What is measured
 
     async def _reads(self, name: str, path: str) -> Figure:
-        await self.line.send("GET", path)
+        await self.client.send("GET", path)
         taken: list[float] = []
-        going = self._until()
+        going = self._time_and_count()
         while going(len(taken), READS):
-            taken.append(await self.line.timed_ms("GET", path))
+            taken.append(await self.client.timed_ms("GET", path))
         if not self._network_ms:
             self._network_ms = percentile(taken, 50)
         return _times(name, f"GET {path.partition('?')[0]}", taken)
 
-    async def _alone(self) -> Figure:
+    async def _single_connection(self) -> Figure:
         body, taken = self._body(), list[float]()
         before = await self._spent()
-        going = self._until()
+        going = self._time_and_count()
         while going(len(taken), self.plan.share(0.05)):
-            taken.append(await self.line.timed_ms("POST", "/jobs", body, self._key()))
+            taken.append(await self.client.timed_ms("POST", "/jobs", body, self._key()))
         self.submitted += len(taken)
         used = cost(before, await self._spent())
         limit = limit_of_call(percentile(taken, 50), self._network_ms, used)
@@ -369,19 +369,19 @@ class Bench:
             figure, per_second=len(taken) / took_s, limit=limit, cost=used
         )
 
-    async def _singles(self) -> Figure:
+    async def _many_connections(self) -> Figure:
         body, done = self._body(), 0
         most = self.plan.share(0.15)
-        before, held = await self._spent(), self.line.held_back
-        going = self._until()
+        before, held = await self._spent(), self.client.throttled
+        going = self._time_and_count()
 
         async def lane() -> None:
             nonlocal done
             while going(done, most):
                 done += 1
-                await self.line.send("POST", "/jobs", body, self._key())
+                await self.client.send("POST", "/jobs", body, self._key())
 
-        await _at_once(lane() for _ in range(min(most, self.plan.connections)))
+        await _run_all(lane() for _ in range(min(most, self.plan.connections)))
         self.submitted += done
         setting = f"single calls, {self.plan.connections} connections"
         return await self._rate(("submit", setting, done), before, held)
@@ -392,43 +392,43 @@ class Bench:
         size = max(1, min(BATCH, most // BATCH_LANES))
         job = msgspec.Raw(self._body())
         body, done = encode({"jobs": [job] * size}), 0
-        before, held = await self._spent(), self.line.held_back
-        going = self._until()
+        before, held = await self._spent(), self.client.throttled
+        going = self._time_and_count()
 
         async def lane() -> None:
             nonlocal done
             while going(done, most - size + 1):
                 done += size
-                await self.line.send("POST", "/jobs/batch", body, self._key())
+                await self.client.send("POST", "/jobs/batch", body, self._key())
 
-        await _at_once(lane() for _ in range(BATCH_LANES))
+        await _run_all(lane() for _ in range(BATCH_LANES))
         await settled()
         self.submitted += done
         setting = f"batches of {size:,}, {BATCH_LANES} connections"
         return await self._rate((name, setting, done), before, held)
 
-    async def _drained(self) -> Figure:
+    async def _drain(self) -> Figure:
         waiting = sum((await self._depth()).values())
-        before, held = await self._spent(), self.line.held_back
-        await _pause(self.line, paused=False)
-        await self._empty()
+        before, held = await self._spent(), self.client.throttled
+        await _pause(self.client, paused=False)
+        await self._wait_empty()
         return await self._rate(("drain", "all that was submitted so far", waiting), before, held)
 
     async def _pickups(self) -> list[Figure] | None:
-        if not await self._somebody_else():
+        if not await self._has_other_worker():
             self.notes.append(
                 f"pickup was left out: no worker that is online takes jobs of the queue {QUEUE};"
                 " one started without --queue does"
             )
             return None
         needs = {"cpu": 0.1}
-        body = encode(self._job() | {"task": TINY, "requirements": needs})
+        body = encode(self._job() | {"task": TRUE_TASK, "requirements": needs})
         handed: list[float] = []
         ended: list[float] = []
-        going = self._until()
+        going = self._time_and_count()
         while going(len(ended), min(PICKUPS, self.plan.share(0.05))):
             await asyncio.sleep(IDLE_S)
-            job = await self._one(body)
+            job = await self._run_one(body)
             created = datetime.fromisoformat(job["created_at"])
             for stamps, at in ((handed, job["started_at"]), (ended, job["finished_at"])):
                 stamps.append((datetime.fromisoformat(at) - created).total_seconds() * 1_000)
@@ -437,15 +437,15 @@ class Bench:
             _times("pickup", "accepted until `true` has run there", ended),
         ]
 
-    async def _one(self, body: bytes) -> Any:
-        told = await self.line.send("POST", "/jobs", body, self._key())
+    async def _run_one(self, body: bytes) -> Any:
+        told = await self.client.send("POST", "/jobs", body, self._key())
         self.submitted += 1
         path = f"/jobs/{msgspec.json.decode(told)['job_id']}"
-        deadline = self.line.clock.elapsed_s() + SETTLE_S_MAX
-        while (job := await self.line.ask("GET", path))["status"] not in FINAL:
-            if self.line.clock.elapsed_s() > deadline:
+        deadline = self.client.clock.elapsed_s() + SETTLE_S_MAX
+        while (job := await self.client.ask("GET", path))["status"] not in FINAL:
+            if self.client.clock.elapsed_s() > deadline:
                 raise Failure(f"a job that only runs `true` has not ended: rota why {path[6:]}")
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         if job["status"] != "succeeded":
             raise Failure(f"a job that only runs `true` has {job['status']}: {job['error']}")
         return job
@@ -462,8 +462,8 @@ class Bench:
     def _key(self) -> str:
         return f"{LABEL}-{self.tag}-{next(self._numbers)}"
 
-    async def _somebody_else(self) -> bool:
-        page = await self.line.ask("GET", "/workers?status=online&limit=1000")
+    async def _has_other_worker(self) -> bool:
+        page = await self.client.ask("GET", "/workers?status=online&limit=1000")
         return any(
             self.capability not in worker["capabilities"]
             and not worker.get("only")
@@ -472,30 +472,30 @@ class Bench:
         )
 
     async def _depth(self) -> dict[str, int]:
-        depth: dict[str, int] = (await self.line.ask("GET", f"/queues/{QUEUE}"))["depth"]
+        depth: dict[str, int] = (await self.client.ask("GET", f"/queues/{QUEUE}"))["depth"]
         return depth
 
-    async def _settled(self) -> None:
+    async def _wait_projected(self) -> None:
         """Waits, by a read, until the tables have all that was accepted."""
-        await self.line.send("GET", f"/jobs?queue={QUEUE}&limit=1")
+        await self.client.send("GET", f"/jobs?queue={QUEUE}&limit=1")
 
-    async def _empty(self) -> None:
-        deadline = self.line.clock.elapsed_s() + SETTLE_S_MAX
+    async def _wait_empty(self) -> None:
+        deadline = self.client.clock.elapsed_s() + SETTLE_S_MAX
         while any((await self._depth()).values()):
-            if self.line.clock.elapsed_s() > deadline:
+            if self.client.clock.elapsed_s() > deadline:
                 raise Failure(f"jobs that do nothing have not ended after {SETTLE_S_MAX:g} s")
-            await asyncio.sleep(LOOK_S)
-        await self._settled()
+            await asyncio.sleep(POLL_S)
+        await self._wait_projected()
 
-    def _until(self) -> Callable[[int, int], bool]:
+    def _time_and_count(self) -> Callable[[int, int], bool]:
         """Returns a function that says whether to go on, by time and count."""
-        end = self.line.clock.elapsed_s() + self.plan.seconds
-        return lambda done, most: done < most and (not done or self.line.clock.elapsed_s() < end)
+        end = self.client.clock.elapsed_s() + self.plan.seconds
+        return lambda done, most: done < most and (not done or self.client.clock.elapsed_s() < end)
 
     async def _spent(self) -> Spent:
-        metrics = (await self.line.send("GET", "/metrics")).decode()
+        metrics = (await self.client.send("GET", "/metrics")).decode()
         here = psutil.Process().cpu_times()
-        return spent(metrics, self.line.clock.elapsed_s(), here.user + here.system)
+        return spent(metrics, self.client.clock.elapsed_s(), here.user + here.system)
 
     async def _rate(self, what: tuple[str, str, int], before: Spent, held: int) -> Figure:
         name, setting, done = what
@@ -506,7 +506,7 @@ class Bench:
             setting=setting,
             per_second=done / (after.at_s - before.at_s),
             count=done,
-            limit=limit_of_rate(used, held_back=self.line.held_back > held),
+            limit=limit_of_rate(used, held_back=self.client.throttled > held),
             cost=used,
         )
 
@@ -521,7 +521,7 @@ def _times(name: str, setting: str, taken: list[float]) -> Figure:
     )
 
 
-async def _at_once(lanes: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def _run_all(lanes: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Runs all of them; if one fails or is cancelled, none goes on."""
     tasks = [asyncio.create_task(lane) for lane in lanes]
     try:
@@ -538,7 +538,7 @@ async def _pause(line: BenchClient, *, paused: bool) -> None:
 
 
 @asynccontextmanager
-async def cleaned(line: BenchClient, labels: dict[str, str]) -> AsyncIterator[list[int]]:
+async def cleaning_up(line: BenchClient, labels: dict[str, str]) -> AsyncIterator[list[int]]:
     """Removes all jobs with these labels when the block is left; the list then says how many."""
     removed: list[int] = []
     try:
@@ -564,4 +564,4 @@ async def clean(line: BenchClient, labels: dict[str, str]) -> int:
             return removed
         if line.clock.elapsed_s() > deadline:
             raise Failure("some jobs of the bench could not be removed: rota bench --clean")
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_S)

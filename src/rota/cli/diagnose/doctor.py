@@ -18,7 +18,7 @@ from rota.cli.connect import endpoint_of
 from rota.cli.options import json_option
 from rota.cli.problems import explain
 from rota.cli.render import Styled, console, print_object, rich_text
-from rota.cli.text import now_ms, plural, size
+from rota.cli.text import now_ms, plural, size_text
 from rota.sdk import ApiError, Client, Endpoint, Patience, RotaError, UnavailableError, calls
 from rota.wire.service import ClusterView, StatsView
 from rota.worker.guard.client import Guard, GuardError
@@ -118,7 +118,7 @@ DISK_BYTES_MIN = 1 << 30
 @click.pass_context
 def doctor(ctx: click.Context, *, store: str | None, as_json: bool) -> None:
     """Check this installation, or a store; exit 1 if something is broken."""
-    checks = list(examine(endpoint_of()) if store is None else store_checks(store))
+    checks = list(installation_checks(endpoint_of()) if store is None else store_checks(store))
     if as_json:
         print_object({"checks": checks})
     else:
@@ -136,12 +136,12 @@ def _draw(check: Check) -> None:
     console().print(line, soft_wrap=True)
 
 
-def examine(endpoint: Endpoint) -> Iterator[Check]:
+def installation_checks(endpoint: Endpoint) -> Iterator[Check]:
     """Checks an installation, in the order in which things depend on each other."""
     yield Check("client", "ok", f"rota {__version__}, server from {endpoint.url_from}")
     yield from token_checks(endpoint)
     yield from disk_checks(endpoint)
-    yield from asyncio.run(guard_checks())
+    yield from asyncio.run(supervisor_checks())
     with Client(endpoint, patience=Patience(retry_for_s=0.0)) as client:
         try:
             alive = client.ask(calls.healthz())
@@ -151,7 +151,7 @@ def examine(endpoint: Endpoint) -> Iterator[Check]:
         yield Check("server", "ok", f"{endpoint.url} answers")
         yield from clock_checks(alive.headers, now_ms())
         yield _ready(client)
-        yield from _inside(client, endpoint)
+        yield from _server_checks(client, endpoint)
 
 
 def _start(endpoint: Endpoint) -> str:
@@ -175,14 +175,14 @@ def disk_checks(endpoint: Endpoint) -> Iterator[Check]:
     if endpoint.data is None or not Path(endpoint.data).is_dir():
         return
     free = shutil.disk_usage(endpoint.data).free
-    found = f"{size(free)} free for {endpoint.data}"
+    found = f"{size_text(free)} free for {endpoint.data}"
     if free >= DISK_BYTES_MIN:
         yield Check("disk", "ok", found)
     else:
         yield Check("disk", "warn", found, "make room, or move the data: rota up --data DIR")
 
 
-async def guard_checks() -> list[Check]:
+async def supervisor_checks() -> list[Check]:
     """Checks by which means a worker of this user would limit and end jobs."""
     guard = Guard()
     try:
@@ -191,13 +191,14 @@ async def guard_checks() -> list[Check]:
         return [Check("jobs", "fail", str(error), "a worker needs Linux 5.4 or newer")]
     finally:
         await guard.dismiss()
-    means = f"memory by {_means(hello.memory)}, processes by {_means(hello.processes)}"
+    memory, processes = _enforcement_text(hello.memory), _enforcement_text(hello.processes)
+    means = f"memory by {memory}, processes by {processes}"
     if hello.isolation == "namespace":
         return [Check("jobs", "ok", f"workers here use PID namespaces; {means}")]
     return [Check("jobs", "ok", f"workers here use no PID namespaces ({hello.why}); {means}")]
 
 
-def _means(what: str) -> str:
+def _enforcement_text(what: str) -> str:
     return "looking twice a second" if what == "watched" else what
 
 
@@ -225,7 +226,7 @@ def _ready(client: Client) -> Check:
     return Check("ready", "ok", "accepts and schedules")
 
 
-def _inside(client: Client, endpoint: Endpoint) -> Iterator[Check]:
+def _server_checks(client: Client, endpoint: Endpoint) -> Iterator[Check]:
     try:
         stats = client.stats()
     except UnavailableError:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 import rota
-from rota.cli.connect import AT_A_TERMINAL, endpoint_of
+from rota.cli.connect import TERMINAL_PATIENCE, endpoint_of
 from rota.cli.options import NumberRange, duration
 from rota.cli.problems import Failure, explain
 from rota.wire.units import Duration
@@ -90,7 +90,7 @@ def _check_live(url: str, disturb: Duration | None) -> bool:
     endpoint = endpoint_of(url)
     tag = secrets.token_hex(6)
     kept = True
-    with Client(endpoint, patience=AT_A_TERMINAL) as client:
+    with Client(endpoint, patience=TERMINAL_PATIENCE) as client:
         check = LiveCheck(client, tag)
         click.echo(f"checking {endpoint.shown}; all it makes carries the label rota-verify={tag}")
         try:

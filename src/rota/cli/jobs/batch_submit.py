@@ -20,14 +20,14 @@ _PLACE = re.compile(r"jobs[\[.](\d+)\]?[.]?(.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BatchEntry:
     """Job to submit, and the line it stands in."""
 
     job: dict[str, Any]
     place: str
 
 
-class Bar(Protocol):
+class ProgressBar(Protocol):
     """Progress bar."""
 
     def advance(self, steps: int) -> None:
@@ -35,12 +35,12 @@ class Bar(Protocol):
         ...
 
 
-def copies(job: dict[str, Any], how_many: int) -> Iterator[Entry]:
+def copies(job: dict[str, Any], how_many: int) -> Iterator[BatchEntry]:
     """Repeats a job."""
-    return (Entry(job, "") for _ in range(how_many))
+    return (BatchEntry(job, "") for _ in range(how_many))
 
 
-def jobs_in(source: str, terms: Mapping[str, Any]) -> Iterator[Entry]:
+def jobs_in(source: str, terms: Mapping[str, Any]) -> Iterator[BatchEntry]:
     """Reads jobs from a file of JSON lines, and completes each with `terms`."""
     try:
         with click.open_file(source, "rb") as file:
@@ -49,7 +49,7 @@ def jobs_in(source: str, terms: Mapping[str, Any]) -> Iterator[Entry]:
         raise Failure(f"{source}: {error.strerror}") from error
 
 
-def _entries(file: IO[bytes], source: str, terms: Mapping[str, Any]) -> Iterator[Entry]:
+def _entries(file: IO[bytes], source: str, terms: Mapping[str, Any]) -> Iterator[BatchEntry]:
     for number, line in enumerate(file, 1):
         if not line.strip():
             continue
@@ -58,13 +58,15 @@ def _entries(file: IO[bytes], source: str, terms: Mapping[str, Any]) -> Iterator
             job = msgspec.json.decode(line, type=dict[str, Any])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Failure(f"{place}: not a JSON object: {error}") from error
-        yield Entry({**terms, **job}, place)
+        yield BatchEntry({**terms, **job}, place)
 
 
-def submit_many(client: Client, entries: Iterable[Entry], *, total: int | None = None) -> list[str]:
+def submit_many(
+    client: Client, entries: Iterable[BatchEntry], *, total: int | None = None
+) -> list[str]:
     """Submits them all; jobs may depend on earlier ones by `ref:`, also across batches."""
-    reading = _Reading(entries)
-    with progress("submitting", total) as bar:
+    reading = _UnsubmittedLines(entries)
+    with progress_bar("submitting", total) as bar:
 
         def submitted(count: int) -> None:
             bar.advance(count - reading.submitted)
@@ -79,10 +81,10 @@ def submit_many(client: Client, entries: Iterable[Entry], *, total: int | None =
             raise Failure(_explain(client, error, reading)) from error
 
 
-class _Reading:
+class _UnsubmittedLines:
     """Lines of the jobs that were read and are not submitted yet."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
+    def __init__(self, entries: Iterable[BatchEntry]) -> None:
         self._entries = entries
         self._places: list[str] = []
         self.submitted = 0
@@ -103,7 +105,7 @@ class _Reading:
         return self._places[number] if number < len(self._places) else ""
 
 
-def _explain(client: Client, error: InvalidError, reading: _Reading) -> str:
+def _explain(client: Client, error: InvalidError, reading: _UnsubmittedLines) -> str:
     """Says what is wrong, and in which line."""
     said = explain(error, client.endpoint)
     for one in error.errors:
@@ -116,7 +118,7 @@ def _explain(client: Client, error: InvalidError, reading: _Reading) -> str:
     return f"{said} ({before} jobs before this batch were submitted)" if before else said
 
 
-class _Silent:
+class _NoProgressBar:
     """No progress bar, where stderr is no terminal."""
 
     def advance(self, steps: int) -> None:
@@ -124,10 +126,10 @@ class _Silent:
 
 
 @contextmanager
-def progress(doing: str, total: int | None) -> Iterator[Bar]:
+def progress_bar(doing: str, total: int | None) -> Iterator[ProgressBar]:
     """A progress bar on stderr, if that is a terminal."""
     if not sys.stderr.isatty():
-        yield _Silent()
+        yield _NoProgressBar()
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 

@@ -13,7 +13,7 @@ from rota.cli.nouns import Noun, Verb, listing
 from rota.cli.options import duration, json_option
 from rota.cli.problems import Failure
 from rota.cli.render import Column, Columns, show_table, tell
-from rota.cli.text import local, plural, size
+from rota.cli.text import local, plural, size_text
 from rota.sdk import Client
 from rota.sdk.calls import Call
 from rota.sdk.methods import file_calls as calls
@@ -25,7 +25,7 @@ BUNDLE_COLUMNS: Columns[BundleView] = (
     Column("ID", lambda one: one.bundle_id),
     Column("NAME", lambda one: one.name, cut=True),
     Column("TENANT", lambda one: one.tenant, spare=3, cut=True),
-    Column("SIZE", lambda one: size(one.size), right=True),
+    Column("SIZE", lambda one: size_text(one.size), right=True),
     Column("FORMAT", lambda one: one.format, spare=2),
     Column("CREATED", lambda one: local(one.created_at), spare=1),
     Column("LAST USED", lambda one: local(one.used_at), spare=1),
@@ -55,7 +55,7 @@ def get(bundle: str, *, output: Path | None) -> None:
         found = client.bundle(bundle_id(client, bundle))
         path = output or Path(found.name)
         client.fetch_bundle(found.bundle_id, path)
-        click.echo(f"{path} ({size(found.size)})")
+        click.echo(f"{path} ({size_text(found.size)})")
 
 
 @click.command()

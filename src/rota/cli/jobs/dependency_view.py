@@ -18,7 +18,7 @@ from rota.wire.jobs import GraphNode, GraphView
 
 
 @click.command()
-@click.argument("job", shell_complete=completion.jobs)
+@click.argument("job", shell_complete=completion.complete_jobs)
 @json_option
 def graph(job: str, *, as_json: bool) -> None:
     """Draw the dependencies around a job: below each stands what waits for it."""

@@ -32,7 +32,7 @@ from rota.wire.jobs import BulkAnswer, JobView
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, shell_complete=completion.jobs)
+@click.argument("jobs", nargs=-1, required=True, shell_complete=completion.complete_jobs)
 @json_option
 def cancel(jobs: tuple[str, ...], *, as_json: bool) -> None:
     """Stop jobs, or keep them from starting."""
@@ -40,7 +40,7 @@ def cancel(jobs: tuple[str, ...], *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, shell_complete=completion.jobs)
+@click.argument("jobs", nargs=-1, required=True, shell_complete=completion.complete_jobs)
 @json_option
 def retry(jobs: tuple[str, ...], *, as_json: bool) -> None:
     """Start over what failed, was cancelled or skipped, or expired."""
@@ -48,7 +48,7 @@ def retry(jobs: tuple[str, ...], *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, shell_complete=completion.jobs)
+@click.argument("jobs", nargs=-1, required=True, shell_complete=completion.complete_jobs)
 @click.option("--force", is_flag=True, help="Also live ones: they are cancelled first.")
 @json_option
 def delete(jobs: tuple[str, ...], *, force: bool, as_json: bool) -> None:
@@ -87,7 +87,7 @@ def _each(typed: Sequence[str], change: Change, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("job", shell_complete=completion.jobs)
+@click.argument("job", shell_complete=completion.complete_jobs)
 @click.option("--priority", type=int, help="Higher goes first.")
 @click.option("--at", "run_at", type=time, metavar="TIME", help="Not before this.")
 @click.option("--expires", "expires_at", type=time, metavar="TIME", help="Not after this.")
@@ -142,9 +142,13 @@ def _say_status(view: JobView) -> None:
 
 
 @click.command()
-@click.argument("job", shell_complete=completion.jobs)
+@click.argument("job", shell_complete=completion.complete_jobs)
 @click.option(
-    "--worker", "-w", required=True, shell_complete=completion.workers, help="Its id or name."
+    "--worker",
+    "-w",
+    required=True,
+    shell_complete=completion.complete_workers,
+    help="Its id or name.",
 )
 @json_option
 def execute(job: str, worker: str, *, as_json: bool) -> None:

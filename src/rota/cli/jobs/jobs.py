@@ -15,7 +15,7 @@ from rota.cli.id_lookup import execution_id, job_id, worker_id
 from rota.cli.options import filter_options, json_option, search_of
 from rota.cli.problems import Failure
 from rota.cli.render import Column, Columns, print_object, show_facts, show_table
-from rota.cli.text import size
+from rota.cli.text import size_text
 from rota.cli.views import EXECUTION_COLUMNS, JOB_COLUMNS, execution_facts, job_facts
 from rota.sdk import Client, JobSearch, NotFoundError, calls
 from rota.wire.executions import ArtifactView, ExecutionPage
@@ -75,7 +75,7 @@ def dead_letters(limit: int, cursor: str | None, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("job", shell_complete=completion.jobs)
+@click.argument("job", shell_complete=completion.complete_jobs)
 @json_option
 def show(job: str, *, as_json: bool) -> None:
     """Show all there is to know about a job."""
@@ -137,7 +137,7 @@ def _show_execution(execution: str, *, as_json: bool) -> None:
 
 ARTIFACT_COLUMNS: Columns[ArtifactView] = (
     Column("NAME", lambda one: one.name, cut=True),
-    Column("SIZE", lambda one: size(one.size), right=True),
+    Column("SIZE", lambda one: size_text(one.size), right=True),
     Column("SHA-256", lambda one: (one.sha256 or "")[:16], spare=1),
 )
 
@@ -190,7 +190,7 @@ def _fetch(client: Client, execution: str, artifact: ArtifactView, folder: Path)
         raise Failure(f"{artifact.name!r} is no name for a file here")
     path = folder.joinpath(*words)
     client.fetch_artifact(execution, artifact, path)
-    click.echo(f"{path} ({size(artifact.size)})")
+    click.echo(f"{path} ({size_text(artifact.size)})")
 
 
 @artifacts.command("link")

@@ -29,7 +29,7 @@ FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 
 
 @click.command()
-@click.argument("job", shell_complete=completion.jobs)
+@click.argument("job", shell_complete=completion.complete_jobs)
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
 @click.option("--tail", "-n", type=click.IntRange(0), metavar="N", help="The last N lines first.")
 @click.option("--index", type=click.IntRange(0), metavar="N", help="Of an array: this member.")

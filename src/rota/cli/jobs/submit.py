@@ -29,7 +29,9 @@ KEY_VALUE = "KEY=VALUE"
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--name", "-n", help="What to call it; else the command's name.")
-@click.option("--queue", "-q", shell_complete=completion.queues, help="The queue it waits in.")
+@click.option(
+    "--queue", "-q", shell_complete=completion.complete_queues, help="The queue it waits in."
+)
 @click.option("--tenant", help="Whose it is.")
 @click.option(
     "--priority", "-p", type=click.IntRange(-PRIORITY_MAX, PRIORITY_MAX), help="Higher goes first."
@@ -167,8 +169,8 @@ def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
             ids = submit_many(client, copies(job_of(options, terms), many), total=many)
         else:
             job = client.submit(job_of(options, terms), idempotency_key=key)
-            ctx.exit(_see_through(client, job, wait=wait, follow=follow, as_json=as_json))
-        ctx.exit(_see_many_through(client, ids, wait=wait, as_json=as_json))
+            ctx.exit(_follow_to_end(client, job, wait=wait, follow=follow, as_json=as_json))
+        ctx.exit(_wait_for_all(client, ids, wait=wait, as_json=as_json))
 
 
 def _check(
@@ -195,7 +197,7 @@ def _dependencies(client: Client, options: Options) -> list[dict[str, str]]:
     return [{"job_id": id_lookup.job_id(client, job), "when": when} for job, when in pairs]
 
 
-def _see_through(client: Client, job: JobView, *, wait: bool, follow: bool, as_json: bool) -> int:
+def _follow_to_end(client: Client, job: JobView, *, wait: bool, follow: bool, as_json: bool) -> int:
     if follow:
         return _follow(client, job)
     if wait:
@@ -230,7 +232,7 @@ def _follow(client: Client, job: JobView) -> int:
     return exit_status(client, client.job(job.job_id))
 
 
-def _see_many_through(client: Client, ids: list[str], *, wait: bool, as_json: bool) -> int:
+def _wait_for_all(client: Client, ids: list[str], *, wait: bool, as_json: bool) -> int:
     status = 0
     if wait:
         ended = wait_for(client, ids)

@@ -9,7 +9,7 @@ import click
 
 from rota.cli import completion, id_lookup
 from rota.cli.connect import connected
-from rota.cli.jobs.batch_submit import progress
+from rota.cli.jobs.batch_submit import progress_bar
 from rota.cli.options import duration, json_option
 from rota.cli.problems import Failure
 from rota.cli.render import print_object
@@ -23,7 +23,7 @@ EXIT_CODE = "exit_code"
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, required=True, shell_complete=completion.jobs)
+@click.argument("jobs", nargs=-1, required=True, shell_complete=completion.complete_jobs)
 @click.option("--timeout", type=duration, metavar="DURATION", help="Give up after so long.")
 @json_option
 @click.pass_context
@@ -52,7 +52,7 @@ def wait_for(
     client: Client, job_ids: Sequence[str], timeout: Duration | None = None
 ) -> dict[str, str]:
     """Returns how each ended, with a progress bar meanwhile."""
-    with progress("waiting", len(dict.fromkeys(job_ids))) as bar:
+    with progress_bar("waiting", len(dict.fromkeys(job_ids))) as bar:
         try:
             return client.wait_all(
                 job_ids,

@@ -21,8 +21,8 @@ from rota.wire.why import (
     DryRunBatchView,
     DryRunView,
     EstimateView,
+    PhaseView,
     PositionView,
-    SpellView,
     WhyView,
 )
 
@@ -39,7 +39,7 @@ _METHODS = {
 
 
 @click.command()
-@click.argument("job", shell_complete=completion.jobs)
+@click.argument("job", shell_complete=completion.complete_jobs)
 @json_option
 def why(job: str, *, as_json: bool) -> None:
     """Say why a job is not running yet, when it will, and what would help."""
@@ -109,7 +109,7 @@ def _position(position: PositionView) -> str:
     return "; ".join(parts)
 
 
-def _history_entry(spell: SpellView) -> str:
+def _history_entry(spell: PhaseView) -> str:
     reason = f" ({spell.reason})" if spell.reason else ""
     where = f" on {short(spell.worker_id)}" if spell.worker_id else ""
     lasts = " so far" if spell.until is None else ""

@@ -37,15 +37,15 @@ OUTCOME_COLUMNS: Columns[EventOutcome] = (
 )
 
 
-def _draw_list(page: EventPage) -> None:
+def _draw_events(page: EventPage) -> None:
     show_table(EVENT_COLUMNS, page.items, empty="no events yet")
 
 
-def _list(client: Client, *, kind: str | None, limit: int) -> EventPage:
+def _list_events(client: Client, *, kind: str | None, limit: int) -> EventPage:
     return client.events(type=kind, limit=limit)
 
 
-def _event(*, kind: str, data: str | None, **given: Any) -> dict[str, Any]:
+def _event_to_send(*, kind: str, data: str | None, **given: Any) -> dict[str, Any]:
     event: dict[str, Any] = {"specversion": "1.0", "type": kind, "source": given["source"]}
     if data is not None:
         event["data"] = read_json(data, "data")
@@ -58,7 +58,7 @@ def _send(client: Client, event: dict[str, Any]) -> Call[EventView]:
     return calls.send_event({"id": client.state.mint_key(), **event})
 
 
-def _draw(sent: EventView) -> None:
+def _draw_event(sent: EventView) -> None:
     again = " again: it has no effect" if sent.duplicate else ""
     click.echo(f"{sent.type} {sent.id}{again}")
     show_table(OUTCOME_COLUMNS, sent.outcomes, empty="no trigger is for events of this type")
@@ -110,8 +110,8 @@ events = Noun(
             click.option("--type", "kind", help="Only of this type."),
             click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True),
         ),
-        fetch=_list,
-        draw=_draw_list,
+        fetch=_list_events,
+        draw=_draw_events,
     ),
     verbs=(
         Verb(
@@ -123,7 +123,7 @@ events = Noun(
               rota events send order.paid @order.json --source /shop --id order-42
             """,
             _send,
-            _draw,
+            _draw_event,
             names_one=False,
             params=(
                 click.argument("kind", metavar="TYPE"),
@@ -134,7 +134,7 @@ events = Noun(
                 ),
                 click.option("--subject", help="What it is about."),
             ),
-            body=_event,
+            body=_event_to_send,
             reads=True,
         ),
     ),

@@ -77,7 +77,10 @@ job_options = combined(
     click.option("--noop", is_flag=True, help="Run nothing."),
     click.option("--env", "-e", multiple=True, type=pair, metavar="KEY=VALUE", help="Environment."),
     click.option(
-        "--queue", "-q", shell_complete=completion.queues, help="The queue its jobs wait in."
+        "--queue",
+        "-q",
+        shell_complete=completion.complete_queues,
+        help="The queue its jobs wait in.",
     ),
     click.option("--priority", "-p", type=int, help="Priority of its jobs."),
     click.option(

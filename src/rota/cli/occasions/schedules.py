@@ -187,7 +187,7 @@ def _draw_preview(found: PreviewAnswer) -> None:
 
 
 @click.command()
-@click.argument("name", shell_complete=completion.schedules)
+@click.argument("name", shell_complete=completion.complete_schedules)
 @click.option(
     "--from", "start", type=past, metavar="TIME", help="The first instant, or so long ago."
 )
@@ -271,7 +271,7 @@ schedules = Noun(
         fetch=lambda client, **given: SchedulePage(client.schedules(**given), None),
         draw=_draw_list,
     ),
-    complete=completion.schedules,
+    complete=completion.complete_schedules,
     find=_find,
     id_of=lambda one: one.schedule_id,
     verbs=(

@@ -71,15 +71,15 @@ def _filter_text(given: Any) -> str:
     return given if isinstance(given, str) else msgspec.json.encode(given).decode()
 
 
-def _find(client: Client, typed: str) -> TriggerView:
+def _find_trigger(client: Client, typed: str) -> TriggerView:
     return by_name_or_id("trigger", typed, client.triggers, lambda one: one.trigger_id)
 
 
-def _draw_list(page: TriggerPage) -> None:
+def _draw_triggers(page: TriggerPage) -> None:
     show_table(TRIGGER_COLUMNS, page.items, empty="no triggers yet")
 
 
-def _draw(one: TriggerView) -> None:
+def _draw_trigger(one: TriggerView) -> None:
     show_facts(
         [
             ("id", one.trigger_id),
@@ -116,7 +116,7 @@ def _rate(one: TriggerView) -> str | None:
     return None if limit is None else f"{limit.count} jobs in {span(limit.per)}"
 
 
-def _history(
+def _trigger_history(
     client: Client, found: TriggerView, *, outcome: tuple[str, ...], limit: int
 ) -> dict[str, Any]:
     ledger = client.trigger_events(found.trigger_id, outcome=outcome, limit=limit)
@@ -124,7 +124,7 @@ def _history(
 
 
 def _draw_history(found: dict[str, Any]) -> None:
-    _draw(found["trigger"])
+    _draw_trigger(found["trigger"])
     click.echo("\nevents")
     show_table(LEDGER_COLUMNS, found["events"], empty="no event of its type has come yet")
 
@@ -153,13 +153,13 @@ def _rate_of(text: str | None) -> dict[str, Any] | None:
     return {"count": int(count), "per": per}
 
 
-def _event(*, event: str, only: str | None) -> tuple[dict[str, Any], str | None]:
+def _event_to_try(*, event: str, only: str | None) -> tuple[dict[str, Any], str | None]:
     return {"id": "test", "source": "/cli", **read_object(event, "event")}, only
 
 
 def _try(client: Client, asked: tuple[dict[str, Any], str | None]) -> Call[TrialAnswer]:
     event, only = asked
-    trigger_id = None if only is None else _find(client, only).trigger_id
+    trigger_id = None if only is None else _find_trigger(client, only).trigger_id
     return calls.try_event(event, trigger_id=trigger_id)
 
 
@@ -188,10 +188,10 @@ triggers = Noun(
     default=listing(
         params=(click.option("--owner", help="Those that this program deployed."),),
         fetch=lambda client, owner: TriggerPage(client.triggers(owner=owner), None),
-        draw=_draw_list,
+        draw=_draw_triggers,
     ),
-    complete=completion.triggers,
-    find=_find,
+    complete=completion.complete_triggers,
+    find=_find_trigger,
     id_of=lambda one: one.trigger_id,
     verbs=(
         Verb(
@@ -205,14 +205,14 @@ triggers = Noun(
                     "--limit", type=click.IntRange(1, 1000), default=LEDGER_SHOWN, show_default=True
                 ),
             ),
-            fetch=_history,
+            fetch=_trigger_history,
             draw=_draw_history,
         ),
         Verb(
             "create",
             CREATE_HELP,
             calls.create_trigger,
-            _draw,
+            _draw_trigger,
             names_one=False,
             params=(
                 click.argument("name"),
@@ -252,7 +252,7 @@ triggers = Noun(
             "update",
             """Change a trigger, by a merge patch: '{"filter": "data.size > 10"}'.""",
             calls.update_trigger,
-            _draw,
+            _draw_trigger,
             params=(click.argument("patch", metavar="JSON|@FILE"),),
             body=lambda patch: read_json(patch, "patch"),
         ),
@@ -260,9 +260,14 @@ triggers = Noun(
             "pause",
             "Let a trigger make no jobs; events are recorded as paused.",
             calls.pause_trigger,
-            _draw,
+            _draw_trigger,
         ),
-        Verb("resume", "Let a trigger go on with the next event.", calls.resume_trigger, _draw),
+        Verb(
+            "resume",
+            "Let a trigger go on with the next event.",
+            calls.resume_trigger,
+            _draw_trigger,
+        ),
         Verb(
             "test",
             "Say what triggers would make of an event; nothing happens.",
@@ -274,11 +279,11 @@ triggers = Noun(
                 click.option(
                     "--only",
                     metavar="NAME",
-                    shell_complete=completion.triggers,
+                    shell_complete=completion.complete_triggers,
                     help="This trigger only.",
                 ),
             ),
-            body=_event,
+            body=_event_to_try,
             reads=True,
         ),
         Verb(

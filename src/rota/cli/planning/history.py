@@ -14,7 +14,14 @@ import msgspec
 
 from rota.cli.connect import connected, every_item
 from rota.cli.options import combined, json_option, now, past, search_of
-from rota.cli.planning.policy_trials import Case, Names, document, draw, policies_option, tried
+from rota.cli.planning.policy_trials import (
+    Case,
+    Names,
+    draw_trials,
+    policies_option,
+    trials_document,
+    try_policies,
+)
 from rota.cli.problems import Failure
 from rota.cli.render import print_object
 from rota.cli.text import plain, plural
@@ -151,11 +158,11 @@ def setting_of(case: Case) -> Setting:
 
 def replay(case: Case, names: Names, *, as_json: bool) -> None:
     """Shows the figures of each policy, also by tenant."""
-    trials = tried(names, setting_of(case))
+    trials = try_policies(names, setting_of(case))
     if as_json:
-        print_object(document(case, trials, by_tenant=True))
+        print_object(trials_document(case, trials, by_tenant=True))
     else:
-        draw(case, trials, by_tenant=True)
+        draw_trials(case, trials, by_tenant=True)
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -163,7 +170,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 STDOUT = Path("-")
 
 
-class Sink(Protocol):
+class HistoryOutput(Protocol):
     """File, packed or not, or stdout."""
 
     def write(self, data: bytes, /) -> int: ...
@@ -210,7 +217,7 @@ def _write(client: Client, out: Path, given: dict[str, Any]) -> int:
     encoder = msgspec.json.Encoder()
     jobs = 0
     with ExitStack() as stack:
-        file = _opened(out, stack)
+        file = _open_output(out, stack)
         file.write(encoder.encode(opening_of(client)) + b"\n")
         for line in lines_of(client, given):
             file.write(encoder.encode(line) + b"\n")
@@ -218,7 +225,7 @@ def _write(client: Client, out: Path, given: dict[str, Any]) -> int:
     return jobs
 
 
-def _opened(out: Path, stack: ExitStack) -> Sink:
+def _open_output(out: Path, stack: ExitStack) -> HistoryOutput:
     if out == STDOUT:
         return sys.stdout.buffer
     if out.suffix == ".gz":

@@ -13,7 +13,13 @@ from rota.cli.connect import answer, connected
 from rota.cli.nouns import Noun, Verb
 from rota.cli.options import Number, json_option, past, whole_or_none
 from rota.cli.planning.history import past_case, replay, setting_of
-from rota.cli.planning.policy_trials import RECORDED, Names, document, read_policy, tried
+from rota.cli.planning.policy_trials import (
+    RECORDED,
+    Names,
+    read_policy,
+    trials_document,
+    try_policies,
+)
 from rota.cli.render import Column, Columns, print_object, show_facts, show_table
 from rota.cli.text import span
 from rota.core.records.policy import PRESETS, BackfillKind, CandidateKind, OrderKind, Policy
@@ -51,7 +57,7 @@ def plan(file: Path, *, since: Any, as_json: bool) -> None:
     if as_json:
         answer: dict[str, Any] = {"changes": changes}
         if case is not None:
-            answer |= document(case, tried(names, setting_of(case)), by_tenant=True)
+            answer |= trials_document(case, try_policies(names, setting_of(case)), by_tenant=True)
         print_object(answer)
         return
     show_table(PLAN_COLUMNS, list(changes.items()), empty="nothing would change")

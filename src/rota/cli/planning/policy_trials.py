@@ -88,23 +88,25 @@ def policies_option(command: F) -> F:
     )(command)
 
 
-def tried(names: Names, setting: Setting, shake: tuple[int, int] | None = None) -> dict[str, Trial]:
+def try_policies(
+    names: Names, setting: Setting, shake: tuple[int, int] | None = None
+) -> dict[str, Trial]:
     """Tries each policy; `shake`: by how many milliseconds, and how many runs."""
-    return {name: _one(name, policy, setting, shake) for name, policy in names.items()}
+    return {name: _try_policy(name, policy, setting, shake) for name, policy in names.items()}
 
 
-def _one(
+def _try_policy(
     name: str, policy: Policy | None, setting: Setting, shake: tuple[int, int] | None
 ) -> Trial:
     if policy is None:
-        return _as_it_was(setting)
+        return _recorded_trial(setting)
     try:
         return trial(policy, setting) if shake is None else shaken_trial(policy, setting, *shake)
     except SimulationError as error:
         raise Failure(f"policy {name}: {error}") from error
 
 
-def _as_it_was(setting: Setting) -> Trial:
+def _recorded_trial(setting: Setting) -> Trial:
     found = recorded(setting.workload, setting.fleet)
     if found is None:
         raise Failure(f"{setting.workload.title} does not say when its jobs started")
@@ -149,7 +151,7 @@ CHART_COLUMNS_MAX = 100
 CHART_COLUMNS_MIN = 20
 
 
-def document(case: Case, trials: Mapping[str, Trial], *, by_tenant: bool) -> dict[str, Any]:
+def trials_document(case: Case, trials: Mapping[str, Trial], *, by_tenant: bool) -> dict[str, Any]:
     """Builds a document of all figures, for programs."""
     return {
         "trace": case.workload.title,
@@ -180,7 +182,7 @@ def _finite(value: float) -> float | None:
 # For people
 
 
-def draw(case: Case, trials: Mapping[str, Trial], *, by_tenant: bool) -> None:
+def draw_trials(case: Case, trials: Mapping[str, Trial], *, by_tenant: bool) -> None:
     """Prints a table and two charts."""
     click.echo(_headline(case))
     show_table(COLUMNS, list(trials.items()), empty="")

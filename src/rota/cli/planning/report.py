@@ -12,9 +12,9 @@ from rota.cli.connect import answer, connected
 from rota.cli.options import NumberRange, duration, json_option, past_iso, size, without_none
 from rota.cli.render import Column, Columns, console, put, show_table
 from rota.cli.text import amount, count, local, plural, span
-from rota.cli.text import size as size_text
+from rota.cli.text import size_text as size_text
 from rota.sdk.methods import admin_calls
-from rota.wire.autoscale import AutoscaleView, CrewView, KindView, QueueDemandView
+from rota.wire.autoscale import AutoscaleView, KindView, QueueDemandView, WorkerCountView
 from rota.wire.reports import AmountsView, WasteItem, WasteView
 from rota.wire.units import ByteSize, Duration
 
@@ -82,7 +82,7 @@ def _draw_waste(view: WasteView) -> None:
 # Workers that would do
 
 
-def _count_columns(counts_of: Callable[[T], CrewView]) -> Columns[T]:
+def _count_columns(counts_of: Callable[[T], WorkerCountView]) -> Columns[T]:
     return (
         Column("NEEDED", lambda one: count(counts_of(one).needed), right=True),
         Column("ONLINE", lambda one: count(counts_of(one).online), right=True),
@@ -112,7 +112,9 @@ KIND_COLUMNS: Columns[KindView] = (
     "--target", type=duration, default="5m", show_default=True, metavar="DURATION",
     help="Within which all that waits is to be done.",
 )  # fmt: skip
-@click.option("--queue", "-q", shell_complete=completion.queues, help="Of this queue only.")
+@click.option(
+    "--queue", "-q", shell_complete=completion.complete_queues, help="Of this queue only."
+)
 @click.option("--cpu", type=NumberRange(0), help="A new worker would have so many cpus.")
 @click.option("--memory", type=size, metavar="SIZE", help="And so much memory.")
 @click.option("--gpu", type=NumberRange(0), help="And so many gpus.")

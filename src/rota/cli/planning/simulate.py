@@ -10,7 +10,14 @@ from typing import Any
 import click
 
 from rota.cli.options import NumberRange, duration, json_option, size
-from rota.cli.planning.policy_trials import Case, Names, document, draw, policies_option, tried
+from rota.cli.planning.policy_trials import (
+    Case,
+    Names,
+    draw_trials,
+    policies_option,
+    trials_document,
+    try_policies,
+)
 from rota.cli.problems import Failure
 from rota.cli.render import print_object
 from rota.cli.text import plural
@@ -281,13 +288,13 @@ def simulate(*, names: Names, as_json: bool, **given: Any) -> None:
     case = case_of(given)
     setting = Setting(case.workload, case.fleet, SystemClock(), case.setup)
     shake = None if given["shake"] is None else (given["shake"].ms, given["runs"] or SHAKEN_RUNS)
-    trials = tried(names, setting, shake)
+    trials = try_policies(names, setting, shake)
     if given["starts"] is not None:
         _write_starts(given["starts"], case, trials)
     if as_json:
-        print_object(document(case, trials, by_tenant=given["by_tenant"]))
+        print_object(trials_document(case, trials, by_tenant=given["by_tenant"]))
     else:
-        draw(case, trials, by_tenant=given["by_tenant"])
+        draw_trials(case, trials, by_tenant=given["by_tenant"])
 
 
 def _refuse_nonsense(given: Mapping[str, Any]) -> None:

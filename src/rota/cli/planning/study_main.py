@@ -39,7 +39,7 @@ class StudyInput(NamedTuple):
     """What is the same for all policies of a study."""
 
     case: Case
-    there: FleetPlan
+    fleet: FleetPlan
     """The machines on which it ran in truth, as far as that is known."""
     start: Time | None
     is_cut: bool
@@ -47,7 +47,7 @@ class StudyInput(NamedTuple):
 
 def study_input(study: Study) -> StudyInput:
     """Reads the jobs and machines of a study; jobs that fit no machine are left out."""
-    return _past(study) if study.trace is None else _sent(study, study.trace)
+    return _past(study) if study.trace is None else _uploaded_trace(study, study.trace)
 
 
 def _past(study: Study) -> StudyInput:
@@ -72,15 +72,15 @@ def _history(study: Study) -> History:
     return History("the past", [job_line(one) for one in study.jobs], opening)
 
 
-def _sent(study: Study, sent: TraceFile) -> StudyInput:
+def _uploaded_trace(study: Study, sent: TraceFile) -> StudyInput:
     source = Upload(sent.asked.name, sent.content)
     try:
         trace = read_any(source, cpus=sent.asked.cpus)
     except TraceError as error:
         raise Failure(f"{error}. What can be run is {KINDS}") from error
-    there = _named(trace) or _history(study).fleet()
-    fleet = _wanted(sent, there)
-    works = fitting(_first(trace), fleet.can_run)
+    there = _fleet_in_trace(trace) or _history(study).fleet()
+    fleet = _chosen_fleet(sent, there)
+    works = fitting(_first_jobs(trace), fleet.can_run)
     if not len(works):
         raise Failure(f"{trace.title}: none of its jobs fits a machine of this fleet")
     setup = trace.settings() if isinstance(trace, History) else ()
@@ -89,14 +89,14 @@ def _sent(study: Study, sent: TraceFile) -> StudyInput:
     return StudyInput(Case(works, fleet, setup), there or fleet, start, is_cut)
 
 
-def _named(trace: Trace) -> FleetPlan | None:
+def _fleet_in_trace(trace: Trace) -> FleetPlan | None:
     """Returns the machines that a trace names."""
     if isinstance(trace, History):
         return trace.fleet()
     return None if trace.processors is None else pool(trace.processors)
 
 
-def _wanted(sent: TraceFile, there: FleetPlan | None) -> FleetPlan:
+def _chosen_fleet(sent: TraceFile, there: FleetPlan | None) -> FleetPlan:
     asked = sent.asked
     memory = 0 if asked.memory is None else asked.memory.bytes
     if asked.cpus is not None:
@@ -111,7 +111,7 @@ def _wanted(sent: TraceFile, there: FleetPlan | None) -> FleetPlan:
     return there if asked.workers is None else there.resized(asked.workers)
 
 
-def _first(trace: Trace) -> Trace:
+def _first_jobs(trace: Trace) -> Trace:
     """Takes as many jobs as one simulation may have; dependencies come first in a trace."""
     if len(trace) <= SIMULATION_JOBS_MAX:
         return trace
@@ -133,7 +133,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
     study = msgspec.json.decode(sys.stdin.buffer.read(), type=Study)
     try:
-        outcome = studied(study)
+        outcome = study_outcome(study)
     except (Failure, SimulationError, GraphError) as error:
         print(error, file=sys.stderr)
         return REFUSED
@@ -144,11 +144,11 @@ def main() -> int:
     return 0
 
 
-def studied(study: Study) -> SimulationView:
+def study_outcome(study: Study) -> SimulationView:
     """Runs every policy of a study."""
     scene = study_input(study)
-    works, fleet, there = scene.case.workload, scene.case.fleet, scene.there
-    trials = {name: _tried(study, name, scene) for name in study.policies}
+    works, fleet, there = scene.case.workload, scene.case.fleet, scene.fleet
+    trials = {name: _try_policy(study, name, scene) for name in study.policies}
     span_ms = chart.span_ms(one.diary for one in trials.values())
     pressure = load(works, fleet)
     return SimulationView(
@@ -167,10 +167,10 @@ def studied(study: Study) -> SimulationView:
     )
 
 
-def _tried(study: Study, name: ReplayName, scene: StudyInput) -> Trial:
+def _try_policy(study: Study, name: ReplayName, scene: StudyInput) -> Trial:
     case, settings = scene.case, study.policies[name]
     if settings is None:
-        found = recorded(case.workload, scene.there)
+        found = recorded(case.workload, scene.fleet)
         if found is None:
             title = case.workload.title
             raise Failure(f"{title} does not say when its jobs started: leave out `recorded`")

@@ -39,14 +39,14 @@ def announce(url: str, token: str | None, data: Path) -> None:
     """Lets the command line, the SDK and workers of this user find the server by themselves."""
     known = {"url": url, "token": token, "data": str(data.resolve()), "pid": os.getpid()}
     text = json.dumps(known) + "\n"
-    for path in _places(data):
+    for path in _announcement_files(data):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(path, text)
 
 
 def withdraw(data: Path) -> None:
     """Removes the announcement of this server, but not another's."""
-    for path in _places(data):
+    for path in _announcement_files(data):
         try:
             known = json.loads(path.read_text())
         except (OSError, ValueError):
@@ -55,7 +55,7 @@ def withdraw(data: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _places(data: Path) -> tuple[Path, Path]:
+def _announcement_files(data: Path) -> tuple[Path, Path]:
     return data / LOCAL_FILE, state_file(os.environ)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rota.api.peers.forward import Forwarder
     from rota.api.peers.reach import Reach
 
-LOOK_S = 0.3
+NODES_POLL_S = 0.3
 """Between two looks whether a server of the same name speaks."""
 GONE_MS = 3_500
 """One that speaks every second and has been silent for so long is gone."""
@@ -34,9 +34,9 @@ GONE_MS = 3_500
 class ClusterMembership:
     """Background tasks of a server's part in its cell."""
 
-    assurance: Assurance
+    durability: Assurance
     forwarder: Forwarder | None = None
-    presence: Presence | None = None
+    membership: Presence | None = None
     reach: Reach | None = None
 
     async def stop(self) -> None:
@@ -45,12 +45,12 @@ class ClusterMembership:
             await self.reach.stop()
         if self.forwarder is not None:
             await self.forwarder.stop()
-        if self.presence is not None:
-            await self.presence.stop()
-        await self.assurance.stop()
+        if self.membership is not None:
+            await self.membership.stop()
+        await self.durability.stop()
 
 
-async def open_assurance(options: UpOptions | ServerOptions, store: Store) -> Assurance:
+async def open_durability(options: UpOptions | ServerOptions, store: Store) -> Assurance:
     """Asks what the store's commits are worth, and goes on asking."""
     assurance = Assurance(store, DurabilityLevel(options.require_durability))
     await assurance.start()
@@ -101,7 +101,7 @@ async def refuse_duplicate_name(store: Store, me: Member, *, gone_ms: int = GONE
                 " give this one another --node name"
             )
         silent_ms = seen.silent_ms
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(NODES_POLL_S)
 
 
 async def trust_of(options: UpOptions | ServerOptions) -> ssl.SSLContext | None:

@@ -74,7 +74,7 @@ async def _serve(options: GatewayOptions) -> int:
         EmbeddedServer,
         listen,
         on_signal,
-        open_lobby,
+        open_connection_limit,
         refuse_unprotected,
         until_signal,
         url_of,
@@ -92,7 +92,7 @@ async def _serve(options: GatewayOptions) -> int:
         refuse_misplaced(fleet)
         desk = Desk(fleet, secure=options.tls_cert is not None)
         app = create_app(desk, [*LOOPBACK_HOSTS, options.host, *options.names])
-        server = EmbeddedServer(app, options, open_lobby(options))
+        server = EmbeddedServer(app, options, open_connection_limit(options))
         serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
         stop = on_signal()
         _greet(url_of(options, listening), fleet)

@@ -87,13 +87,13 @@ def url_of(options: HttpOptions, listening: socket.socket) -> str:
     return f"{scheme}://{name}:{listening.getsockname()[1]}"
 
 
-def open_lobby(options: HttpOptions) -> Lobby:
+def open_connection_limit(options: HttpOptions) -> Lobby:
     """Limits connections to what was asked for, or what the system allows.
 
     A process that may open no more files can still be connected to, but cannot serve a log or a
     file any more: so its connections end first.
     """
-    allowed = _files_allowed((options.connections_max or CONNECTIONS_MAX) + FILES_RESERVED)
+    allowed = _raise_file_limit((options.connections_max or CONNECTIONS_MAX) + FILES_RESERVED)
     free = allowed - FILES_RESERVED
     if options.connections_max is not None and free < options.connections_max:
         raise click.ClickException(
@@ -104,7 +104,7 @@ def open_lobby(options: HttpOptions) -> Lobby:
     return Lobby(max(1, min(free, options.connections_max or CONNECTIONS_MAX)))
 
 
-def _files_allowed(wanted: int) -> int:
+def _raise_file_limit(wanted: int) -> int:
     """Raises the limit of open files as far as it may, and returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -196,9 +196,9 @@ class EmbeddedServer(uvicorn.Server):
         ticks: Ticks | None = None,
     ) -> None:
         self._ticks = Ticks() if ticks is None else ticks
-        self._lobby = Lobby() if lobby is None else lobby
-        self._turned_away = 0
-        self._leaving = asyncio.Event()
+        self._connection_limit = Lobby() if lobby is None else lobby
+        self._closed_count = 0
+        self._stopping = asyncio.Event()
         super().__init__(
             uvicorn.Config(
                 app,  # type: ignore[arg-type]  # as ASGI has it, which uvicorn spells out
@@ -206,7 +206,7 @@ class EmbeddedServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 lifespan="off",
-                http=partial(BoundedProtocol, lobby=self._lobby),  # type: ignore[arg-type]  # any maker of one will do
+                http=partial(BoundedProtocol, lobby=self._connection_limit),  # type: ignore[arg-type]  # any maker of one will do
                 ws="none",
                 timeout_keep_alive=HEADERS_S_MAX,
                 timeout_graceful_shutdown=CLOSE_S_MAX,
@@ -222,16 +222,16 @@ class EmbeddedServer(uvicorn.Server):
     @property
     def should_exit(self) -> bool:
         """Whether it is to end; at once, when it is set."""
-        return self._leaving.is_set()
+        return self._stopping.is_set()
 
     @should_exit.setter
     def should_exit(self, wanted: bool) -> None:
         if wanted:
-            self._leaving.set()
+            self._stopping.set()
 
     async def main_loop(self) -> None:
         """Replaces uvicorn's, which wakes an idle process ten times a second."""
-        await first_of(self._tick_on(), self._leaving.wait())
+        await first_of(self._tick_on(), self._stopping.wait())
 
     async def _tick_on(self) -> None:
         number = 0
@@ -246,22 +246,22 @@ class EmbeddedServer(uvicorn.Server):
         if due and certificate is not None and context is not None:
             certificate.refresh(context)
         if counter % self._ticks.clients == 0:
-            self._look_after_clients()
+            self._check_connections()
         return await super().on_tick(counter)
 
-    def _look_after_clients(self) -> None:
-        lobby = self._lobby
+    def _check_connections(self) -> None:
+        lobby = self._connection_limit
         lobby.look()
         turned_away = lobby.dismissed + lobby.refused
         # Logged a few times a minute at most, however many are closed.
-        if turned_away > self._turned_away:
+        if turned_away > self._closed_count:
             log.warning(
                 "connections at their limit: raise --connections-max, or see who holds them",
                 limit=lobby.limit,
                 closed_while_idle=lobby.dismissed,
                 refused=lobby.refused,
             )
-        self._turned_away = turned_away
+        self._closed_count = turned_away
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

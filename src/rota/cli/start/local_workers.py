@@ -22,11 +22,11 @@ class LocalWorkers:
         self._token = token
         self._work = options.data.resolve() / "work"
         self._count = options.workers
-        self._said = [] if options.app is None else ["--app", options.app]
+        self._options = [] if options.app is None else ["--app", options.app]
         for name in options.env:
-            self._said += ["--env", name]
+            self._options += ["--env", name]
         for place in options.http_allow:
-            self._said += ["--http-allow", place]
+            self._options += ["--http-allow", place]
         self._workers: list[asyncio.subprocess.Process] = []
 
     async def start(self) -> None:
@@ -47,7 +47,7 @@ class LocalWorkers:
         return await asyncio.create_subprocess_exec(
             sys.executable, "-m", "rota", "worker",
             "--server", self._url, "--name", f"local-{number}",
-            "--work-dir", str(self._work), "--with-parent", *share, *self._said,
+            "--work-dir", str(self._work), "--with-parent", *share, *self._options,
             env=environment, stdin=asyncio.subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 

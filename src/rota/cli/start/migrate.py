@@ -47,7 +47,7 @@ def migrate(
     if as_json:
         print_object({"store": shown, "missing" if check else "done": missing})
     else:
-        click.echo(f"{plain(shown)}: {_told(missing, check=check)}")
+        click.echo(f"{plain(shown)}: {_summary(missing, check=check)}")
     ctx.exit(1 if check and missing else 0)
 
 
@@ -72,7 +72,7 @@ def _apply(store: str | None, data: Path | None) -> None:
         migrate_directory(data)
 
 
-def _told(missing: Sequence[str], *, check: bool) -> str:
+def _summary(missing: Sequence[str], *, check: bool) -> str:
     if not missing:
         return "the schema is up to date"
     steps = f"{plural(len(missing), 'step')} ({', '.join(missing)})"

@@ -28,7 +28,7 @@ from rota.cli.start.access_setup import AccessSetup, announce, open_access, with
 from rota.cli.start.cluster import (
     ClusterMembership,
     join_cluster,
-    open_assurance,
+    open_durability,
     refuse_duplicate_name,
     trust_of,
 )
@@ -37,7 +37,7 @@ from rota.cli.start.hosting import (
     listen,
     next_signal,
     on_signal,
-    open_lobby,
+    open_connection_limit,
     refuse_unprotected,
     run_loop,
     until_signal,
@@ -103,7 +103,7 @@ class Service:
     closing: asyncio.Event
     serving: asyncio.Task[None]
     pulse: asyncio.Task[None]
-    beside: Sequence[BackgroundService]
+    background: Sequence[BackgroundService]
     files: Files
 
     async def stop(self) -> None:
@@ -112,7 +112,7 @@ class Service:
         Another server that can lead does so at once, and gets what still comes in here.
         """
         self.closing.set()
-        for one in self.beside:
+        for one in self.background:
             await one.stop()
         if self.engine.has_others:
             await self.engine.stop()
@@ -192,10 +192,10 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     await engine.start(SubmittedSpecs(clock))
     access = await open_access(options, store, clock)
     await access.start()
-    figures = EngineFigures(counts, engine)
+    figures = LiveEngineMetrics(counts, engine)
     recorder = Recorder(engine, figures)
-    assurance = await open_assurance(options, store)
-    lobby = open_lobby(options)
+    assurance = await open_durability(options, store)
+    lobby = open_connection_limit(options)
     alone = replace(_parts(storage, figures, access, assurance), recorder=recorder, lobby=lobby)
     parts, membership = await join_cluster(alone, store, member, await trust_of(options))
     parts, tracing = trace(parts, engine, os.environ)
@@ -217,7 +217,7 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
         closing=parts.closing,
         serving=serving,
         pulse=asyncio.create_task(_pulse(engine), name="rota-pulse"),
-        beside=beside,
+        background=beside,
         files=storage.files,
     )
 
@@ -243,7 +243,7 @@ async def _pulse(engine: Engine) -> None:
         engine.pulse()
 
 
-class EngineFigures:
+class LiveEngineMetrics:
     """Counters of the engine for metrics, and the lag of the projection."""
 
     def __init__(self, counts: Counts, engine: Engine) -> None:
@@ -268,7 +268,7 @@ def _disk_free(data: Path) -> int:
 
 
 def _parts(
-    storage: Storage, figures: EngineFigures, access: AccessSetup, assurance: Assurance
+    storage: Storage, figures: LiveEngineMetrics, access: AccessSetup, assurance: Assurance
 ) -> Parts:
     engine, store = figures.engine, storage.store
     disk_free = partial(_disk_free, storage.options.data)
@@ -304,7 +304,7 @@ def _greet(options: UpOptions | ServerOptions, service: Service) -> None:
         click.echo(f"  data     {options.data}")
     else:
         click.echo(f"  store    {shown(options.store)}")
-        click.echo(f"  node     {service.engine.node}, {_part(service.engine)}")
+        click.echo(f"  node     {service.engine.node}, {_role_text(service.engine)}")
     if options.objects is not None:
         click.echo(f"  objects  {service.files.blobs.where}")
     for warning in service.files.warnings:
@@ -320,7 +320,7 @@ def _greet(options: UpOptions | ServerOptions, service: Service) -> None:
     sys.stdout.flush()
 
 
-def _part(engine: Engine) -> str:
+def _role_text(engine: Engine) -> str:
     standing = engine.standing()
     if standing.leads:
         return "leads"

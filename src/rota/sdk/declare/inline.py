@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import msgspec
 
-from rota.sdk.batches import resolved
+from rota.sdk.batches import resolve_refs
 from rota.sdk.calls import FINAL, JobLike, uuid7
 from rota.sdk.clock import Clock
 from rota.sdk.context import Context, ContextInfo
@@ -326,7 +326,7 @@ class Runs:
         known: dict[str, str] = {}
         for place, job in enumerate(jobs):
             key = None if idempotency_key is None else f"{idempotency_key}-{place}"
-            ids.append(self.put(resolved(job, known), key))
+            ids.append(self.put(resolve_refs(job, known), key))
             if isinstance(job, Mapping) and "ref" in job:
                 known[job["ref"]] = ids[-1]
         if self._eager:
@@ -433,7 +433,7 @@ class Runs:
             ends = [(self.job(need.job_id).status, need.when) for need in run.view.dependencies]
             if any(status not in FINAL for status, _ in ends):
                 continue
-            if any(not _lets_go(status, when) for status, when in ends):
+            if any(not _is_satisfied(status, when) for status, when in ends):
                 run.end("skipped", reason="upstream")
             elif run.name in self._app.functions:
                 return run
@@ -442,7 +442,7 @@ class Runs:
         return None
 
 
-def _lets_go(status: str, when: str) -> bool:
+def _is_satisfied(status: str, when: str) -> bool:
     return when == "finished" or status == when
 
 
@@ -478,9 +478,9 @@ def _drive(work: InlineWork) -> None:
         try:
             returned = make(step)
         except BaseException as error:  # noqa: BLE001 - the work knows which ones end a job
-            step = _thrown(work, error)
+            step = _throw(work, error)
         else:
-            step = _sent(work, returned)
+            step = _resume(work, returned)
 
 
 async def _drive_async(work: InlineWork) -> None:
@@ -493,19 +493,19 @@ async def _drive_async(work: InlineWork) -> None:
                 if inspect.isawaitable(returned):
                     returned = await returned
         except BaseException as error:  # noqa: BLE001 - as above
-            step = _thrown(work, error)
+            step = _throw(work, error)
         else:
-            step = _sent(work, returned)
+            step = _resume(work, returned)
 
 
-def _sent(work: InlineWork, returned: Any) -> InlineAttempt | None:
+def _resume(work: InlineWork, returned: Any) -> InlineAttempt | None:
     try:
         return work.send(returned)
     except StopIteration:
         return None
 
 
-def _thrown(work: InlineWork, error: BaseException) -> InlineAttempt | None:
+def _throw(work: InlineWork, error: BaseException) -> InlineAttempt | None:
     try:
         return work.throw(error)
     except StopIteration:

@@ -281,9 +281,9 @@ class AsyncTalk:
 def _refused(state: ClientState, server: str, error: ApiError) -> None:
     """Who asks too much of one server would ask too much of the next; else it is worth a try."""
     if is_passing(error) and not isinstance(error, LimitError):
-        state.servers.passed(server)
+        state.servers.skip(server)
 
 
 def _away(state: ClientState, server: str, step: object) -> None:
     if not isinstance(step, ReadMore):  # a stream that falls silent may have nothing to say
-        state.servers.passed(server)
+        state.servers.skip(server)

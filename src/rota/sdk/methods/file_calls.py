@@ -166,7 +166,7 @@ def push(
         except (ConflictError, InvalidError) as error:
             # Another one is sending the same, or what lay there from before was damaged.
             conflicts += 1
-            if conflicts > CONFLICTS_MAX or not _may_go_on(error):
+            if conflicts > CONFLICTS_MAX or not _is_resumable(error):
                 raise
             yield Sleep(pause_s(conflicts, state.mint_key()))
             offset = (yield from fetch(state, bundle_upload(source.sha256, tenant))).offset
@@ -176,7 +176,7 @@ def push(
         offset, conflicts = msgspec.json.decode(answer.body, type=UploadView).offset, 0
 
 
-def _may_go_on(error: ApiError) -> bool:
+def _is_resumable(error: ApiError) -> bool:
     kind = error.problem.type.rpartition(":")[2].rpartition("/")[2]
     return kind in ("wrong_offset", "taken_over", "checksum")
 
@@ -217,7 +217,7 @@ def _download(state: ClientState, call: Call[bytes], size: int, sha256: str) -> 
         try:
             yield OpenStream(call, headers, QUIET_S)
             while (chunk := (yield ReadMore())) is not None:
-                retrying.progressed()
+                retrying.reset()
                 offset += len(chunk)
                 hasher.update(chunk)
                 yield EmitItem(chunk)
@@ -233,7 +233,7 @@ def _download(state: ClientState, call: Call[bytes], size: int, sha256: str) -> 
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[IO[bytes]]:
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that has its name when all of it is there; in folders that are made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
