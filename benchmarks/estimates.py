@@ -68,7 +68,7 @@ class AskedWorld(World):
             self._ask(job_id(arrived - 1), now)
 
     def _ask(self, newest: JobId, now: Instant) -> None:
-        picture = self._scheduler.picture([newest], now)
+        picture = self._scheduler.forecast_input([newest], now)
         course = ForwardRun(picture, Budget(self._clock, inf)).play([newest])
         start = course.starts.get(newest)
         if start is not None and start[0] > now:

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from rota.core.records.schedules import Fold, Gap, Timetable
-from rota.core.times.timetable import Ways
+from rota.core.times.timetable import Recurrence
 from rota.engine.zones import load_zone
 
 MINUTE = timedelta(minutes=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def ways(cron: str, zone: str, **given: object) -> Ways:
+def ways(cron: str, zone: str, **given: object) -> Recurrence:
     """A timetable, ready to be asked."""
     found = load_zone(zone)
     assert found is not None, f"there is no {zone}"
     table = Timetable(cron=cron, timezone=zone, **given)  # type: ignore[arg-type]
-    return Ways(table, found, {}, 0)
+    return Recurrence(table, found, {}, 0)
 
 
 def instant(moment: datetime) -> int:

@@ -253,7 +253,7 @@ class NaiveLedger:
         heads = {job.id: None for line in lines for job in self.shelf(line)[:kept]}
         return Stored(
             jobs=[job for job in self.live() if not job.life.line or job.id in heads],
-            lines=list(lines.items()),
+            spill_queues=list(lines.items()),
             executions=self.running(),
             workers=list(self.workers.values()),
             queues=list(self.queues.values()),
@@ -261,7 +261,7 @@ class NaiveLedger:
             schedules=[self.schedules[one] for one in sorted(self.schedules)],
             calendars=list(self.calendars.values()),
             triggers=[self.triggers[one] for one in sorted(self.triggers)],
-            held=sorted(self.held.values(), key=lambda one: (one.at, one.id)),
+            buffered_events=sorted(self.held.values(), key=lambda one: (one.at, one.id)),
             policy=self.policy,
             tenants=list(self.tenants.values()),
             runtimes=list(self.runtimes.values()),
@@ -288,9 +288,9 @@ class NaiveLedger:
         assert {name: cell.queue for name, cell in tables.queues.items()} == self.queues
         assert tables.order_next == self.order_next
         agenda = tables.agenda
-        assert {i: cell.schedule for i, cell in agenda.cells.items()} == self.schedules
+        assert {i: cell.schedule for i, cell in agenda.entries.items()} == self.schedules
         assert agenda.calendars == self.calendars
-        cells = tables.bus.cells
+        cells = tables.bus.entries
         assert {i: cell.trigger for i, cell in cells.items()} == self.triggers
         windows = [window for cell in cells.values() for window in cell.windows.values()]
-        assert {i: one for window in windows for i, one in window.held.items()} == self.held
+        assert {i: one for window in windows for i, one in window.events.items()} == self.held

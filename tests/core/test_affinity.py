@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rota.core.affinity import Affinity
 from rota.core.inputs import ClockJump, Leave, Update
 from rota.core.model import JobId, JobState, WorkerId
-from rota.core.outlook.relief import reliefs
+from rota.core.outlook.relief import remedies
 from rota.core.place.fitness import unable
 from rota.core.place.labels import value_of
 from rota.core.records.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
@@ -279,13 +279,13 @@ def test_a_class_that_waits_holds_up_no_reservation_of_others() -> None:
 
 def helps(world: World, job_id: str) -> list[tuple[str, str]]:
     causes = world.why(job_id).causes
-    found = reliefs(world.scheduler._t, JobId(job_id), causes, world.now)
+    found = remedies(world.scheduler._t, JobId(job_id), causes, world.now)
     return [(relief.code, relief.message) for relief in found]
 
 
 def taken_up(world: World, job_id: str) -> None:
     """The first help is given, and the job starts as soon as its worker asks."""
-    relief = reliefs(world.scheduler._t, JobId(job_id), world.why(job_id).causes, world.now)[0]
+    relief = remedies(world.scheduler._t, JobId(job_id), world.why(job_id).causes, world.now)[0]
     (change,) = relief.change
     assert isinstance(change, Update)
     revision = world.record(job_id).spec.revision

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.band import Tally
+from rota.core.band import GroupProgress
 from rota.core.errors import Conflict, Invalid, OverQuota
 from rota.core.ids import member_id, members_between
 from rota.core.inputs import Delete, Execute, Purge, PutTenantSettings, Retry
@@ -19,7 +19,7 @@ def member(array: str, index: int) -> JobId:
     return member_id(JobId(array), index)
 
 
-def tally(world: World, array: str) -> Tally:
+def tally(world: World, array: str) -> GroupProgress:
     found = world.life(array).tally
     assert found is not None
     return found
@@ -52,7 +52,7 @@ def test_a_turn_writes_the_array_once_however_many_members_it_starts() -> None:
     world.take()
     moves = [w for w in world.last.writes if isinstance(w, MoveJob | PutJob) and w.id == "a"]
     assert len(moves) == 1
-    assert tally(world, "a") == Tally(drawn=40, running=40)
+    assert tally(world, "a") == GroupProgress(drawn=40, running=40)
 
 
 def test_an_array_succeeds_when_all_of_its_members_have() -> None:
@@ -69,7 +69,7 @@ def test_an_array_succeeds_when_all_of_its_members_have() -> None:
     finish(world, world.take())
     assert world.state("a") is JobState.SUCCEEDED
     assert world.state("next") is JobState.QUEUED
-    assert tally(world, "a") == Tally(drawn=3, succeeded=3)
+    assert tally(world, "a") == GroupProgress(drawn=3, succeeded=3)
 
 
 def test_an_array_fails_when_all_have_ended_and_one_has_failed() -> None:
@@ -155,7 +155,7 @@ def test_a_lost_member_runs_again_and_counts_once() -> None:
     world.register("w2", cpu=1)
     assert world.take("w2") == [member("a", 0)]
     world.complete(member("a", 0))
-    assert tally(world, "a") == Tally(drawn=1, succeeded=1)
+    assert tally(world, "a") == GroupProgress(drawn=1, succeeded=1)
 
 
 def test_cancelling_an_array_ends_what_waits_and_stops_what_runs() -> None:
@@ -171,7 +171,7 @@ def test_cancelling_an_array_ends_what_waits_and_stops_what_runs() -> None:
     assert world.take() == []
     world.complete(second, "cancelled")
     assert world.state("a") is JobState.CANCELLED
-    assert tally(world, "a") == Tally(drawn=2, cancelled=10, dropped=8)
+    assert tally(world, "a") == GroupProgress(drawn=2, cancelled=10, dropped=8)
 
 
 def test_an_array_that_waits_is_cancelled_at_once() -> None:
@@ -192,7 +192,7 @@ def test_one_member_may_be_cancelled_and_the_others_go_on() -> None:
     world.complete(first, "cancelled")
     world.complete(second)
     assert world.state("a") is JobState.CANCELLED
-    assert tally(world, "a") == Tally(drawn=2, succeeded=1, cancelled=1)
+    assert tally(world, "a") == GroupProgress(drawn=2, succeeded=1, cancelled=1)
 
 
 def retry(world: World, array: str, failed: tuple[int, ...] | None = None) -> None:
@@ -351,7 +351,7 @@ def test_purging_a_queue_calls_off_the_members_that_wait() -> None:
     assert world.step(Purge(name="default")) == Counted(4)
     world.complete(first)
     assert world.state("a") is JobState.CANCELLED
-    assert tally(world, "a") == Tally(drawn=1, succeeded=1, cancelled=4, dropped=4)
+    assert tally(world, "a") == GroupProgress(drawn=1, succeeded=1, cancelled=4, dropped=4)
 
 
 def test_an_array_waits_for_its_time_and_expires_as_a_whole() -> None:

@@ -49,8 +49,8 @@ def test_enough_workers_to_run_all_in_time() -> None:
     quiet(world)
     demand = look(world)
     # A slot runs five of them in five minutes: 20 slots, 4 on each worker.
-    assert demand.crew.needed == 5
-    assert (demand.crew.online, demand.crew.idle, demand.crew.add) == (1, 1, 4)
+    assert demand.workers.needed == 5
+    assert (demand.workers.online, demand.workers.idle, demand.workers.add) == (1, 1, 4)
     (shape,) = queue(demand).shapes
     assert (shape.shape.jobs, shape.shape.work, shape.per_worker) == (100, 100 * MINUTE, 4)
 
@@ -60,14 +60,14 @@ def test_jobs_longer_than_the_target_at_least_begin() -> None:
     world.register("w1", cpu=1)
     waiting(world, 3, runs_ms=3600 * SECOND)
     quiet(world)
-    assert look(world).crew.needed == 3
+    assert look(world).workers.needed == 3
 
 
 def test_nothing_to_do_needs_nobody_and_the_idle_may_go() -> None:
     world = World()
     world.register("w1")
     world.register("w2")
-    crew = look(world).crew
+    crew = look(world).workers
     assert (crew.needed, crew.idle, crew.remove, crew.add) == (0, 2, 2, 0)
 
 
@@ -77,7 +77,7 @@ def test_what_runs_goes_on_and_its_worker_is_not_idle() -> None:
     world.register("w2")
     world.submit("j", runs_ms=3600 * SECOND)
     run(world, "j")
-    crew = look(world).crew
+    crew = look(world).workers
     assert (crew.needed, crew.online, crew.idle, crew.remove) == (1, 2, 1, 1)
 
 
@@ -85,9 +85,9 @@ def test_a_batch_that_has_just_come_is_taken_for_no_stream() -> None:
     world = World()
     world.register("w1", cpu=1)
     waiting(world, 10, runs_ms=MINUTE)
-    assert look(world).crew.needed == 2
+    assert look(world).workers.needed == 2
     world.advance(15 * SECOND)
-    assert look(world).crew.needed == 2
+    assert look(world).workers.needed == 2
 
 
 def test_what_comes_in_counts_before_it_waits() -> None:
@@ -103,7 +103,7 @@ def test_what_comes_in_counts_before_it_waits() -> None:
     assert shape.shape.jobs == 0
     assert 0.15 < shape.shape.jobs_per_s < 0.25
     assert 1.5 < shape.shape.work_per_s < 2.5
-    assert look(world).crew.needed in (2, 3)
+    assert look(world).workers.needed in (2, 3)
 
 
 def test_a_paused_queue_asks_for_nobody() -> None:
@@ -111,7 +111,7 @@ def test_a_paused_queue_asks_for_nobody() -> None:
     world.register("w1")
     world.queue(paused=True)
     waiting(world, 50)
-    assert look(world).crew.needed == 0
+    assert look(world).workers.needed == 0
     assert queue(look(world)).shapes[0].shape.jobs == 50
 
 
@@ -120,7 +120,7 @@ def test_a_queue_asks_for_no_more_than_it_may_run() -> None:
     world.register("w1", cpu=1)
     world.queue(max_workers=3)
     waiting(world, 1000, runs_ms=MINUTE)
-    assert look(world).crew.needed == 3
+    assert look(world).workers.needed == 3
 
 
 def test_a_rate_limit_bounds_what_ever_runs_at_once() -> None:
@@ -128,7 +128,7 @@ def test_a_rate_limit_bounds_what_ever_runs_at_once() -> None:
     world.register("w1", cpu=1)
     world.queue(rate_limit=RateLimit(1, SECOND))
     waiting(world, 1000, runs_ms=10 * SECOND)
-    assert look(world).crew.needed == 10
+    assert look(world).workers.needed == 10
 
 
 def test_a_tenants_quota_bounds_what_it_asks_for() -> None:
@@ -137,7 +137,7 @@ def test_a_tenants_quota_bounds_what_it_asks_for() -> None:
     world.step(PutTenantSettings(name="small", quota=Quota(running=2)))
     waiting(world, 500, runs_ms=MINUTE, tenant="small")
     quiet(world)
-    assert look(world).crew.needed == 2
+    assert look(world).workers.needed == 2
 
 
 def test_jobs_go_to_the_kind_of_worker_they_would_start_on() -> None:
@@ -147,7 +147,7 @@ def test_jobs_go_to_the_kind_of_worker_they_would_start_on() -> None:
     waiting(world, 40, runs_ms=TARGET)
     waiting(world, 3, runs_ms=TARGET, gpu=1, name="train")
     quiet(world)
-    needed = {kind.capacity.gpu_milli: kind.crew.needed for kind in look(world).kinds}
+    needed = {kind.capacity.gpu_milli: kind.workers.needed for kind in look(world).worker_types}
     assert needed == {0: 10, 1000: 3}
 
 
@@ -158,8 +158,8 @@ def test_a_worker_kept_for_gpus_is_not_counted_for_plain_jobs() -> None:
     quiet(world)
     demand = look(world)
     (shape,) = queue(demand).shapes
-    assert (shape.kind, shape.stranded) == (None, 8)
-    assert demand.crew.needed == 0  # more workers like that would not help
+    assert (shape.worker_type, shape.stranded) == (None, 8)
+    assert demand.workers.needed == 0  # more workers like that would not help
 
 
 def test_the_size_of_a_new_worker_may_be_said() -> None:
@@ -167,8 +167,8 @@ def test_the_size_of_a_new_worker_may_be_said() -> None:
     waiting(world, 64, runs_ms=TARGET, cpu=2, memory=GIB)
     quiet(world)
     big = Resources(cpu_milli=16_000, memory=64 * GIB)
-    assert look(world, big).crew.needed == 8
-    assert look(world).crew.needed == 64
+    assert look(world, big).workers.needed == 8
+    assert look(world).workers.needed == 64
 
 
 def test_workers_that_have_left_tell_what_a_worker_is_like() -> None:
@@ -177,7 +177,7 @@ def test_workers_that_have_left_tell_what_a_worker_is_like() -> None:
     world.advance(MINUTE)
     waiting(world, 8, runs_ms=TARGET)
     quiet(world)
-    crew = look(world).crew
+    crew = look(world).workers
     assert (crew.online, crew.needed) == (0, 2)
 
 
@@ -192,7 +192,7 @@ def test_jobs_on_the_shelf_count() -> None:
     (shape,) = queue(look(world)).shapes
     assert shape.shape.jobs == 300
     assert abs(shape.shape.work - 300 * MINUTE) <= 0.07 * 300 * MINUTE
-    assert look(world).crew.needed in range(56, 65)
+    assert look(world).workers.needed in range(56, 65)
 
 
 def test_it_looks_at_no_job_that_waits() -> None:

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rota.core.band import Array, Gang, Member, Tally
+from rota.core.band import Array, Gang, GroupMember, GroupProgress
 from rota.core.errors import Refusal
 from rota.core.inputs import Purge, Retry
 from rota.core.lifecycle import JOB_FINAL
@@ -87,7 +87,7 @@ class Stories(RuleBasedStateMachine):
             self.world.step(Retry(job_id=job.id, failed=failed, recall=self.world.recall()))
         except Refusal:
             done = job.life.state is JobState.SUCCEEDED
-            assert done or isinstance(job.spec.band, Member)
+            assert done or isinstance(job.spec.band, GroupMember)
 
     @rule(ms=st.sampled_from([SECOND, 6 * SECOND, 40 * SECOND]))
     def time_passes(self, ms: int) -> None:
@@ -114,7 +114,7 @@ class Stories(RuleBasedStateMachine):
         running = Counter(
             band.parent
             for x in self.world.ledger.running()
-            if isinstance(band := jobs[x.job_id].spec.band, Member)
+            if isinstance(band := jobs[x.job_id].spec.band, GroupMember)
         )
         for parent, count in running.items():
             band = jobs[JobId(parent)].spec.band
@@ -137,7 +137,7 @@ class Stories(RuleBasedStateMachine):
             if isinstance(job.spec.band, Array | Gang):
                 self._check_ends(job)
         for job in self.world.ledger.ended():
-            if isinstance(job.spec.band, Member) and not job.spec.band.in_gang:
+            if isinstance(job.spec.band, GroupMember) and not job.spec.band.in_gang:
                 well = job.life.state is JobState.SUCCEEDED
                 assert self.succeeded[job.id] == well, f"{job.id} ended well more than once"
 
@@ -158,7 +158,7 @@ class Stories(RuleBasedStateMachine):
                 execution = write.execution
                 band = jobs[execution.job_id].spec.band
                 is_new = execution.state is ExecutionState.CLAIMED and execution.stop is None
-                if isinstance(band, Member) and band.in_gang and is_new:
+                if isinstance(band, GroupMember) and band.in_gang and is_new:
                     starts[band.parent] += 1
         for parent, count in starts.items():
             band = jobs[JobId(parent)].spec.band
@@ -170,18 +170,18 @@ class Stories(RuleBasedStateMachine):
         return [
             one
             for one in ended
-            if isinstance(one.spec.band, Member) and one.spec.band.parent == job.id
+            if isinstance(one.spec.band, GroupMember) and one.spec.band.parent == job.id
         ]
 
     def _failed(self, job: JobRecord) -> tuple[int, ...]:
         return tuple(
             one.spec.band.index
             for one in self._members(job)
-            if isinstance(one.spec.band, Member) and one.life.state is not JobState.SUCCEEDED
+            if isinstance(one.spec.band, GroupMember) and one.life.state is not JobState.SUCCEEDED
         )
 
     def _check_ends(self, job: JobRecord) -> None:
-        band, tally = job.spec.band, job.life.tally or Tally()
+        band, tally = job.spec.band, job.life.tally or GroupProgress()
         size = band.count if isinstance(band, Array) else band.size  # type: ignore[union-attr]
         assert tally.succeeded + tally.failed + tally.cancelled == size
         states = Counter(one.life.state for one in self._members(job))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.times.cron import WORDS, CronError, parse_cron
+from rota.core.times.cron import NICKNAMES, CronError, parse_cron
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_two_kinds_of_day_that_are_both_named_mean_either() -> None:
     assert not parse_cron("0 0 13 * *").either
 
 
-@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("word", NICKNAMES)
 def test_words_stand_for_expressions(word: str) -> None:
-    assert parse_cron(word.upper()) == parse_cron(WORDS[word])
+    assert parse_cron(word.upper()) == parse_cron(NICKNAMES[word])
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_members_are_told_whom_they_run_with() -> None:
     started(world, "g", 3)
     orders = [order for answer in world.answers.values() for order in answer.orders]
     companies = [order.company for order in orders]
-    assert [(c.band_id, c.index, c.size) for c in companies if c] == [
+    assert [(c.group_id, c.index, c.size) for c in companies if c] == [
         ("g", 0, 3),
         ("g", 1, 3),
         ("g", 2, 3),

@@ -37,7 +37,7 @@ def story(seed: int, limits: CoreLimits = CORE_LIMITS) -> list[object]:
         events += [poll(dice, world, f"w{n}") for n in dice.sample(range(WORKERS), 10)]
         outcome = world.turn(events)
         told.append((outcome.writes, outcome.answers))
-        told.append(sorted(world.scheduler.places(world.now), key=repr))
+        told.append(sorted(world.scheduler.reservations(world.now), key=repr))
     lines = world.scheduler._t.lines._lines.values()
     told.append([(line.number, line.stuck, line.stuck_since) for line in lines])
     world.check()

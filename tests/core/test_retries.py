@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.life.retry import TRY_AT_ONCE, delay_ms
+from rota.core.life.retry import EXIT_RETRY_NOW, retry_delay_ms
 from rota.core.model import Backoff, JobId, JobState, RetryPolicy, Semantics
 from tests.core.asking import SECOND, retries
 from tests.core.world import World, run
@@ -12,7 +12,7 @@ JOB = JobId("a")
 
 def delays(policy: RetryPolicy, count: int = 6) -> list[int]:
     """The waits after the first tries."""
-    return [delay_ms(policy, JOB, attempt) for attempt in range(1, count + 1)]
+    return [retry_delay_ms(policy, JOB, attempt) for attempt in range(1, count + 1)]
 
 
 def test_exponential_backoff_multiplies_up_to_its_cap() -> None:
@@ -32,14 +32,14 @@ def test_fixed_backoff_stays() -> None:
 
 def test_the_ten_thousandth_try_waits_no_longer_than_the_cap() -> None:
     policy = RetryPolicy(99_999, Backoff.EXPONENTIAL, 86_400_000, 1_000.0, 300_000, jitter=0)
-    assert delay_ms(policy, JOB, 10_000) == 300_000
+    assert retry_delay_ms(policy, JOB, 10_000) == 300_000
 
 
 @pytest.mark.parametrize("jitter", [0.1, 0.5, 1.0])
 def test_jitter_spreads_within_its_bounds_and_is_the_same_each_time(jitter: float) -> None:
     policy = RetryPolicy(2, Backoff.FIXED, 10_000, 1.0, 10_000, jitter=jitter)
-    many = [delay_ms(policy, JobId(f"job-{n}"), 1) for n in range(500)]
-    assert many == [delay_ms(policy, JobId(f"job-{n}"), 1) for n in range(500)]
+    many = [retry_delay_ms(policy, JobId(f"job-{n}"), 1) for n in range(500)]
+    assert many == [retry_delay_ms(policy, JobId(f"job-{n}"), 1) for n in range(500)]
     low, high = 10_000 * (1 - jitter), 10_000 * (1 + jitter)
     assert all(low <= delay <= high for delay in many)
     assert min(many) < low + (high - low) * 0.05
@@ -143,7 +143,7 @@ def test_a_success_has_no_reason_and_its_progress_is_whole() -> None:
 
 def test_an_at_most_once_job_has_no_second_try_whatever_its_policy_says() -> None:
     world = tried_once(retry=retries(5), semantics=Semantics.AT_MOST_ONCE)
-    world.complete("a", "failed", exit_code=TRY_AT_ONCE)
+    world.complete("a", "failed", exit_code=EXIT_RETRY_NOW)
     world.advance(20 * SECOND)
     life = world.life("a")
     assert (life.state, life.reason, life.fence) == (JobState.FAILED, "exit_code", 1)

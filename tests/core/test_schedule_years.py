@@ -160,9 +160,9 @@ def test_what_is_foreseen_is_what_fires(
 ) -> None:
     world = Planner(at("2026-01-01T11:11:11Z") + day * DAY)
     asked: dict[str, Any] = {"cron": cron, "timezone": zone, "gap": rules[0], "fold": rules[1]}
-    foreseen = world.scheduler.foresee_plan(plan(**asked), world.now, 6)
+    foreseen = world.scheduler.preview_definition(plan(**asked), world.now, 6)
     schedule = world.schedule(**asked)
-    assert list(world.scheduler.foresee(schedule, world.now, 6)) == list(foreseen)
+    assert list(world.scheduler.preview(schedule, world.now, 6)) == list(foreseen)
     for expected in foreseen:
         world.advance(expected.at - world.now)
     assert [one.nominal for one in world.ledger_of(schedule)] == [one.at for one in foreseen]

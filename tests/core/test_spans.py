@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.times.spans import length
+from rota.core.times.spans import duration_text
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from rota.core.times.spans import length
     ],
 )
 def test_a_length_is_said_in_its_two_largest_units(ms: int, said: str) -> None:
-    assert length(ms) == said
+    assert duration_text(ms) == said

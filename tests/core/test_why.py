@@ -93,7 +93,7 @@ def test_a_drained_worker_would_help_if_it_were_resumed() -> None:
     world.step(Leave(worker_id=WorkerId("w2")))
     world.submit("a")
     why = world.why("a")
-    resumed, back = world.scheduler.reliefs(JobId("a"), why.causes, world.now)
+    resumed, back = world.scheduler.remedies(JobId("a"), why.causes, world.now)
     assert resumed.message == "if worker w1 were resumed"
     assert (resumed.figures, back.figures) == ({"workers": ["w1"]}, {"workers": ["w2"]})
     world.step(*resumed.change)
@@ -181,7 +181,7 @@ def test_a_full_queue_names_who_runs_without_a_look_at_what_others_run() -> None
     assert len(world.take()) == 32
     t, causes = world.scheduler._t, world.why("c").causes
     t.executions = Unwalked(t.executions)
-    (more,) = world.scheduler.reliefs(JobId("c"), causes, world.now)
+    (more,) = world.scheduler.remedies(JobId("c"), causes, world.now)
     assert more.figures == {"max_workers": 3, "jobs": ["a", "b"]}
     assert more.message.startswith("if one of the 2 running jobs of queue small ended")
 
@@ -194,7 +194,7 @@ def test_a_queue_that_gets_its_limit_late_names_who_ran_before_and_runs_still() 
     world.queue("small", max_workers=2)
     world.complete("b")
     world.submit("d", queue="small")
-    (more,) = world.scheduler.reliefs(JobId("d"), world.why("d").causes[:1], world.now)
+    (more,) = world.scheduler.remedies(JobId("d"), world.why("d").causes[:1], world.now)
     assert more.figures["jobs"] == ["a", "c"]
     world.queue("small", cleared=("max_workers",))
     assert not world.scheduler._t.queues["small"].runs
@@ -208,7 +208,7 @@ def test_who_holds_a_key_and_waits_to_run_again_can_be_named() -> None:
     world.submit("b", key="k")
     run(world, "a")
     world.complete("a", "failed", exit_code=75)  # at once
-    (end,) = world.scheduler.reliefs(JobId("b"), world.why("b").causes[:1], world.now)
+    (end,) = world.scheduler.remedies(JobId("b"), world.why("b").causes[:1], world.now)
     assert end.figures == {"jobs": ["a"]}
     world.step(*end.change)
     assert world.take() == ["b"]

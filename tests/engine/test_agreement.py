@@ -39,7 +39,7 @@ def test_what_is_said_to_start_at_once_does_when_the_workers_ask_and_nothing_els
     for seed in range(SEEDS):
         state = RandomState(seed, policy)
         world, waiting = state.world, state.waiting()
-        course = ForwardRun(world.scheduler.picture((), world.now), budget()).play(waiting)
+        course = ForwardRun(world.scheduler.forecast_input((), world.now), budget()).play(waiting)
         at_once = {
             job_id: worker_id
             for job_id, (at, worker_id) in course.starts.items()
@@ -68,10 +68,10 @@ def test_what_is_said_to_be_enough_is_enough_and_what_is_not_is_not(policy: Poli
         for job_id in state.waiting()[:3]:
             why = scheduler.why(job_id, now)
             assert why is not None
-            for number, relief in enumerate(scheduler.reliefs(job_id, why.causes, now)):
+            for number, relief in enumerate(scheduler.remedies(job_id, why.causes, now)):
                 if not relief.change:
                     continue
-                run = ForwardRun(scheduler.picture([job_id], now), budget())
+                run = ForwardRun(scheduler.forecast_input([job_id], now), budget())
                 run.change(relief.change)
                 says = run.starts_now(job_id)
                 other = RandomState(seed, policy)  # the same once more, to be changed in earnest

@@ -76,7 +76,7 @@ def test_a_forward_run_ends_what_runs_when_it_is_expected_to_and_keeps_the_order
     world.submit_all([job(f"j{n}", cpu=2, runs_ms=MINUTE) for n in range(4)])
     world.poll("w1", wait_ms=HOUR)
     begun = world.now
-    picture = world.scheduler.picture((), begun)
+    picture = world.scheduler.forecast_input((), begun)
     course = ForwardRun(picture, Budget(FakeClock(), 1.0)).play([JobId("j3")])
     starts = {job_id: (at - begun) // MINUTE for job_id, (at, _) in course.starts.items()}
     assert starts == {"j1": 1, "j2": 2, "j3": 3}
@@ -88,7 +88,7 @@ def test_a_forward_run_stops_when_its_budget_is_spent() -> None:
     world = World(policy=DEFAULT)
     world.register("w1", cpu=1)
     world.submit_all([job(f"j{n}", runs_ms=MINUTE) for n in range(50)])
-    picture = world.scheduler.picture((), world.now)
+    picture = world.scheduler.forecast_input((), world.now)
     budget = Budget(FakeClock(), 1.0, starts=10)
     course = ForwardRun(picture, budget).play([JobId("j49")])
     assert course.is_spent
@@ -100,7 +100,7 @@ def test_a_picture_has_the_front_of_a_line_and_whoever_is_asked_about() -> None:
     world.submit_all([job(f"j{n:04}", runs_ms=MINUTE) for n in range(300)])
     world.submit("up", run_at=world.now + HOUR)
     world.submit("down", after=["up"])
-    picture = world.scheduler.picture([JobId("down")], world.now)
+    picture = world.scheduler.forecast_input([JobId("down")], world.now)
     known = [record.id for record in picture.stored.jobs]
     assert JobId("down") in known
     assert JobId("up") in known

@@ -34,7 +34,7 @@ from rota.cli.problems import Failure
 from rota.core.errors import Invalid
 from rota.core.times.cron import CronError, parse_cron
 from rota.core.triggers.filter_text import parse_filter, parse_path
-from rota.core.triggers.filters import TooLong, passes, read_filter
+from rota.core.triggers.filters import StepLimitError, passes, read_filter
 from rota.events.config import ConfigError, read_config
 from rota.gateway import merge, stream
 from rota.simulate.fleet import pool
@@ -99,7 +99,7 @@ def filtered(given: tuple[Any, Any]) -> bool:
     try:
         tree = read_filter(msgspec.json.encode(wanted))
         return passes(tree, {**EVENT, "data": event})
-    except TooLong:
+    except StepLimitError:
         return False
 
 

@@ -65,7 +65,7 @@ def _anybody_appends() -> list[Patch]:
 
 
 def _stale_reports_count() -> list[Patch]:
-    complete, minted = executions.complete, ids.execution_id
+    complete, minted = executions.complete_execution, ids.execution_id
     job_of: dict[str, Any] = {}
 
     def note(job_id: Any, fence: Any, now: Any) -> Any:
@@ -217,12 +217,12 @@ def _inbox_emptied_early() -> list[Patch]:
 
 
 def _cancel_presumed() -> list[Patch]:
-    ask = executions.ask_to_stop
+    ask = executions.request_stop
 
     def presume(t: Any, cell: Any, kind: Any, now: Any) -> None:
         ask(t, cell, kind, now)
         if kind == "cancel":
-            executions.lose(t, cell, now, "presumed to have stopped")
+            executions.lose_execution(t, cell, now, "presumed to have stopped")
 
     return [(control, "ask_to_stop", presume)]
 

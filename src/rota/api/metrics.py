@@ -217,7 +217,7 @@ class ServerCollector(Collector):
         work_ms: Tally[str] = Tally()
         for queue in self.brain.demand(AUTOSCALE_TARGET_MS).queues:
             label = named.get(queue.name, OTHERS)
-            workers[label] += queue.crew.needed
+            workers[label] += queue.workers.needed
             work_ms[label] += sum(one.shape.work for one in queue.shapes)
         seconds = {label: ms / 1000 for label, ms in work_ms.items()}
         yield _by_label(

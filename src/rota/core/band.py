@@ -32,7 +32,7 @@ class Gang(Record, frozen=True, tag="g"):
     size: int
 
 
-class Member(Record, frozen=True, tag="m"):
+class GroupMember(Record, frozen=True, tag="m"):
     """One job of a band."""
 
     parent: str
@@ -40,13 +40,13 @@ class Member(Record, frozen=True, tag="m"):
     in_gang: bool = False
 
 
-Band: TypeAlias = Array | Gang | Member
+JobGroup: TypeAlias = Array | Gang | GroupMember
 
 
-class Company(msgspec.Struct, frozen=True, gc=False):
+class GroupContext(msgspec.Struct, frozen=True, gc=False):
     """What a member is told of those it runs with."""
 
-    band_id: str
+    group_id: str
     index: int
     size: int
     in_gang: bool = False
@@ -54,7 +54,7 @@ class Company(msgspec.Struct, frozen=True, gc=False):
     """Of a gang: where all its members are, by index."""
 
 
-class Tally(Record, frozen=True):
+class GroupProgress(Record, frozen=True):
     """How far a band is."""
 
     drawn: int = 0
@@ -74,12 +74,12 @@ class Tally(Record, frozen=True):
     """When the gang is to try again, where a member has said so; -1: as its policy says."""
 
 
-def unlucky(tally: Tally) -> int:
+def unsuccessful_count(tally: GroupProgress) -> int:
     """Members that ran in this life of the band and did not succeed."""
     return tally.failed + tally.cancelled - tally.dropped
 
 
-def goes_along(member: str, band: str, state: str) -> str:
+def member_delete_refusal(member: str, band: str, state: str) -> str:
     """Why a member cannot be deleted on its own."""
     return (
         f"job {member} is a member of {band}, which is {state}: it can be deleted with that, "
@@ -87,7 +87,7 @@ def goes_along(member: str, band: str, state: str) -> str:
     )
 
 
-def copies_of(band: Band | None) -> int:
+def copies_of(band: JobGroup | None) -> int:
     """How many jobs a submission stands for."""
     match band:
         case Array():

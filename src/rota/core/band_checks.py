@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rota.core.band import Array, Gang, Member, copies_of
+from rota.core.band import Array, Gang, GroupMember, copies_of
 from rota.core.memory.bands import BandCell, shown
 from rota.core.memory.cells import NO_CLASS, JobCell
 from rota.core.model import JobId, JobState
 from rota.core.tables import Tables
 
-_RUNS = (JobState.RUNNING, JobState.CANCELLING)
+_RUNNING_STATES = (JobState.RUNNING, JobState.CANCELLING)
 
 
-def weights(t: Tables, cell: JobCell) -> Iterator[tuple[JobState, int]]:
+def depth_counts(t: Tables, cell: JobCell) -> Iterator[tuple[JobState, int]]:
     """What a live job counts as in the depth of its queue and tenant."""
     if cell.id in t.bands.cells:
         yield shown(cell.life.state), t.bands.cells[cell.id].waiting
@@ -21,25 +21,25 @@ def weights(t: Tables, cell: JobCell) -> Iterator[tuple[JobState, int]]:
         yield cell.life.state, 1
 
 
-def check_bands(t: Tables) -> None:
+def _check_groups(t: Tables) -> None:
     """Raises AssertionError with what is wrong."""
     assert not t.bands.due, "a member's end went unnoticed"
     assert not t.bands.touched, "a tally was not written"
     live: dict[JobId, dict[JobId, None]] = {job_id: {} for job_id in t.bands.cells}
     for job_id, cell in t.jobs.items():
         band = cell.spec.band
-        if isinstance(band, Member):
+        if isinstance(band, GroupMember):
             live[JobId(band.parent)][job_id] = None
         assert (job_id in t.bands.cells) == isinstance(band, Array | Gang)
     assert t.bands.waiting == sum(mine.waiting for mine in t.bands.cells.values())
     for job_id, mine in t.bands.cells.items():
         assert mine.live == live[job_id], f"the members of {job_id} drifted"
-        _check_band(t, t.jobs[job_id], mine)
+        _check_group(t, t.jobs[job_id], mine)
 
 
-def _check_band(t: Tables, cell: JobCell, mine: BandCell) -> None:
-    band, runs = cell.spec.band, cell.life.state in _RUNS
-    running = sum(t.jobs[job_id].life.state in _RUNS for job_id in mine.live)
+def _check_group(t: Tables, cell: JobCell, mine: BandCell) -> None:
+    band, runs = cell.spec.band, cell.life.state in _RUNNING_STATES
+    running = sum(t.jobs[job_id].life.state in _RUNNING_STATES for job_id in mine.live)
     assert mine.running == running, f"{cell.id} counts {mine.running} of {running} running"
     assert mine.size == copies_of(band)
     all_of_it = mine.ended + mine.waiting + len(mine.live)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rota.core.band import Gang
-from rota.core.life.gangs import assemble
-from rota.core.life.members import order_for
+from rota.core.life.gangs import start_gang
+from rota.core.life.members import member_order
 from rota.core.life.plain import start_alone, took_room
 from rota.core.life.start import claim
 from rota.core.life.stretch import FEW, start_together, stretch
@@ -14,13 +14,13 @@ from rota.core.order.ordering import is_mark
 from rota.core.outcome import Answer, Order
 from rota.core.plan.backfill import Pass
 from rota.core.plan.conservative import Plan
-from rota.core.plan.gang_places import pick
+from rota.core.plan.gang_places import pick_worker
 from rota.core.plan.preemption import preempt
 from rota.core.plan.prefetch import Prefetch
 from rota.core.plan.reserving import Candidate
 from rota.core.records.policy import BackfillKind
 from rota.core.tables import Tables
-from rota.core.times.timers import Alarm
+from rota.core.times.timers import TimerKind
 
 
 def dispatch(t: Tables, now: Instant) -> None:
@@ -53,7 +53,7 @@ def _fill(t: Tables, now: Instant) -> None:
         if line is None:
             return
         job_class = line.job_class
-        worker = pick(t, line, now) if job_class.picky else fleet.choose(job_class)
+        worker = pick_worker(t, line, now) if job_class.picky else fleet.choose(job_class)
         if worker is None:
             if not job_class.picky:
                 fleet.give_up(job_class.bit)
@@ -72,7 +72,7 @@ def _start(t: Tables, candidate: Candidate, now: Instant) -> None:
     job, worker = candidate.job, candidate.worker
     spec = job.spec
     if spec.band is not None and isinstance(spec.band, Gang):
-        for member, place in assemble(t, job, now):
+        for member, place in start_gang(t, job, now):
             hand_over(t, place, claim(t, member, place, now))
         return
     kind = t.kinds.of(spec.terms)
@@ -132,7 +132,7 @@ def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
     if spec.band is None:
         poll.orders.append(Order(execution, spec, limits, is_prefetched=is_prefetched))
     else:
-        poll.orders.append(order_for(t, execution, spec, limits))
+        poll.orders.append(member_order(t, execution, spec, limits))
     if is_prefetched:
         t.answer_now[worker.worker.id] = None
         poll.spare -= 1
@@ -159,7 +159,7 @@ def answer_polls(t: Tables, now: Instant) -> None:
         # Most polls of a busy fleet are answered in the turn they come in: those need no timer.
         opened = t.fleet.workers.get(worker_id)
         if opened is not None and opened.poll is not None:
-            t.timers.set(opened.poll.until, Alarm.POLL, worker_id)
+            t.timers.set(opened.poll.until, TimerKind.POLL, worker_id)
     t.opened_now.clear()
 
 

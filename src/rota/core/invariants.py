@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rota.core.band_checks import check_bands, weights
+from rota.core.band_checks import _check_groups, depth_counts
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.memory.cells import NO_CLASS
 from rota.core.model import ExecutionState, JobState
@@ -15,23 +15,23 @@ from rota.core.tables import Tables
 LIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING)
 
 
-def check(t: Tables) -> None:
+def check_invariants(t: Tables) -> None:
     """Raises AssertionError with what is wrong."""
     _check_jobs(t)
     _check_executions(t)
     _check_workers(t)
-    _check_roomy(t)
+    _check_free_capacity(t)
     _check_prefetched(t)
     _check_queues(t)
     _check_keys(t)
-    _check_lines(t)
+    _check_class_queues(t)
     _check_work(t)
-    _check_shelves(t)
+    _check_spill_queues(t)
     _check_depth(t)
-    _check_agenda(t)
-    _check_bus(t)
+    _check_schedules(t)
+    _check_triggers(t)
     _check_tenants(t)
-    check_bands(t)
+    _check_groups(t)
 
 
 def _check_jobs(t: Tables) -> None:
@@ -84,7 +84,7 @@ def _check_workers(t: Tables) -> None:
         assert sorted(cell.named) == sorted(runs), f"what {worker_id} has named drifted"
 
 
-def _check_roomy(t: Tables) -> None:
+def _check_free_capacity(t: Tables) -> None:
     """Whoever seeks a place believes that these rooms were looked at, and that all are listed."""
     fleet, listed = t.fleet, t.fleet.roomy
     count = sum(len(row) for row in listed.by_room.values())
@@ -150,7 +150,7 @@ def _check_keys(t: Tables) -> None:
             assert job.class_index == NO_CLASS, f"{job_id} stands in two lines"
 
 
-def _check_lines(t: Tables) -> None:
+def _check_class_queues(t: Tables) -> None:
     waiting: dict[int, int] = {}
     parties: dict[int, Party] = {}
     for job_id, cell in t.jobs.items():
@@ -212,7 +212,7 @@ def _check_shares(t: Tables, job_class: JobClass) -> Iterable[Party]:
 def _check_tenants(t: Tables) -> None:
     depth: dict[tuple[str, JobState], int] = {}
     for cell in t.jobs.values():
-        for state, count in weights(t, cell):
+        for state, count in depth_counts(t, cell):
             key = (cell.spec.terms.tenant, state)
             depth[key] = depth.get(key, 0) + count
     for lane in t.lines.numbered.values():
@@ -233,7 +233,7 @@ def _check_tenants(t: Tables) -> None:
             assert tenant.used == total(tenant.held.values()), f"use of {name} drifted"
 
 
-def _check_shelves(t: Tables) -> None:
+def _check_spill_queues(t: Tables) -> None:
     shelves = 0
     for job_class in t.lines.classes:
         for key, lane in job_class.lanes.items():
@@ -257,7 +257,7 @@ def _check_shelves(t: Tables) -> None:
 def _check_depth(t: Tables) -> None:
     depth: dict[tuple[str, JobState], int] = {}
     for cell in t.jobs.values():
-        for state, count in weights(t, cell):
+        for state, count in depth_counts(t, cell):
             key = (cell.spec.terms.queue, state)
             depth[key] = depth.get(key, 0) + count
     for job_class in t.lines.classes:
@@ -270,32 +270,34 @@ def _check_depth(t: Tables) -> None:
             assert counted.get(state, 0) == there, f"depth of {queue} {state} drifted"
 
 
-def _check_agenda(t: Tables) -> None:
+def _check_schedules(t: Tables) -> None:
     runs: dict[str, dict[str, None]] = {}
     for job_id, job in t.jobs.items():
         origin = job.spec.origin
-        if origin is not None and origin.schedule_id in t.agenda.cells:
+        if origin is not None and origin.schedule_id in t.agenda.entries:
             runs.setdefault(origin.schedule_id, {})[job_id] = None
-    assert runs == t.agenda.runs, "the runs of schedules drifted"
-    for schedule_id, cell in t.agenda.cells.items():
+    assert runs == t.agenda.live_jobs, "the runs of schedules drifted"
+    for schedule_id, cell in t.agenda.entries.items():
         schedule = cell.schedule
         name = (schedule.plan.job.terms.tenant, schedule.plan.name)
-        assert t.agenda.named(*name) is cell, f"schedule {schedule_id} is not found by its name"
+        assert t.agenda.by_name(*name) is cell, f"schedule {schedule_id} is not found by its name"
         assert (cell.next_at is None) == (cell.due_at is None)
         if cell.next_at is not None:
             assert cell.next_at > schedule.course.watermark, f"{schedule_id} would fire again"
-    assert not t.agenda.ended, "a run's end went unnoticed"
+    assert not t.agenda.ended_origins, "a run's end went unnoticed"
 
 
-def _check_bus(t: Tables) -> None:
-    assert not t.bus.ended, "a job's end was told to nobody"
-    windows = [window for cell in t.bus.cells.values() for window in cell.windows.values()]
-    assert t.bus.windows == len(windows), "the number of open windows drifted"
-    assert t.bus.held_bytes == sum(window.size for window in windows), "what is held drifted"
-    for trigger_id, cell in t.bus.cells.items():
+def _check_triggers(t: Tables) -> None:
+    assert not t.bus.ended_jobs, "a job's end was told to nobody"
+    windows = [window for cell in t.bus.entries.values() for window in cell.windows.values()]
+    assert t.bus.open_windows == len(windows), "the number of open windows drifted"
+    assert t.bus.buffered_bytes == sum(window.data_bytes for window in windows), (
+        "what is held drifted"
+    )
+    for trigger_id, cell in t.bus.entries.items():
         rule = cell.trigger.rule
-        assert t.bus.named(rule.job.terms.tenant, rule.name) is cell, f"{trigger_id} has no name"
+        assert t.bus.by_name(rule.job.terms.tenant, rule.name) is cell, f"{trigger_id} has no name"
         for key, window in cell.windows.items():
-            assert window.held, f"window {key!r} of {trigger_id} is empty"
-            size = sum(len(held.event.data) for held in window.held.values())
-            assert window.size == size, f"the size of a window of {trigger_id} drifted"
+            assert window.events, f"window {key!r} of {trigger_id} is empty"
+            size = sum(len(held.event.data) for held in window.events.values())
+            assert window.data_bytes == size, f"the size of a window of {trigger_id} drifted"

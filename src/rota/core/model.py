@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NewType, TypeAlias
 
 from rota.core.affinity import Affinity
-from rota.core.band import Array, Gang, Member, Tally
+from rota.core.band import Array, Gang, GroupMember, GroupProgress
 from rota.core.learned import Runtime as Runtime
 from rota.core.record import Instant as Instant
 from rota.core.record import Millis as Millis
@@ -208,7 +208,7 @@ class Spec(Record, frozen=True):
     """The trigger it comes from."""
     finish_by: Instant | None = None
     """When it should have ended. Of a schedule's or trigger's job: how long after it is made."""
-    band: Array | Gang | Member | None = None
+    band: Array | Gang | GroupMember | None = None
     """Set where it stands for many jobs, or is one of those (band.py)."""
     graph_ms: Millis | None = None
     """How long the graph that it is a task of will probably take (ranking.py)."""
@@ -247,7 +247,7 @@ class Life(Record, frozen=True):
     """The line of the store in which it waits, if its row is on the shelf (life/shelving.py)."""
     deadline: str = ""
     """What is known of its `finish_by` for good: `at_risk`, `missed` or `met` (slack.py)."""
-    tally: Tally | None = None
+    tally: GroupProgress | None = None
     """Of a band: how far its members are."""
 
 

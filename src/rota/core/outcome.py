@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from rota.core.band import Company
+from rota.core.band import GroupContext
 from rota.core.errors import Refusal
 from rota.core.model import (
     Execution,
@@ -322,7 +322,7 @@ class Order(msgspec.Struct, frozen=True, gc=False):
     spec: Spec
     limits: Limits | None = None
     """The queue's own, where it has any."""
-    company: Company | None = None
+    company: GroupContext | None = None
     is_prefetched: bool = False
     """It may begin only when the execution that it is behind has ended there."""
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from rota.core.life import learning
-from rota.core.life.deadlines import watch
-from rota.core.life.members import keep_slots, rejoin
-from rota.core.life.shelving import restore_shelves
-from rota.core.life.start import first_lease_until, occupy
-from rota.core.life.waiting import FOR_JOBS, due_at, stand_in_line
+from rota.core.life.deadlines import watch_deadline
+from rota.core.life.members import requeue_array, restore_slots
+from rota.core.life.shelving import restore_spill_queues
+from rota.core.life.start import lease_until_after_failover, occupy
+from rota.core.life.waiting import WAITS_FOR_JOBS, due_at, enqueue
 from rota.core.limits import STOP_WINDOW_MS
 from rota.core.memory.cells import ExecutionCell, JobCell, QueueCell
 from rota.core.model import (
@@ -32,10 +32,10 @@ from rota.core.plan.reserving import keep_place
 from rota.core.records.events import Held, Trigger
 from rota.core.records.policy import Policy
 from rota.core.records.schedules import Calendar, Schedule
-from rota.core.steps.attendance import watch_all
-from rota.core.steps.reacting import watch_windows
+from rota.core.steps.attendance import watch_all_leases
+from rota.core.steps.reacting import set_window_timers
 from rota.core.tables import Tables
-from rota.core.times.timers import Alarm
+from rota.core.times.timers import TimerKind
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,20 +51,20 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """None: nobody has set one."""
     tenants: Sequence[Tenant] = ()
     runtimes: Sequence[Runtime] = ()
-    lines: Sequence[tuple[int, int]] = ()
+    spill_queues: Sequence[tuple[int, int]] = ()
     """(line, how many jobs are in it); the first of each are among `jobs`."""
     schedules: Sequence[Schedule] = ()
     """In order of creation."""
     calendars: Sequence[Calendar] = ()
     triggers: Sequence[Trigger] = ()
     """In order of creation."""
-    held: Sequence[Held] = ()
+    buffered_events: Sequence[Held] = ()
     """In order of arrival."""
     rates: Sequence[tuple[str, int]] = ()
     """Queues and how far each has used its rate limit: a copy has that, a store has not."""
     standings: Sequence[Standing] = ()
     """What tenants and their queues have had: the same."""
-    kept: Sequence[tuple[JobId, WorkerId]] = ()
+    reservations: Sequence[tuple[JobId, WorkerId]] = ()
     """Jobs that do not fit yet, and the workers on which they have a place: the same."""
     plan: Mapping[JobId, tuple[WorkerId, Instant]] = {}
     """Where and when each job is to start, under a policy that plans: the same."""
@@ -73,7 +73,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 def restore(t: Tables, stored: Stored, now: Instant) -> None:
     """Every lease gets its whole length again. Nothing is written here."""
     t.order_next = stored.order_next
-    _settle(t, stored, now)
+    _restore_estimates_and_policy(t, stored, now)
     for queue in stored.queues:
         t.queues[queue.name] = QueueCell(queue)
     _prepare_copy(t, stored)
@@ -84,21 +84,21 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
         t.agenda.calendars[calendar.name] = calendar
     for schedule in stored.schedules:
         t.agenda.restore(schedule)
-    _listen(t, stored, now)
+    _restore_triggers(t, stored, now)
     cells = [t.add_job(record.id, record.spec, record.life) for record in stored.jobs]
     _restore_prefetched(t, stored.executions)
     for execution in stored.executions:
         _resume(t, execution, now)
-    keep_slots(t)
+    restore_slots(t)
     for cell in cells:
-        _rejoin(t, cell, now)
-    restore_shelves(t, dict(stored.lines))
+        _enter_wait_state(t, cell, now)
+    restore_spill_queues(t, dict(stored.spill_queues))
     for queue_cell in t.queues.values():
         t.check_gates(queue_cell, now)
     for tenant_cell in t.tenants.limited():
         t.check_quota(tenant_cell, now)
     _finish_copy(t, stored, now)
-    watch_all(t, now)
+    watch_all_leases(t, now)
     t.arrivals.start_over(t.lines.classes, now)
 
 
@@ -115,28 +115,28 @@ def _finish_copy(t: Tables, stored: Stored, now: Instant) -> None:
     """And once they do."""
     if isinstance(t.lines.order, FairOrder):
         t.lines.order.settle(stored.standings, now)
-    for job_id, worker_id in stored.kept:
+    for job_id, worker_id in stored.reservations:
         keep_place(t, job_id, worker_id, now)
     t.plan = dict(stored.plan)
 
 
-def _settle(t: Tables, stored: Stored, now: Instant) -> None:
+def _restore_estimates_and_policy(t: Tables, stored: Stored, now: Instant) -> None:
     """Tenants, run times, policy: before anybody stands in line, so that it costs nothing."""
     for tenant in stored.tenants:
         t.tenants.put(tenant)
     for runtime in stored.runtimes:
-        learning.restore(t, runtime, now)
+        learning.restore_runtime(t, runtime, now)
     t.use_policy(stored.policy or t.policy, now)
 
 
-def _listen(t: Tables, stored: Stored, now: Instant) -> None:
+def _restore_triggers(t: Tables, stored: Stored, now: Instant) -> None:
     """Triggers, and the events that wait in their windows."""
     for trigger in stored.triggers:
         t.bus.restore(trigger)
-    for held in stored.held:
-        t.bus.restore_held(t.bus.cells[held.trigger_id], held)
-    for cell in t.bus.cells.values():
-        watch_windows(t, cell, now)
+    for held in stored.buffered_events:
+        t.bus.restore_buffered(t.bus.entries[held.trigger_id], held)
+    for cell in t.bus.entries.values():
+        set_window_timers(t, cell, now)
 
 
 def _restore_prefetched(t: Tables, executions: Sequence[Execution]) -> None:
@@ -155,7 +155,7 @@ def _resume(t: Tables, execution: Execution, now: Instant) -> None:
     stop_at = execution.stop_at
     cell = t.executions[execution.id] = ExecutionCell(
         execution,
-        first_lease_until(t, now),
+        lease_until_after_failover(t, now),
         execution.claimed_at if execution.behind is None else now,
         None if stop_at is None else stop_at + STOP_WINDOW_MS,
         progress=job.life.progress,
@@ -171,15 +171,15 @@ def _resume(t: Tables, execution: Execution, now: Instant) -> None:
     t.keys.restore_holder(job)
 
 
-def _rejoin(t: Tables, cell: JobCell, now: Instant) -> None:
+def _enter_wait_state(t: Tables, cell: JobCell, now: Instant) -> None:
     if cell.spec.expires_at is not None:
-        t.timers.set(cell.spec.expires_at, Alarm.JOB, cell.id)
-    watch(t, cell, now)
+        t.timers.set(cell.spec.expires_at, TimerKind.JOB, cell.id)
+    watch_deadline(t, cell, now)
     if cell.life.state not in (JobState.PENDING, JobState.QUEUED):
         if cell.spec.band is not None:
-            rejoin(t, cell, now)
+            requeue_array(t, cell, now)
         return
-    for dependency in cell.spec.dependencies if cell.life.reason == FOR_JOBS else ():
+    for dependency in cell.spec.dependencies if cell.life.reason == WAITS_FOR_JOBS else ():
         # Upstream jobs that are gone have ended in a way it accepts, or it would have been skipped.
         # Nor does a job that waits for them no longer wait again for one that was started over.
         if dependency.job_id in t.jobs:
@@ -188,6 +188,6 @@ def _rejoin(t: Tables, cell: JobCell, now: Instant) -> None:
     if cell.life.state is JobState.PENDING and not cell.unmet:
         # Left to its timer: a job whose time came meanwhile is released, and written, in a turn.
         when = due_at(cell)
-        t.timers.set(now if when is None else when, Alarm.JOB, cell.id)
+        t.timers.set(now if when is None else when, TimerKind.JOB, cell.id)
     elif cell.life.state is JobState.QUEUED:
-        stand_in_line(t, cell, now)
+        enqueue(t, cell, now)

@@ -42,12 +42,12 @@ from rota.core.inputs import (
     Timing,
     Update,
 )
-from rota.core.invariants import check
+from rota.core.invariants import check_invariants
 from rota.core.learned import Name
 from rota.core.life import deadlines, members, shelving, waiting
-from rota.core.life.ending import expire
-from rota.core.life.executions import complete
-from rota.core.life.recall import Memory
+from rota.core.life.ending import expire_job
+from rota.core.life.executions import complete_execution
+from rota.core.life.recall import JobLookup
 from rota.core.limits import CORE_LIMITS, CoreLimits
 from rota.core.model import (
     ExecutionId,
@@ -71,8 +71,8 @@ from rota.core.outcome import (
     encode_receipt,
 )
 from rota.core.outlook.autoscale import Demand, demand
-from rota.core.outlook.rehearsal import Picture, picture, size
-from rota.core.outlook.relief import Relief, reliefs
+from rota.core.outlook.rehearsal import ForecastInput, fixed_size, forecast_input
+from rota.core.outlook.relief import Remedy, remedies
 from rota.core.records.event_inputs import EventInput
 from rota.core.records.events import Event, Rule
 from rota.core.records.glance import (
@@ -107,19 +107,19 @@ from rota.core.steps import (
 from rota.core.steps import schedules as planning
 from rota.core.steps.intake import check_submit
 from rota.core.tables import Tables
-from rota.core.times.foresight import Foreseen, foresee
-from rota.core.times.timers import Alarm, Entry
+from rota.core.times.foresight import PreviewedInstant, preview
+from rota.core.times.timers import Timer, TimerKind
 from rota.core.why.explain import explain
 from rota.core.why.place import fluid_start, position_of
 from rota.core.why.views import (
-    glance_places,
-    glance_queue,
-    glance_schedule,
-    glance_tenant,
-    glance_worker,
+    queue_info,
+    reservation_infos,
+    schedule_info,
+    tenant_info,
+    worker_info,
 )
 
-SWEPT_FROM = 4_096
+SWEEP_TIMERS_FROM = 4_096
 """Timers that are kept whatever they mean: fewer are not worth the sweeping."""
 
 
@@ -155,14 +155,14 @@ class Scheduler:
             if isinstance(event, ClockJump):
                 attendance.follow_clock(t, event.by, now)
             elif isinstance(event, Absence):
-                attendance.make_up_for(t, event.by, now)
+                attendance.make_up_for_pause(t, event.by, now)
             else:
                 break
-        self._ring(now)
+        self._fire_timers(now)
         if t.agenda.due:
             firing.fire_due(t, now)
-        replies = [self._take(event, now) for event in events]
-        self._follow_ends(now)
+        replies = [self._reply_to(event, now) for event in events]
+        self._notify_of_ends(now)
         if t.lines.order.is_worn(now):
             t.note_usage(now)
             t.use_policy(t.policy, now)
@@ -170,8 +170,8 @@ class Scheduler:
             t.arrivals.note(t.lines.classes, now)
         dispatch(t, now)
         if t.visitors:
-            shelving.see_off(t)
-        members.note_tallies(t)
+            shelving.spill_untouched(t)
+        members.write_all_progress(t)
         answer_polls(t, now)
         t.recent.forget(now)
         t.bus.forget(now)
@@ -183,36 +183,36 @@ class Scheduler:
             draft.submitted,
             draft.waits,
             draft.ends,
-            shelving.ask(t),
+            shelving.wanted_refills(t),
             tuple(draft.occurrences.values()),
             draft.deadlines,
             draft.events.reacted(),
         )
 
-    def _follow_ends(self, now: Instant) -> None:
+    def _notify_of_ends(self, now: Instant) -> None:
         """What has ended is told to those who go on because of it: bands, triggers, schedules."""
         t = self._t
         if t.bands.due:
-            members.follow_ends(t, now)
-        if t.bus.ended or t.bus.warned:
-            reacting.follow_ends(t, now)
-        if t.agenda.ended:
-            firing.follow_ends(t, now)
+            members.update_groups(t, now)
+        if t.bus.ended_jobs or t.bus.deadline_notices:
+            reacting.match_job_events(t, now)
+        if t.agenda.ended_origins:
+            firing.restart_intervals(t, now)
 
     def next_due(self) -> Instant | None:
         """When a Tick is needed next."""
         left = self._t.agenda.due
         return next(iter(left.values())) if left else self._t.timers.next_due()
 
-    def _take(self, event: AnyInput, now: Instant) -> AnyReceipt | Refusal:
+    def _reply_to(self, event: AnyInput, now: Instant) -> AnyReceipt | Refusal:
         try:
             if isinstance(event, Keyed) and event.key is not None:
-                return self._once(event, now)
+                return self._handle_once(event, now)
             return self._handle(event, now)
         except Refusal as refusal:
             return refusal
 
-    def _once(self, event: Keyed, now: Instant) -> AnyReceipt:
+    def _handle_once(self, event: Keyed, now: Instant) -> AnyReceipt:
         """An input with a key: a repeat gets the first receipt and changes nothing."""
         key, recent = event.key, self._t.recent
         assert key is not None
@@ -236,7 +236,7 @@ class Scheduler:
         t = self._t
         match event:
             case Poll() | Complete():
-                return self._attend(event, now)
+                return self._handle_from_worker(event, now)
             case Submit():
                 return intake.submit(t, event, now)
             case Reject():
@@ -264,13 +264,13 @@ class Scheduler:
             case ClockJump() | Absence() | Tick():
                 return Counted(0)
             case EventInput():
-                return triggers.step(t, event, now)
+                return triggers.handle(t, event, now)
             case ScheduleInput():
-                return planning.step(t, event, now)
+                return planning.handle(t, event, now)
             case _:
-                return self._attend(event, now)
+                return self._handle_from_worker(event, now)
 
-    def _attend(self, event: FromWorker, now: Instant) -> AnyReceipt:
+    def _handle_from_worker(self, event: FromWorker, now: Instant) -> AnyReceipt:
         """What workers say."""
         t = self._t
         match event:
@@ -279,9 +279,9 @@ class Scheduler:
             case Heartbeat():
                 return attendance.heartbeat(t, event, now)
             case Complete():
-                return ExecutionAnswer(complete(t, event.completion, now))
+                return ExecutionAnswer(complete_execution(t, event.completion, now))
             case Progress():
-                return progress.progress(t, event.running, now)
+                return progress.report_progress(t, event.running, now)
             case Register():
                 return attendance.register(t, event, now)
             case Drain():
@@ -289,82 +289,82 @@ class Scheduler:
             case Resume():
                 return attendance.resume(t, event, now)
             case Leave():
-                return attendance.leave(t, event, now)
+                return attendance.deregister(t, event, now)
             case ClosePoll():
-                attendance.close(t, event)
+                attendance.cancel_poll(t, event)
                 return Counted(1)
             case _:
                 assert_never(event)
 
     # Time
 
-    def _ring(self, now: Instant) -> None:
+    def _fire_timers(self, now: Instant) -> None:
         t, timers = self._t, self._t.timers
         due = timers.next_due()
         if due is not None and due <= now:
             for when, _, alarm, key in timers.due(now, t.limits.rings_per_turn):
-                self._ring_one(alarm, key, when, now)
-        if len(timers) > SWEPT_FROM:
-            alive = len(t.jobs) + len(t.fleet.workers) + len(t.agenda.cells) + t.bus.windows
-            if len(timers) > SWEPT_FROM + 4 * alive:
-                timers.sweep(self._means_something)
+                self._fire_timer(alarm, key, when, now)
+        if len(timers) > SWEEP_TIMERS_FROM:
+            alive = len(t.jobs) + len(t.fleet.workers) + len(t.agenda.entries) + t.bus.open_windows
+            if len(timers) > SWEEP_TIMERS_FROM + 4 * alive:
+                timers.sweep(self._is_timer_current)
 
-    def _ring_one(  # noqa: C901  (one line a case)
-        self, alarm: Alarm, key: str, when: Instant, now: Instant
+    def _fire_timer(  # noqa: C901  (one line a case)
+        self, alarm: TimerKind, key: str, when: Instant, now: Instant
     ) -> None:
         t = self._t
         match alarm:
-            case Alarm.JOB:
+            case TimerKind.JOB:
                 cell = t.jobs.get(JobId(key))
-                if cell is not None and waiting.ring(t, cell, now):
-                    expire(t, cell, now)
-            case Alarm.WORKER:
-                attendance.check(t, WorkerId(key), when, now)
-            case Alarm.POLL:
-                attendance.ring_poll(t, WorkerId(key), now)
-            case Alarm.QUEUE:
+                if cell is not None and waiting.timer_fired(t, cell, now):
+                    expire_job(t, cell, now)
+            case TimerKind.WORKER:
+                attendance.check_leases(t, WorkerId(key), when, now)
+            case TimerKind.POLL:
+                attendance.poll_timer_fired(t, WorkerId(key), now)
+            case TimerKind.QUEUE:
                 t.check_gates(t.queues[key], now)
-            case Alarm.PROGRESS:
-                progress.ring(t, ExecutionId(key), now)
-            case Alarm.SCHEDULE:
-                firing.ring(t, ScheduleId(key), when)
-            case Alarm.WINDOW:
-                reacting.ring(t, key, when, now)
-            case Alarm.DEADLINE:
-                deadlines.ring(t, JobId(key), now)
-            case Alarm.PLACE:
+            case TimerKind.PROGRESS:
+                progress.progress_timer_fired(t, ExecutionId(key), now)
+            case TimerKind.SCHEDULE:
+                firing.timer_fired(t, ScheduleId(key), when)
+            case TimerKind.WINDOW:
+                reacting.timer_fired(t, key, when, now)
+            case TimerKind.DEADLINE:
+                deadlines.timer_fired(t, JobId(key), now)
+            case TimerKind.PLACE:
                 pass  # the turn ends with a look at who waits for a better place
 
-    def _means_something(self, entry: Entry) -> bool:
+    def _is_timer_current(self, entry: Timer) -> bool:
         when, _, alarm, key = entry
         t = self._t
         match alarm:
-            case Alarm.JOB:
+            case TimerKind.JOB:
                 cell = t.jobs.get(JobId(key))
                 return cell is not None and when in (waiting.due_at(cell), cell.spec.expires_at)
-            case Alarm.WORKER:
+            case TimerKind.WORKER:
                 worker = t.fleet.workers.get(WorkerId(key))
                 return worker is not None and worker.check_at == when
-            case Alarm.POLL:
+            case TimerKind.POLL:
                 worker = t.fleet.workers.get(WorkerId(key))
                 return worker is not None and worker.poll is not None and worker.poll.until == when
-            case Alarm.QUEUE:
+            case TimerKind.QUEUE:
                 return True
-            case Alarm.PROGRESS:
+            case TimerKind.PROGRESS:
                 return ExecutionId(key) in t.executions
-            case Alarm.SCHEDULE:
-                schedule = t.agenda.cells.get(ScheduleId(key))
+            case TimerKind.SCHEDULE:
+                schedule = t.agenda.entries.get(ScheduleId(key))
                 return schedule is not None and schedule.due_at == when
-            case Alarm.WINDOW:
-                return reacting.means_something(t, key, when)
-            case Alarm.DEADLINE:
-                return deadlines.means_something(t, JobId(key), when)
-            case Alarm.PLACE:
+            case TimerKind.WINDOW:
+                return reacting.is_timer_current(t, key, when)
+            case TimerKind.DEADLINE:
+                return deadlines.is_timer_current(t, JobId(key), when)
+            case TimerKind.PLACE:
                 return t.locality.rings_at(int(key)) == when
 
     def check(self) -> None:
         """Raises AssertionError if anything that must always hold does not."""
-        check(self._t)
+        check_invariants(self._t)
 
     # Answering: nothing below changes anything
 
@@ -384,20 +384,20 @@ class Scheduler:
 
     def workers(self, now: Instant) -> list[WorkerGlance]:
         """All workers known."""
-        return [glance_worker(self._t, cell, now) for cell in self._t.fleet.workers.values()]
+        return [worker_info(self._t, cell, now) for cell in self._t.fleet.workers.values()]
 
     def worker(self, worker_id: WorkerId, now: Instant) -> WorkerGlance | None:
         """One of them."""
         cell = self._t.fleet.workers.get(worker_id)
-        return None if cell is None else glance_worker(self._t, cell, now)
+        return None if cell is None else worker_info(self._t, cell, now)
 
-    def places(self, now: Instant) -> Iterator[PlaceGlance]:
+    def reservations(self, now: Instant) -> Iterator[PlaceGlance]:
         """What is reserved for jobs that wait."""
-        return glance_places(self._t, now)
+        return reservation_infos(self._t, now)
 
     def queues(self) -> list[QueueGlance]:
         """All queues, by name."""
-        return [glance_queue(self._t, self._t.queues[name]) for name in sorted(self._t.queues)]
+        return [queue_info(self._t, self._t.queues[name]) for name in sorted(self._t.queues)]
 
     def ready_since(self) -> dict[str, Instant]:
         """By queue with ready jobs, since when the longest waiting head of a line has been so."""
@@ -405,44 +405,46 @@ class Scheduler:
 
     def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:
         """Those to keep, newest first; looked at as they are asked for, for there may be many."""
-        cells = self._t.agenda.cells
+        cells = self._t.agenda.entries
         for schedule_id in sorted(cells, reverse=True):
             if keep(cells[schedule_id].schedule):
-                yield glance_schedule(self._t, cells[schedule_id])
+                yield schedule_info(self._t, cells[schedule_id])
 
     def schedule(self, schedule_id: ScheduleId) -> ScheduleGlance | None:
         """One of them."""
-        cell = self._t.agenda.cells.get(schedule_id)
-        return None if cell is None else glance_schedule(self._t, cell)
+        cell = self._t.agenda.entries.get(schedule_id)
+        return None if cell is None else schedule_info(self._t, cell)
 
     def calendars(self) -> list[Calendar]:
         """All calendars, by name."""
         return [self._t.agenda.calendars[name] for name in sorted(self._t.agenda.calendars)]
 
-    def foresee_plan(self, plan: Plan, after: Instant, count: int) -> list[Foreseen]:
+    def preview_definition(self, plan: Plan, after: Instant, count: int) -> list[PreviewedInstant]:
         """What a schedule with this plan would do if it were made at `after`."""
-        return foresee(planning.check_plan(self._t, plan, after), after, count)
+        return preview(planning.check_definition(self._t, plan, after), after, count)
 
-    def foresee(self, schedule_id: ScheduleId, after: Instant, count: int) -> list[Foreseen]:
+    def preview(
+        self, schedule_id: ScheduleId, after: Instant, count: int
+    ) -> list[PreviewedInstant]:
         """What a schedule's timetable says, paused or not."""
-        ways = self._t.agenda.cell(schedule_id).ways
-        return [] if ways is None else foresee(ways, after, count)
+        ways = self._t.agenda.entry(schedule_id).recurrence
+        return [] if ways is None else preview(ways, after, count)
 
     def instants(
         self, schedule_id: ScheduleId, start: Instant, end: Instant, limit: int
     ) -> list[Instant]:
         """The instants of a schedule's timetable within a range, so many at most."""
-        ways = self._t.agenda.cell(schedule_id).ways
+        ways = self._t.agenda.entry(schedule_id).recurrence
         return [] if ways is None else list(islice(ways.between(start, end), limit))
 
     def triggers(self) -> list[TriggerGlance]:
         """All triggers, in order of creation."""
-        return [triggers.glance(cell) for cell in self._t.bus.cells.values()]
+        return [triggers.trigger_info(cell) for cell in self._t.bus.entries.values()]
 
     def trigger(self, trigger_id: TriggerId) -> TriggerGlance | None:
         """One of them."""
-        cell = self._t.bus.cells.get(trigger_id)
-        return None if cell is None else triggers.glance(cell)
+        cell = self._t.bus.entries.get(trigger_id)
+        return None if cell is None else triggers.trigger_info(cell)
 
     def try_event(self, event: Event, only: TriggerId | None, now: Instant) -> list[Trial]:
         """What triggers would make of an event."""
@@ -460,7 +462,7 @@ class Scheduler:
     def tenants(self, now: Instant) -> list[TenantGlance]:
         """All tenants that have jobs or settings, by name."""
         return [
-            glance_tenant(self._t, self._t.tenants.cells[name], now)
+            tenant_info(self._t, self._t.tenants.cells[name], now)
             for name in sorted(self._t.tenants.cells)
         ]
 
@@ -482,26 +484,26 @@ class Scheduler:
         """Where a job that waits for a worker stands; None: in no line."""
         return position_of(self._t, job_id, record)
 
-    def reliefs(self, job_id: JobId, causes: Sequence[Cause], now: Instant) -> tuple[Relief, ...]:
+    def remedies(self, job_id: JobId, causes: Sequence[Cause], now: Instant) -> tuple[Remedy, ...]:
         """What would help a job that these causes keep waiting."""
-        return reliefs(self._t, job_id, causes, now)
+        return remedies(self._t, job_id, causes, now)
 
     def deadline(self, job: JobRecord, start: Instant | None, now: Instant) -> Deadline | None:
         """How a job stands to its deadline, if it has one."""
-        return deadlines.foretell(self._t, job, start, now)
+        return deadlines.deadline_info(self._t, job, start, now)
 
     def expected_end(self, execution_id: ExecutionId) -> Instant | None:
         """When what runs will probably end."""
         cell = self._t.executions.get(execution_id)
         return None if cell is None else cell.ends_at
 
-    def picture(self, wanted: Sequence[JobId], now: Instant) -> Picture:
+    def forecast_input(self, wanted: Sequence[JobId], now: Instant) -> ForecastInput:
         """What a copy needs to play the next starts through."""
-        return picture(self._t, wanted, now)
+        return forecast_input(self._t, wanted, now)
 
-    def picture_size(self) -> int:
+    def forecast_size(self) -> int:
         """How much of it there is whatever waits."""
-        return size(self._t)
+        return fixed_size(self._t)
 
     def fluid_start(self, job_id: JobId, record: JobRecord | None, now: Instant) -> Instant | None:
         """When a job would start if those before it flowed evenly through what could run them."""
@@ -509,7 +511,7 @@ class Scheduler:
 
     def check_submit(self, event: Submit, now: Instant) -> None:
         """Raises the refusal that these jobs would meet."""
-        check_submit(self._t, event, Memory(self._t, event.recall, now, is_still=True))
+        check_submit(self._t, event, JobLookup(self._t, event.recall, now, is_still=True))
 
 
 def _refuse_other_ids(event: Keyed, first: AnyReceipt) -> None:

@@ -50,10 +50,10 @@ from rota.core.place.placement import Fleet
 from rota.core.place.places import Reservation
 from rota.core.records.policy import Policy
 from rota.core.records.zones import Atlas
-from rota.core.times.agenda import Agenda
+from rota.core.times.agenda import ScheduleIndex
 from rota.core.times.slack import outcome_of
-from rota.core.times.timers import Alarm, Timers
-from rota.core.triggers.bus import Bus
+from rota.core.times.timers import TimerKind, Timers
+from rota.core.triggers.bus import TriggerIndex
 
 FRESH = Life(JobState.PENDING)
 """The life of a job that was just accepted."""
@@ -74,8 +74,8 @@ class Tables:
         self.queues: dict[str, QueueCell] = {}
         self.graph = Graph()
         self.timers = Timers()
-        self.agenda = Agenda(atlas, self.timers)
-        self.bus = Bus(self.timers)
+        self.agenda = ScheduleIndex(atlas, self.timers)
+        self.bus = TriggerIndex(self.timers)
         self.recent = Recent(now)
         self.depths = Depths(self.tenants)
         self.kinds = Kinds(self.queues, self.tenants, self.depths, limits.terms_pool_max)
@@ -102,8 +102,8 @@ class Tables:
         """Questions asked of the store so far."""
         self.visitors: dict[JobId, None] = {}
         """Jobs that were brought back from the shelf by name in this turn."""
-        self.draft = self.agenda.draft
-        self.bus.draft = self.draft.events
+        self.draft = self.agenda.changeset
+        self.bus.changeset = self.draft.events
         self.opened_now: dict[WorkerId, None] = {}
         """Workers that opened a poll in this turn."""
         self.answer_now: dict[WorkerId, None] = {}
@@ -117,8 +117,8 @@ class Tables:
 
     def begin_turn(self) -> None:
         """What changes from now on is a new draft."""
-        self.draft = self.agenda.draft = Draft()
-        self.bus.draft = self.draft.events
+        self.draft = self.agenda.changeset = Draft()
+        self.bus.changeset = self.draft.events
 
     # Looking up
 
@@ -157,7 +157,7 @@ class Tables:
         if spec.band is None or self.bands.add(cell):
             self.depths.count_in(spec.terms.queue, spec.terms.tenant, life.state, 1)
         if spec.origin is not None:
-            self.agenda.run_begins(spec.origin, job_id)
+            self.agenda.job_begins(spec.origin, job_id)
         return cell
 
     def with_shared_terms(self, spec: Spec) -> Spec:
@@ -245,9 +245,9 @@ class Tables:
             self.forget_job(cell)
         self.recent.depart(cell.id, now, None if life.doomed else state)
         if spec.origin is not None:
-            self.agenda.run_ended(spec.origin, cell.id)
-        if self.bus.hears(state):
-            self.bus.ended.append(cell)
+            self.agenda.job_ended(spec.origin, cell.id)
+        if self.bus.wants_end(state):
+            self.bus.ended_jobs.append(cell)
         is_run = life.started_at is not None and life.tally is None  # a band is none
         ran = now - (life.started_at or 0) if is_run else None
         self.draft.ends.append(Ended(spec.terms.queue, state, ran))
@@ -268,8 +268,8 @@ class Tables:
 
     def _tell_deadline(self, cell: JobCell, word: str) -> None:
         self.draft.deadlines[word] = self.draft.deadlines.get(word, 0) + 1
-        if self.bus.hears_deadline(word):
-            self.bus.warned.append((cell, word))
+        if self.bus.wants_deadline(word):
+            self.bus.deadline_notices.append((cell, word))
 
     def count_shelved(self, lane: Lane, step: int) -> None:
         """So many more jobs of the lane are on the shelf, where they are queued like others."""
@@ -336,7 +336,7 @@ class Tables:
             self.parked &= ~cell.class_mask
         for cause in causes:
             if cause.code == "rate_limit":
-                self.timers.set(cause.figures["next_at"], Alarm.QUEUE, cell.queue.name)
+                self.timers.set(cause.figures["next_at"], TimerKind.QUEUE, cell.queue.name)
 
     def forget_worker(self, cell: WorkerCell) -> None:
         """A worker that has been away for long is listed no more."""

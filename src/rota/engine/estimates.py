@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rota.core.model import Instant, WorkerId
-from rota.core.outlook.relief import Relief
+from rota.core.outlook.relief import Remedy
 from rota.core.records.glance import Deadline, Explanation, Position
 
 KNOWN_TIMES = "known_times"
@@ -53,7 +53,7 @@ class Outlook(msgspec.Struct, frozen=True):
     explanation: Explanation
     estimate: Estimate
     position: Position | None = None
-    reliefs: tuple[Relief, ...] = ()
+    reliefs: tuple[Remedy, ...] = ()
     deadline: Deadline | None = None
     accuracy: Accuracy | None = None
     seen: tuple[Seen, ...] = ()

@@ -16,8 +16,8 @@ from rota.core.inputs import NewJob
 from rota.core.limits import REHEARSED_LINE
 from rota.core.model import Instant, JobId, JobRecord, Millis
 from rota.core.outcome import Outcome
-from rota.core.outlook.rehearsal import Picture
-from rota.core.outlook.relief import Relief
+from rota.core.outlook.rehearsal import ForecastInput
+from rota.core.outlook.relief import Remedy
 from rota.core.records.glance import Explanation
 from rota.core.scheduler import Scheduler
 from rota.engine.calibration import Calibration, promised
@@ -98,7 +98,7 @@ class Foretelling:
         fluid = scheduler.fluid_start(job_id, record, now)
         position = scheduler.position(job_id, record)
         is_near = position is None or position.ahead < REHEARSED_LINE
-        if record is None and is_near and scheduler.picture_size() <= FORWARD_STATE_MAX:
+        if record is None and is_near and scheduler.forecast_size() <= FORWARD_STATE_MAX:
             computed_at, course = await self._course(job_id)
             start = course.starts.get(job_id)
             if start is not None:
@@ -142,28 +142,28 @@ class Foretelling:
                     return computed_at, course
             scheduler = await self._look()
             now = self._clock.now()
-            picture = scheduler.picture([job_id], now)
+            picture = scheduler.forecast_input([job_id], now)
             # Where several ask at once, one run is played for all of them.
             wanted = [] if is_busy else [job_id]
             course = await asyncio.to_thread(self._play, picture, wanted)
             self._last = (self._clock.steady(), now, course)
             return now, course
 
-    def _play(self, picture: Picture, wanted: Sequence[JobId]) -> Course:
+    def _play(self, picture: ForecastInput, wanted: Sequence[JobId]) -> Course:
         return ForwardRun(picture, Budget(self._clock, FORWARD_S)).play(wanted)
 
     async def tried(
-        self, picture: Picture, job_id: JobId, reliefs: Sequence[Relief]
-    ) -> tuple[Relief, ...]:
+        self, picture: ForecastInput, job_id: JobId, reliefs: Sequence[Remedy]
+    ) -> tuple[Remedy, ...]:
         """What would help, and whether each alone is enough: tried on a copy, one after another."""
         async with self._one_at_a_time:
             return await asyncio.to_thread(self._try_all, picture, job_id, reliefs)
 
     def _try_all(
-        self, picture: Picture, job_id: JobId, reliefs: Sequence[Relief]
-    ) -> tuple[Relief, ...]:
+        self, picture: ForecastInput, job_id: JobId, reliefs: Sequence[Remedy]
+    ) -> tuple[Remedy, ...]:
         until_s = self._clock.fine_s() + FORWARD_S
-        found: list[Relief] = []
+        found: list[Remedy] = []
         for relief in reliefs:
             if relief.change and self._clock.fine_s() < until_s:
                 run = ForwardRun(picture, Budget(self._clock, FORWARD_S))
@@ -173,12 +173,12 @@ class Foretelling:
                 found.append(relief)
         return tuple(found)
 
-    async def rehearse(self, picture: Picture, jobs: Sequence[NewJob]) -> Course | Refusal:
+    async def rehearse(self, picture: ForecastInput, jobs: Sequence[NewJob]) -> Course | Refusal:
         """How it would go on if these jobs came now."""
         async with self._one_at_a_time:
             return await asyncio.to_thread(self._play_with, picture, jobs)
 
-    def _play_with(self, picture: Picture, jobs: Sequence[NewJob]) -> Course | Refusal:
+    def _play_with(self, picture: ForecastInput, jobs: Sequence[NewJob]) -> Course | Refusal:
         run = ForwardRun(picture, Budget(self._clock, FORWARD_S))
         refusal = run.submit(jobs)
         return run.play([new.id for new in jobs]) if refusal is None else refusal
@@ -195,11 +195,11 @@ class Foretelling:
         if self._clock.steady() - self._sampled >= SAMPLE_EVERY_MS:
             self._sampled = self._clock.steady()
             is_free = self._sampling is None or self._sampling.done()
-            if is_free and scheduler.picture_size() <= FORWARD_STATE_MAX:
-                sampling = self._sample(scheduler.picture((), now))
+            if is_free and scheduler.forecast_size() <= FORWARD_STATE_MAX:
+                sampling = self._sample(scheduler.forecast_input((), now))
                 self._sampling = asyncio.create_task(sampling, name="rota-estimates")
 
-    async def _sample(self, picture: Picture) -> None:
+    async def _sample(self, picture: ForecastInput) -> None:
         async with self._one_at_a_time:
             course = await asyncio.to_thread(self._play, picture, ())
         now = picture.taken_at

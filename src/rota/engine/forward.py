@@ -36,7 +36,7 @@ from rota.core.model import (
     WorkerState,
 )
 from rota.core.outcome import Answer
-from rota.core.outlook.rehearsal import Picture
+from rota.core.outlook.rehearsal import ForecastInput
 from rota.core.records.glance import Explanation
 from rota.core.scheduler import Scheduler
 from rota.engine.limits import FORWARD_STARTS_MAX, FORWARD_TURNS_MAX
@@ -71,7 +71,7 @@ class Budget(msgspec.Struct, frozen=True):
 class ForwardRun:
     """One run on one copy."""
 
-    def __init__(self, picture: Picture, budget: Budget) -> None:
+    def __init__(self, picture: ForecastInput, budget: Budget) -> None:
         self._budget = budget
         self._until_s = budget.clock.fine_s() + budget.seconds
         self._now = picture.taken_at
@@ -158,7 +158,7 @@ class ForwardRun:
         for order in answer.orders:
             self._note_start(order.execution.job_id, order.execution.worker_id, missing)
             if order.company is not None:
-                band_id = JobId(order.company.band_id)
+                band_id = JobId(order.company.group_id)
                 self._note_start(band_id, order.execution.worker_id, missing)
             self._follow(order.execution)
         for execution_id in answer.cancel:

@@ -44,7 +44,7 @@ from rota.core.records.policy import Policy
 from rota.core.records.schedules import Calendar, Plan, Schedule
 from rota.core.records.usage import Account
 from rota.core.scheduler import Scheduler
-from rota.core.times.foresight import Foreseen
+from rota.core.times.foresight import PreviewedInstant
 from rota.engine.calibration import Calibration
 from rota.engine.callers import Callers, Pending
 from rota.engine.chore import Chore
@@ -458,7 +458,7 @@ class Engine:
 
     def places(self) -> Iterator[PlaceGlance]:
         """What is reserved for jobs that wait."""
-        return self._brain().places(self.clock.now())
+        return self._brain().reservations(self.clock.now())
 
     def queues(self) -> Sequence[QueueGlance]:
         """All queues."""
@@ -496,13 +496,15 @@ class Engine:
         """All calendars."""
         return self._brain().calendars()
 
-    def foresee(self, schedule_id: ScheduleId, after: Instant, count: int) -> Sequence[Foreseen]:
+    def foresee(
+        self, schedule_id: ScheduleId, after: Instant, count: int
+    ) -> Sequence[PreviewedInstant]:
         """The next instants of a schedule."""
-        return self._brain().foresee(schedule_id, after, count)
+        return self._brain().preview(schedule_id, after, count)
 
-    def foresee_plan(self, plan: Plan, after: Instant, count: int) -> Sequence[Foreseen]:
+    def foresee_plan(self, plan: Plan, after: Instant, count: int) -> Sequence[PreviewedInstant]:
         """The same of a plan that nobody has."""
-        return self._brain().foresee_plan(plan, after, count)
+        return self._brain().preview_definition(plan, after, count)
 
     def instants(
         self, schedule_id: ScheduleId, start: Instant, end: Instant, limit: int

@@ -53,9 +53,9 @@ class Outlooks:
         position = scheduler.position(job.id, record)
         code = explanation.causes[0].code if explanation.causes else "free"
         seen = self._reasons.note(job.id, code, now)
-        reliefs = scheduler.reliefs(job.id, explanation.causes, now)
-        if reliefs and scheduler.picture_size() <= TRIED_STATE_MAX:
-            picture = scheduler.picture([job.id], now)
+        reliefs = scheduler.remedies(job.id, explanation.causes, now)
+        if reliefs and scheduler.forecast_size() <= TRIED_STATE_MAX:
+            picture = scheduler.forecast_input([job.id], now)
             reliefs = await self._foretelling.tried(picture, job.id, reliefs)
         estimate = await self._foretelling.estimate(scheduler, (job.id, record), explanation)
         return Outlook(
@@ -86,12 +86,12 @@ class Outlooks:
         scheduler = await self._look()
         now = self._clock.now()
         scheduler.check_submit(event, now)
-        if scheduler.picture_size() > FORWARD_STATE_MAX:
+        if scheduler.forecast_size() > FORWARD_STATE_MAX:
             raise UnavailableError(
                 "too much runs here to try it out at once; submit the job, and ask `why`", 60
             )
         upstream = [d.job_id for new in event.jobs for d in new.spec.dependencies]
-        picture = scheduler.picture(upstream, now)
+        picture = scheduler.forecast_input(upstream, now)
         known = {job.id: None for job in picture.stored.jobs}
         known |= {new.id: None for new in event.jobs}
         ruled_out = _ruled_out(event, known)

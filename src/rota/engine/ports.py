@@ -38,7 +38,7 @@ from rota.core.records.glance import (
 from rota.core.records.policy import Policy
 from rota.core.records.schedules import Calendar, Plan, Schedule
 from rota.core.records.usage import Account
-from rota.core.times.foresight import Foreseen
+from rota.core.times.foresight import PreviewedInstant
 from rota.engine.estimates import Outlook
 from rota.store.protocol import Totals
 
@@ -222,11 +222,13 @@ class Brain(Protocol):
         """All calendars, by name."""
         ...
 
-    def foresee(self, schedule_id: ScheduleId, after: Instant, count: int) -> Sequence[Foreseen]:
+    def foresee(
+        self, schedule_id: ScheduleId, after: Instant, count: int
+    ) -> Sequence[PreviewedInstant]:
         """The next instants of a schedule; raises NotFound."""
         ...
 
-    def foresee_plan(self, plan: Plan, after: Instant, count: int) -> Sequence[Foreseen]:
+    def foresee_plan(self, plan: Plan, after: Instant, count: int) -> Sequence[PreviewedInstant]:
         """The same of a plan that nobody has; raises the Refusal that making it would meet."""
         ...
 

@@ -36,11 +36,11 @@ def _build(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
                 policy=snapshot.settings.policy,
                 tenants=snapshot.settings.tenants,
                 runtimes=snapshot.settings.runtimes,
-                lines=snapshot.lines,
+                spill_queues=snapshot.lines,
                 schedules=snapshot.schedules,
                 calendars=snapshot.calendars,
                 triggers=snapshot.triggers,
-                held=snapshot.held,
+                buffered_events=snapshot.held,
             ),
             now,
         )

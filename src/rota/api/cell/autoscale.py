@@ -14,8 +14,8 @@ from rota.api.metrics import AUTOSCALE_TARGET_MS
 from rota.api.problems import invalid, not_found
 from rota.api.routes import Call, Operation
 from rota.core.model import Resources
-from rota.core.outlook.autoscale import Crew, Demand, Fitted, Kind, QueueDemand
-from rota.core.outlook.backlog import Shape
+from rota.core.outlook.autoscale import Demand, PlacedShape, QueueDemand, WorkerCount, WorkerType
+from rota.core.outlook.backlog import ShapeBacklog
 from rota.wire.autoscale import (
     AutoscaleView,
     InflowView,
@@ -100,43 +100,43 @@ def autoscale_view(demand: Demand, queues: Sequence[QueueDemand]) -> AutoscaleVi
         work=_work(shapes),
         running=sum(shape.running for shape in shapes),
         arrival=_arrival(shapes),
-        workers=_crew(demand.crew if is_whole else queues[0].crew),
+        workers=_crew(demand.workers if is_whole else queues[0].workers),
         stranded=sum(one.stranded for queue in queues for one in queue.shapes),
-        queues={queue.name: _queue(queue, demand.kinds) for queue in queues},
-        kinds=[_kind(kind) for kind in demand.kinds],
+        queues={queue.name: _queue(queue, demand.worker_types) for queue in queues},
+        kinds=[_kind(kind) for kind in demand.worker_types],
     )
 
 
-def _work(shapes: Iterable[Shape]) -> float:
+def _work(shapes: Iterable[ShapeBacklog]) -> float:
     return sum(shape.work for shape in shapes) / 1000
 
 
-def _arrival(shapes: Sequence[Shape]) -> InflowView:
+def _arrival(shapes: Sequence[ShapeBacklog]) -> InflowView:
     jobs = sum(shape.jobs_per_s for shape in shapes)
     work = sum(shape.work_per_s for shape in shapes)
     return InflowView(round(jobs, 3), round(work, 3))
 
 
-def _crew(crew: Crew) -> WorkerCountView:
+def _crew(crew: WorkerCount) -> WorkerCountView:
     return WorkerCountView(crew.online, crew.idle, crew.needed, crew.add, crew.remove)
 
 
-def _queue(queue: QueueDemand, kinds: Sequence[Kind]) -> QueueDemandView:
+def _queue(queue: QueueDemand, kinds: Sequence[WorkerType]) -> QueueDemandView:
     shapes = [one.shape for one in queue.shapes]
     return QueueDemandView(
         jobs=sum(shape.jobs for shape in shapes),
         work=_work(shapes),
         running=sum(shape.running for shape in shapes),
         arrival=_arrival(shapes),
-        workers=_crew(queue.crew),
+        workers=_crew(queue.workers),
         stranded=sum(one.stranded for one in queue.shapes),
         paused=queue.paused,
         shapes=[_shape(one, kinds) for one in queue.shapes],
     )
 
 
-def _shape(fitted: Fitted, kinds: Sequence[Kind]) -> ShapeView:
-    shape, kind = fitted.shape, fitted.kind
+def _shape(fitted: PlacedShape, kinds: Sequence[WorkerType]) -> ShapeView:
+    shape, kind = fitted.shape, fitted.worker_type
     return ShapeView(
         requirements=requirements_view(shape.needs),
         jobs=shape.jobs,
@@ -149,7 +149,7 @@ def _shape(fitted: Fitted, kinds: Sequence[Kind]) -> ShapeView:
     )
 
 
-def _kind(kind: Kind) -> KindView:
+def _kind(kind: WorkerType) -> KindView:
     has, machine = kind.capacity, kind.machine
     return KindView(
         size=SizeView(
@@ -162,5 +162,5 @@ def _kind(kind: Kind) -> KindView:
         capabilities=list(machine.capabilities),
         queues=None if machine.queues is None else list(machine.queues),
         only=list(machine.only),
-        workers=_crew(kind.crew),
+        workers=_crew(kind.workers),
     )

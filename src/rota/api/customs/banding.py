@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rota.api.customs.placing import affinity_of
-from rota.core.band import Array, Company, Gang, Member, Tally
+from rota.core.band import Array, Gang, GroupContext, GroupMember, GroupProgress
 from rota.core.model import JobRecord, Needs
 from rota.wire.bands import ArrayView, GangView, PlaceView, RankView
 from rota.wire.jobs import JobSpec, JobView
@@ -41,7 +41,7 @@ def submitted_band(job: JobRecord) -> dict[str, Any]:
 
 def add_band(view: JobView, job: JobRecord) -> JobView:
     """The view, with how far its members are, or of which band it is a member."""
-    band, tally = job.spec.band, job.life.tally or Tally()
+    band, tally = job.spec.band, job.life.tally or GroupProgress()
     match band:
         case Array():
             view.array = array_view(band, tally)
@@ -49,9 +49,9 @@ def add_band(view: JobView, job: JobRecord) -> JobView:
         case Gang():
             view.gang = _gang_view(band, tally)
             view.progress = _part_ended(job, band.size)
-        case Member(in_gang=False):
+        case GroupMember(in_gang=False):
             view.array_id, view.array_index = band.parent, band.index
-        case Member():
+        case GroupMember():
             view.gang_id, view.gang_index = band.parent, band.index
         case None:
             pass
@@ -65,7 +65,7 @@ def _part_ended(job: JobRecord, size: int) -> float | None:
     return (tally.succeeded + tally.failed + tally.cancelled) / size
 
 
-def array_view(band: Array, tally: Tally) -> ArrayView:
+def array_view(band: Array, tally: GroupProgress) -> ArrayView:
     """How many members are where."""
     ended = tally.succeeded + tally.failed + tally.cancelled
     return ArrayView(
@@ -79,7 +79,7 @@ def array_view(band: Array, tally: Tally) -> ArrayView:
     )
 
 
-def _gang_view(band: Gang, tally: Tally) -> GangView:
+def _gang_view(band: Gang, tally: GroupProgress) -> GangView:
     ended = tally.succeeded + tally.failed + tally.cancelled
     return GangView(
         size=band.size,
@@ -92,15 +92,15 @@ def _gang_view(band: Gang, tally: Tally) -> GangView:
     )
 
 
-def place_view(company: Company) -> PlaceView | None:
+def place_view(company: GroupContext) -> PlaceView | None:
     """What an array's member is told."""
     if company.in_gang:
         return None
-    return PlaceView(company.band_id, company.index, company.size)
+    return PlaceView(company.group_id, company.index, company.size)
 
 
-def rank_view(company: Company) -> RankView | None:
+def rank_view(company: GroupContext) -> RankView | None:
     """What a gang's member is told."""
     if not company.in_gang:
         return None
-    return RankView(company.band_id, company.index, company.size, list(company.hosts))
+    return RankView(company.group_id, company.index, company.size, list(company.hosts))

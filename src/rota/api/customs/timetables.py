@@ -29,7 +29,7 @@ from rota.core.records.schedules import (
     Schedule,
     Timetable,
 )
-from rota.core.times.foresight import Foreseen
+from rota.core.times.foresight import PreviewedInstant
 from rota.engine.zones import zone_names
 from rota.wire.jobs import JobSpec
 from rota.wire.problems import FieldError, ProblemError
@@ -202,7 +202,7 @@ def occurrence_view(one: Occurrence) -> OccurrenceView:
     )
 
 
-def foreseen_view(one: Foreseen) -> ForeseenView:
+def foreseen_view(one: PreviewedInstant) -> ForeseenView:
     """One instant to come."""
     return ForeseenView(from_instant(one.at), one.local, one.note or None)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rota.api.customs.deadlines import deadline_view
 from rota.core.model import JobRecord, WorkerId
-from rota.core.outlook.relief import Relief
+from rota.core.outlook.relief import Remedy
 from rota.core.records.glance import Cause, Explanation, Position
 from rota.engine.estimates import NEVER, Accuracy, Estimate, Outlook
 from rota.wire.units import from_instant, from_instant_or_none
@@ -55,7 +55,7 @@ def cause_view(cause: Cause) -> CauseView:
     return CauseView(cause.code, cause.message, _figures(cause.figures))
 
 
-def _relief_view(relief: Relief) -> ReliefView:
+def _relief_view(relief: Remedy) -> ReliefView:
     return ReliefView(relief.code, relief.message, _figures(relief.figures), relief.is_enough)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from rota.api.jobs.bulk_refusals import GONE, Refusals
 from rota.api.limits import READ_AT_ONCE
 from rota.api.recall import read_jobs
-from rota.core.band import Member
+from rota.core.band import GroupMember
 from rota.core.graph import accepts
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Instant, JobId, JobRecord, JobState
@@ -35,12 +35,14 @@ class Heads:
         """These, with the heads of those that are members. A member whose head goes on is left out:
         nothing can be done. One whose head has ended otherwise, or is gone, stays, to be refused.
         """
-        above = {JobId(one.spec.band.parent) for one in jobs if isinstance(one.spec.band, Member)}
+        above = {
+            JobId(one.spec.band.parent) for one in jobs if isinstance(one.spec.band, GroupMember)
+        }
         heads = {one.id: one for one in await read_jobs(self._catalog, sorted(above))}
         meant: dict[JobId, JobRecord] = {}
         for job in jobs:
             band = job.spec.band
-            head = heads.get(JobId(band.parent)) if isinstance(band, Member) else None
+            head = heads.get(JobId(band.parent)) if isinstance(band, GroupMember) else None
             if head is None or (
                 head.life.state in JOB_FINAL and head.life.state not in self._states
             ):

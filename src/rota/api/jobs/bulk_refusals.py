@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rota.api.limits import BULK_REASONS_MAX
 from rota.api.recall import read_jobs
-from rota.core.band import Member, goes_along
+from rota.core.band import GroupMember, member_delete_refusal
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, JobRecord
 from rota.store.protocol import Catalog
@@ -44,7 +44,9 @@ class Bound:
 
     async def without(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
         """The others. Nobody asks the scheduler for each of what may be ten thousand members."""
-        above = {JobId(one.spec.band.parent) for one in jobs if isinstance(one.spec.band, Member)}
+        above = {
+            JobId(one.spec.band.parent) for one in jobs if isinstance(one.spec.band, GroupMember)
+        }
         live = {
             head.id: head
             for head in await read_jobs(self._catalog, sorted(above))
@@ -53,9 +55,9 @@ class Bound:
         free: list[JobRecord] = []
         for job in jobs:
             band = job.spec.band
-            head = live.get(JobId(band.parent)) if isinstance(band, Member) else None
+            head = live.get(JobId(band.parent)) if isinstance(band, GroupMember) else None
             if head is None:
                 free.append(job)
             else:
-                self._refusals.add(goes_along(job.id, head.id, head.life.state))
+                self._refusals.add(member_delete_refusal(job.id, head.id, head.life.state))
         return free

@@ -13,7 +13,7 @@ from rota.api.limits import BULK_AT_ONCE
 from rota.api.lookup import is_own
 from rota.api.recall import post_about
 from rota.api.routes import Call
-from rota.core.band import Array, Gang, Member, unlucky
+from rota.core.band import Array, Gang, GroupMember, unsuccessful_count
 from rota.core.errors import NotFound
 from rota.core.ids import members_between
 from rota.core.inputs import AnyInput, Delete, Recall
@@ -42,11 +42,11 @@ async def failed_members(call: Call[Any, Any], job_id: JobId) -> tuple[int, ...]
     tally = found[0].life.tally if found else None
     if tally is None or not isinstance(found[0].spec.band, Array):
         return None
-    if unlucky(tally) in (0, tally.drawn):
+    if unsuccessful_count(tally) in (0, tally.drawn):
         return None
     failed: list[int] = []
     async for page in _pages(call, job_id, _UNLUCKY):
-        failed += [job.spec.band.index for job in page if isinstance(job.spec.band, Member)]
+        failed += [job.spec.band.index for job in page if isinstance(job.spec.band, GroupMember)]
     return tuple(sorted(failed))
 
 

@@ -16,8 +16,8 @@ from rota.cli.views import PREVIEW_COLUMNS
 from rota.core.errors import Invalid
 from rota.core.records.schedules import Fold, Gap, Timetable
 from rota.core.records.zones import Zone
-from rota.core.times.foresight import foresee
-from rota.core.times.timetable import Ways, check_timetable
+from rota.core.times.foresight import preview
+from rota.core.times.timetable import Recurrence, check_timetable
 from rota.engine.zones import load_zone, zone_data, zone_names
 from rota.wire.schedules import ForeseenView, PreviewAnswer
 from rota.wire.units import from_instant
@@ -47,8 +47,8 @@ def cron(expression: str, *, count: int, as_json: bool, **given: Any) -> None:
         check_timetable(table)
     except Invalid as refusal:
         raise Failure(refusal.detail) from None
-    ways = Ways(table, _zone(given["tz"]), {}, 0)
-    found = foresee(ways, _instant(given["after"]), count)
+    ways = Recurrence(table, _zone(given["tz"]), {}, 0)
+    found = preview(ways, _instant(given["after"]), count)
     items = [ForeseenView(from_instant(one.at), one.local, one.note or None) for one in found]
     if as_json:
         print_object(PreviewAnswer(items))

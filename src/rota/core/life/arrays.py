@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from rota.core.band import Array, Gang, Member, Tally, unlucky
+from rota.core.band import Array, Gang, GroupMember, GroupProgress, unsuccessful_count
 from rota.core.errors import Conflict, Invalid
 from rota.core.ids import member_id
-from rota.core.life.ending import conclude, said
-from rota.core.life.waiting import leave_lines, settle, stand_in_line
+from rota.core.life.ending import error_json, finish_job
+from rota.core.life.waiting import dequeue, enqueue, enter_wait_state
 from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
 from rota.core.limits import FENCES_PER_LIFE
 from rota.core.memory.bands import BandCell, bits_of, indices
@@ -23,11 +23,11 @@ from rota.core.memory.cells import NO_CLASS, JobCell
 from rota.core.model import Instant, JobRecord, JobState, Life, Spec
 from rota.core.tables import Tables
 
-OWN_KEYS = "rota."
+RESERVED_KEY_PREFIX = "rota."
 """Concurrency keys that begin so line up the runs of a schedule, each of them as a whole."""
 
 
-def draw(t: Tables, cell: JobCell, now: Instant) -> JobCell:
+def start_member(t: Tables, cell: JobCell, now: Instant) -> JobCell:
     """The next member becomes a job, for a worker that has room; the array stays while it may."""
     mine, band = t.bands.cells[cell.id], cell.spec.band
     assert isinstance(band, Array)
@@ -35,7 +35,7 @@ def draw(t: Tables, cell: JobCell, now: Instant) -> JobCell:
     mine.drawn += 1
     t.bands.wait_more(cell, -1)
     if cell.life.state is not JobState.RUNNING:
-        _begin(t, cell, now)
+        _begin_array(t, cell, now)
     is_new = index >= band.born
     life = Life(
         JobState.QUEUED,
@@ -44,17 +44,17 @@ def draw(t: Tables, cell: JobCell, now: Instant) -> JobCell:
         lives=1 if is_new else cell.life.lives,
         ready_at=cell.life.ready_at,
     )
-    spec = replace(_template(mine, cell.spec), band=Member(cell.id, index))
+    spec = replace(_member_template(mine, cell.spec), band=GroupMember(cell.id, index))
     member = t.add_job(member_id(cell.id, index), spec, life)
     t.recent.returned(member.id)
     t.put_job(member)
     t.draft.submitted += is_new
     t.bands.touched[cell.id] = None
-    _stay_in_line(t, cell, member, now)
+    _stay_queued(t, cell, member, now)
     return member
 
 
-def _begin(t: Tables, cell: JobCell, now: Instant) -> None:
+def _begin_array(t: Tables, cell: JobCell, now: Instant) -> None:
     life = cell.life
     state = move_job(cell.id, life.state, JobVerb.CLAIM)
     t.set_life(
@@ -63,7 +63,7 @@ def _begin(t: Tables, cell: JobCell, now: Instant) -> None:
     )
 
 
-def _template(mine: BandCell, spec: Spec) -> Spec:
+def _member_template(mine: BandCell, spec: Spec) -> Spec:
     """What every member asks for; the payload is the array's and is not repeated in each row."""
     if mine.template is None:
         mine.template = replace(
@@ -74,29 +74,29 @@ def _template(mine: BandCell, spec: Spec) -> Spec:
             finish_by=None,
             origin=None,
             stimulus=None,
-            concurrency=None if _is_whole(spec) else spec.concurrency,
+            concurrency=None if _shares_one_slot(spec) else spec.concurrency,
             revision=0,
         )
     return mine.template
 
 
-def _is_whole(spec: Spec) -> bool:
+def _shares_one_slot(spec: Spec) -> bool:
     """Whether the array holds one slot of its key for all of its members."""
     key = spec.concurrency
-    return spec.origin is not None and key is not None and key.key.startswith(OWN_KEYS)
+    return spec.origin is not None and key is not None and key.key.startswith(RESERVED_KEY_PREFIX)
 
 
-def _stay_in_line(t: Tables, cell: JobCell, member: JobCell, now: Instant) -> None:
+def _stay_queued(t: Tables, cell: JobCell, member: JobCell, now: Instant) -> None:
     if member.spec.concurrency is not None:
         # The slot that the array had goes to the member; for the next it lines up again.
         t.lines.leave(cell)
         t.keys.hand_on(cell, member)
-        rejoin(t, cell, now)
-    elif not _may_draw(t, cell):
+        requeue(t, cell, now)
+    elif not _may_start_member(t, cell):
         t.lines.leave(cell)
 
 
-def _may_draw(t: Tables, cell: JobCell) -> bool:
+def _may_start_member(t: Tables, cell: JobCell) -> bool:
     mine, band = t.bands.cells[cell.id], cell.spec.band
     assert isinstance(band, Array)
     # A member that waits for another try is under way: or else more than the limit might run.
@@ -104,47 +104,52 @@ def _may_draw(t: Tables, cell: JobCell) -> bool:
     return mine.waiting > 0 and has_room
 
 
-def rejoin(t: Tables, cell: JobCell, now: Instant) -> None:
+def requeue(t: Tables, cell: JobCell, now: Instant) -> None:
     """An array that has begun stands in line again, if it has members to draw and may."""
     is_begun = cell.life.state is JobState.RUNNING
-    if is_begun and cell.class_index == NO_CLASS and _may_draw(t, cell) and not t.keys.waits(cell):
-        stand_in_line(t, cell, now)
+    if (
+        is_begun
+        and cell.class_index == NO_CLASS
+        and _may_start_member(t, cell)
+        and not t.keys.waits(cell)
+    ):
+        enqueue(t, cell, now)
 
 
-def leave(t: Tables, cell: JobCell, now: Instant) -> None:
+def stop_starting(t: Tables, cell: JobCell, now: Instant) -> None:
     """A band that has begun draws no more for now; a slot it has for all its members it keeps."""
-    if holds_key(cell):
+    if holds_slot_itself(cell):
         t.lines.leave(cell)
     else:
-        leave_lines(t, cell, now)
+        dequeue(t, cell, now)
 
 
-def look_after(t: Tables, cell: JobCell, now: Instant) -> None:
+def update_array(t: Tables, cell: JobCell, now: Instant) -> None:
     """Members have ended: others may be drawn, or the array has ended too."""
     mine = t.bands.cells[cell.id]
     t.bands.touched[cell.id] = None
     if mine.live or mine.waiting:
-        rejoin(t, cell, now)
+        requeue(t, cell, now)
         return
     life = replace(cell.life, reason="", progress=None)
     if mine.succeeded == mine.size:
-        conclude(t, cell, JobVerb.SUCCEED, life, now)
+        finish_job(t, cell, JobVerb.SUCCEED, life, now)
     elif cell.life.state is JobState.CANCELLING or not mine.failed:
-        conclude(t, cell, JobVerb.STOP, replace(life, reason="cancelled"), now)
+        finish_job(t, cell, JobVerb.STOP, replace(life, reason="cancelled"), now)
     else:
-        error = said(f"{mine.failed} of its {mine.size} members failed")
-        conclude(t, cell, JobVerb.FAIL, replace(life, reason="members", error=error), now)
+        error = error_json(f"{mine.failed} of its {mine.size} members failed")
+        finish_job(t, cell, JobVerb.FAIL, replace(life, reason="members", error=error), now)
 
 
-def drop_rest(t: Tables, cell: JobCell, now: Instant) -> int:
+def cancel_unstarted(t: Tables, cell: JobCell, now: Instant) -> int:
     """Members of an array that has begun and that are no jobs yet are called off."""
     count = t.bands.call_off_rest(cell)
-    leave(t, cell, now)
+    stop_starting(t, cell, now)
     t.bands.due[cell.id] = None
     return count
 
 
-def renewed(record: JobRecord, failed: Sequence[int] | None) -> tuple[Spec, Tally]:
+def restarted(record: JobRecord, failed: Sequence[int] | None) -> tuple[Spec, GroupProgress]:
     """An ended array that starts over: those of its members that did not succeed are to run.
 
     `failed` are the indices of those that ran; None: nobody has looked, which will do where it is
@@ -154,7 +159,7 @@ def renewed(record: JobRecord, failed: Sequence[int] | None) -> tuple[Spec, Tall
     assert isinstance(band, Array)
     assert tally is not None
     order = indices(band.todo) if band.todo else range(band.count)
-    drawn, missing = order[: tally.drawn], unlucky(tally)
+    drawn, missing = order[: tally.drawn], unsuccessful_count(tally)
     if failed is None:
         failed = drawn if missing else ()
         if missing not in (0, len(drawn)):
@@ -169,13 +174,13 @@ def renewed(record: JobRecord, failed: Sequence[int] | None) -> tuple[Spec, Tall
     born = max(band.born, max(drawn, default=-1) + 1)
     is_all = len(todo) == band.count
     again = replace(band, todo=b"" if is_all else bits_of(todo), born=born)
-    return replace(record.spec, band=again), Tally(succeeded=tally.succeeded)
+    return replace(record.spec, band=again), GroupProgress(succeeded=tally.succeeded)
 
 
 def checked_update(cell: JobCell, spec: Spec) -> Spec:
     """The spec as it may be: before a band begins all but its kind, afterwards how it goes on."""
     before, after = cell.spec.band, spec.band
-    if isinstance(before, Member):
+    if isinstance(before, GroupMember):
         raise Conflict(f"job {cell.id} is member {before.index} of {before.parent}: change that")
     if type(before) is not type(after):
         field = "gang" if isinstance(before, Gang) or isinstance(after, Gang) else "count"
@@ -185,7 +190,9 @@ def checked_update(cell: JobCell, spec: Spec) -> Spec:
     if before.todo and after.count != before.count:
         raise Conflict(f"array {cell.id} was started over: its count is what it is")
     spec = replace(spec, band=replace(after, todo=before.todo, born=before.born))
-    if cell.life.state not in JOB_WAITING and not _goes_on_alike(cell.spec, spec):
+    if cell.life.state not in JOB_WAITING and not _differs_in_changeable_fields_only(
+        cell.spec, spec
+    ):
         raise Conflict(
             f"array {cell.id} has begun: its priority, requirements, retry, timeout, labels and"
             " max_parallel can still be changed, for the members that have not started"
@@ -193,7 +200,7 @@ def checked_update(cell: JobCell, spec: Spec) -> Spec:
     return spec
 
 
-def _goes_on_alike(before: Spec, after: Spec) -> bool:
+def _differs_in_changeable_fields_only(before: Spec, after: Spec) -> bool:
     """Whether they differ in nothing but what can be another for each member."""
     assert isinstance(before.band, Array)
     assert isinstance(after.band, Array)
@@ -202,19 +209,19 @@ def _goes_on_alike(before: Spec, after: Spec) -> bool:
     return replace(alike, revision=before.revision) == before
 
 
-def go_on(t: Tables, cell: JobCell, spec: Spec, now: Instant) -> None:
+def apply_update(t: Tables, cell: JobCell, spec: Spec, now: Instant) -> None:
     """An array that has begun goes on as `spec` says; what has started stays as it is."""
-    leave(t, cell, now)
+    stop_starting(t, cell, now)
     t.set_spec(cell, spec)
     for job_id in list(t.bands.cells[cell.id].live):
         member = t.jobs[job_id]
         if member.life.state in JOB_WAITING:
-            leave_lines(t, member, now)
+            dequeue(t, member, now)
             t.set_spec(member, replace(member.spec, terms=spec.terms, labels=spec.labels))
-            settle(t, member, now)
-    rejoin(t, cell, now)
+            enter_wait_state(t, member, now)
+    requeue(t, cell, now)
 
 
-def holds_key(cell: JobCell) -> bool:
+def holds_slot_itself(cell: JobCell) -> bool:
     """Whether the band itself has a slot of its key while members of it run."""
-    return not isinstance(cell.spec.band, Array) or _is_whole(cell.spec)
+    return not isinstance(cell.spec.band, Array) or _shares_one_slot(cell.spec)

@@ -10,13 +10,13 @@ from rota.core.model import Instant, JobId, JobRecord, Millis
 from rota.core.records.glance import Deadline
 from rota.core.tables import Tables
 from rota.core.times.slack import AT_RISK, MISSED, warn_at
-from rota.core.times.timers import Alarm
+from rota.core.times.timers import TimerKind
 
 ON_TIME = "on_time"
 LATE = "late"
 
 
-def watch(t: Tables, cell: JobCell, now: Instant) -> None:
+def watch_deadline(t: Tables, cell: JobCell, now: Instant) -> None:
     """A live job: it is looked at in time to warn, and when its time is over."""
     finish_by = cell.spec.finish_by
     if finish_by is None or cell.life.deadline == MISSED:
@@ -25,11 +25,11 @@ def watch(t: Tables, cell: JobCell, now: Instant) -> None:
         return  # whoever started it over knows
     if not cell.life.deadline:
         warn = warn_at(cell.spec, t.runtimes.estimate(cell.spec.terms))
-        t.timers.set(max(now, warn), Alarm.DEADLINE, cell.id)
-    t.timers.set(max(now, finish_by), Alarm.DEADLINE, cell.id)
+        t.timers.set(max(now, warn), TimerKind.DEADLINE, cell.id)
+    t.timers.set(max(now, finish_by), TimerKind.DEADLINE, cell.id)
 
 
-def ring(t: Tables, job_id: JobId, now: Instant) -> None:
+def timer_fired(t: Tables, job_id: JobId, now: Instant) -> None:
     """The job's deadline is near, or here."""
     cell = t.jobs.get(job_id)
     finish_by = None if cell is None else cell.spec.finish_by
@@ -37,13 +37,13 @@ def ring(t: Tables, job_id: JobId, now: Instant) -> None:
         return
     if finish_by <= now:
         t.note_deadline(cell, MISSED)
-    elif not cell.life.deadline and warn_at(cell.spec, _length(t, cell)) <= now:
+    elif not cell.life.deadline and warn_at(cell.spec, _estimate(t, cell)) <= now:
         end = _expected_end(t, cell)
         if end is None or end > finish_by:
             t.note_deadline(cell, AT_RISK)
 
 
-def means_something(t: Tables, job_id: JobId, when: Instant) -> bool:
+def is_timer_current(t: Tables, job_id: JobId, when: Instant) -> bool:
     """Whether a timer that was set for a job's deadline may still tell something."""
     cell = t.jobs.get(job_id)
     finish_by = None if cell is None else cell.spec.finish_by
@@ -52,7 +52,9 @@ def means_something(t: Tables, job_id: JobId, when: Instant) -> bool:
     return when <= finish_by and cell.life.deadline != MISSED
 
 
-def foretell(t: Tables, job: JobRecord, start: Instant | None, now: Instant) -> Deadline | None:
+def deadline_info(
+    t: Tables, job: JobRecord, start: Instant | None, now: Instant
+) -> Deadline | None:
     """How a job stands to its deadline; `start` is when it will probably start, if that is known.
 
     Once it has started, or the time is over, nothing is left to guess.
@@ -73,7 +75,7 @@ def foretell(t: Tables, job: JobRecord, start: Instant | None, now: Instant) -> 
     return Deadline(spec.finish_by, verdict, slack, end if known else None)
 
 
-def _length(t: Tables, cell: JobCell) -> Millis:
+def _estimate(t: Tables, cell: JobCell) -> Millis:
     return t.runtimes.estimate(cell.spec.terms)
 
 
@@ -83,7 +85,7 @@ def _expected_end(t: Tables, cell: JobCell) -> Instant | None:
     return None if execution is None else execution.ends_at
 
 
-def reset(t: Tables, cell: JobCell, before: Instant | None) -> None:
+def reset_deadline(t: Tables, cell: JobCell, before: Instant | None) -> None:
     """The job was asked for with another deadline: what was said of the one before is void."""
     if cell.spec.finish_by != before and cell.life.deadline:
         t.set_life(cell, replace(cell.life, deadline=""))

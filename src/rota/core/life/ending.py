@@ -6,24 +6,24 @@ import msgspec
 from msgspec.structs import replace
 
 from rota.core.graph import accepts
-from rota.core.life.waiting import leave_lines, settle
+from rota.core.life.waiting import dequeue, enter_wait_state
 from rota.core.lifecycle import JobVerb
 from rota.core.memory.cells import JobCell
 from rota.core.model import Instant, JobState, Life
 from rota.core.tables import Tables
 
 
-def said(message: str) -> bytes:
+def error_json(message: str) -> bytes:
     """An error of the scheduler's own, as JSON text."""
     return msgspec.json.encode({"message": message})
 
 
-def conclude(t: Tables, cell: JobCell, verb: JobVerb, life: Life, now: Instant) -> None:
+def finish_job(t: Tables, cell: JobCell, verb: JobVerb, life: Life, now: Instant) -> None:
     """The job ends by `verb` with `life`; what it held comes back, its dependents go on or not.
 
     Iterative, because skipping may run down a chain of any length.
     """
-    leave_lines(t, cell, now)
+    dequeue(t, cell, now)
     t.finish(cell, verb, life, now)
     ended = [cell]
     while ended:
@@ -36,24 +36,26 @@ def conclude(t: Tables, cell: JobCell, verb: JobVerb, life: Life, now: Instant) 
                 child.unmet -= 1
                 t.locality.follows(child, upstream)
                 if not child.unmet and child.life.state is JobState.PENDING:
-                    settle(t, child, now)
+                    enter_wait_state(t, child, now)
             else:
                 _skip(t, child, upstream, now)
                 ended.append(child)
 
 
 def _skip(t: Tables, child: JobCell, upstream: JobCell, now: Instant) -> None:
-    error = said(f"job {upstream.id}, which it depends on, {describe(upstream.life.state)}")
+    error = error_json(
+        f"job {upstream.id}, which it depends on, {describe_end(upstream.life.state)}"
+    )
     life = replace(child.life, reason="upstream", error=error)
     t.finish(child, JobVerb.SKIP, life, now)
 
 
-def describe(state: JobState) -> str:
+def describe_end(state: JobState) -> str:
     """How a job ended, as the end of a sentence."""
     return state.value if state in (JobState.SUCCEEDED, JobState.FAILED) else f"was {state.value}"
 
 
-def expire(t: Tables, cell: JobCell, now: Instant) -> None:
+def expire_job(t: Tables, cell: JobCell, now: Instant) -> None:
     """The job waited past its `expires_at`."""
-    life = replace(cell.life, reason="expires_at", error=said("it had not started in time"))
-    conclude(t, cell, JobVerb.EXPIRE, life, now)
+    life = replace(cell.life, reason="expires_at", error=error_json("it had not started in time"))
+    finish_job(t, cell, JobVerb.EXPIRE, life, now)

@@ -6,21 +6,21 @@ from msgspec.structs import replace
 
 from rota.core.errors import Conflict, NotFound, StaleFence
 from rota.core.inputs import Completion
-from rota.core.life.ending import conclude, expire, said
+from rota.core.life.ending import error_json, expire_job, finish_job
 from rota.core.life.gang_ends import (
-    FAILED,
-    LOST,
-    PREEMPTED,
-    RETRY,
-    UNDELIVERED,
-    end_member,
+    GANG_FAILED,
+    GANG_LOST,
+    GANG_PREEMPTED,
+    GANG_RETRY,
+    GANG_UNDELIVERED,
+    finish_gang_member,
+    group_id_of,
     is_in_gang,
-    parent_of,
 )
-from rota.core.life.learning import ask_for_more, learn
-from rota.core.life.prefetched import began_at, end
-from rota.core.life.retry import TRY_AT_ONCE, delay_ms, final_reason, may_try_again
-from rota.core.life.waiting import leave_lines, settle
+from rota.core.life.learning import learn_runtimes, raise_memory_request
+from rota.core.life.prefetched import began_at, end_execution
+from rota.core.life.retry import EXIT_RETRY_NOW, failure_reason, may_retry, retry_delay_ms
+from rota.core.life.waiting import dequeue, enter_wait_state
 from rota.core.lifecycle import ExecutionVerb, JobVerb, move_execution, move_job
 from rota.core.limits import LOSSES_MAX, STOP_WINDOW_MS
 from rota.core.memory.cells import ExecutionCell, JobCell
@@ -56,7 +56,7 @@ _STOPPED = {
 RETURNED = "its worker gave it back before it began"
 
 
-def complete(t: Tables, done: Completion, now: Instant) -> Execution:
+def complete_execution(t: Tables, done: Completion, now: Instant) -> Execution:
     """The worker says how it ended. A repeat changes nothing; a stale one is refused."""
     cell = t.executions.get(done.execution_id)
     if cell is None:
@@ -71,17 +71,19 @@ def complete(t: Tables, done: Completion, now: Instant) -> Execution:
     is_returned = done.state is ExecutionState.PREEMPTED
     if is_returned and before.state is not _CLAIMED:
         raise Conflict(f"execution {done.execution_id} has begun: it cannot be given back")
-    execution = reported(cell, done, move_execution(done.execution_id, before.state, verb), now)
+    execution = ended_as_reported(
+        cell, done, move_execution(done.execution_id, before.state, verb), now
+    )
     if is_returned:
         execution = replace(execution, started_at=None, reason=RETURNED)
-    job = end(t, cell, execution, now)
+    job = end_execution(t, cell, execution, now)
     t.recent.end(execution, done.state, now)
-    learn(t, job.spec.terms, [(execution, done)], now)
-    _decide(t, job, execution, done, now)
+    learn_runtimes(t, job.spec.terms, [(execution, done)], now)
+    _decide_job(t, job, execution, done, now)
     return execution
 
 
-def reported(
+def ended_as_reported(
     cell: ExecutionCell, done: Completion, state: ExecutionState, now: Instant
 ) -> Execution:
     """The execution as it has ended, by what its worker says."""
@@ -108,7 +110,7 @@ def _repeated(t: Tables, done: Completion) -> Execution:
     return execution
 
 
-def _decide(
+def _decide_job(
     t: Tables, job: JobCell, execution: Execution, done: Completion | None, now: Instant
 ) -> None:
     """What the end of its execution means for the job; `done` is what its worker said of it."""
@@ -117,24 +119,24 @@ def _decide(
         _decide_in_gang(t, job, execution, done, now)
         return
     if execution.state is _SUCCEEDED:
-        conclude(t, job, _SUCCEED, _succeeded(job.life, execution), now)
+        finish_job(t, job, _SUCCEED, _succeeded_life(job.life, execution), now)
         return
     started_at = started_at_of(job.life, execution)
     ended = replace(job.life, started_at=started_at, result=execution.result, error=execution.error)
     if execution.state is ExecutionState.CANCELLED or job.life.state is JobState.CANCELLING:
-        conclude(t, job, JobVerb.STOP, replace(ended, reason="cancelled"), now)
+        finish_job(t, job, JobVerb.STOP, replace(ended, reason="cancelled"), now)
     elif execution.state is ExecutionState.PREEMPTED:
         word = "preempted" if execution.stop is not None else "returned"
         _requeue(t, job, job.life.losses, word, now)
-    elif _has_another_try(job, execution, retryable=retryable):
-        ask_for_more(t, job, done)
-        _try_again(t, job, ended, _delay_ms(job, execution, done), now)
+    elif _has_another_attempt(job, execution, retryable=retryable):
+        raise_memory_request(t, job, done)
+        _retry(t, job, ended, _delay_before_retry_ms(job, execution, done), now)
     else:
-        life = replace(ended, reason=final_reason(execution, done))
-        conclude(t, job, JobVerb.FAIL, life, now)
+        life = replace(ended, reason=failure_reason(execution, done))
+        finish_job(t, job, JobVerb.FAIL, life, now)
 
 
-def _succeeded(life: Life, execution: Execution) -> Life:
+def _succeeded_life(life: Life, execution: Execution) -> Life:
     """The life of a job whose execution went well, but for its state."""
     progress = None if life.progress is None else 1.0
     result, error = execution.result, execution.error
@@ -153,55 +155,55 @@ def _decide_in_gang(
     t: Tables, job: JobCell, execution: Execution, done: Completion | None, now: Instant
 ) -> None:
     """What the end of a member's execution means for its gang, which is tried again as a whole."""
-    gang = t.jobs[parent_of(job)]
+    gang = t.jobs[group_id_of(job)]
     if execution.state is ExecutionState.PREEMPTED:
-        end_member(t, job, execution, (PREEMPTED, -1, "preempted"), now)
-    elif _has_another_try(job, execution, retryable=done is None or done.retryable):
-        ask_for_more(t, gang, done)
-        delay = _delay_ms(gang, execution, done)
-        end_member(t, job, execution, (RETRY, delay, "retry"), now)
+        finish_gang_member(t, job, execution, (GANG_PREEMPTED, -1, "preempted"), now)
+    elif _has_another_attempt(job, execution, retryable=done is None or done.retryable):
+        raise_memory_request(t, gang, done)
+        delay = _delay_before_retry_ms(gang, execution, done)
+        finish_gang_member(t, job, execution, (GANG_RETRY, delay, "retry"), now)
     else:
-        reason = final_reason(execution, done)
-        end_member(t, job, execution, (FAILED, -1, reason), now)
+        reason = failure_reason(execution, done)
+        finish_gang_member(t, job, execution, (GANG_FAILED, -1, reason), now)
 
 
-def _has_another_try(job: JobCell, execution: Execution, *, retryable: bool) -> bool:
+def _has_another_attempt(job: JobCell, execution: Execution, *, retryable: bool) -> bool:
     """A job that may start at most once has started: its retry policy gives it no second start."""
     terms = job.spec.terms
     if terms.semantics is Semantics.AT_MOST_ONCE:
         return False
     code = execution.exit_code
-    return may_try_again(terms.retry, execution.attempt, retryable=retryable, exit_code=code)
+    return may_retry(terms.retry, execution.attempt, retryable=retryable, exit_code=code)
 
 
-def _delay_ms(job: JobCell, execution: Execution, done: Completion | None) -> Millis:
+def _delay_before_retry_ms(job: JobCell, execution: Execution, done: Completion | None) -> Millis:
     """What the job itself asks for comes before its policy."""
-    if execution.exit_code == TRY_AT_ONCE:
+    if execution.exit_code == EXIT_RETRY_NOW:
         return 0
     if done is not None and done.delay_ms is not None:
         return done.delay_ms
-    return delay_ms(job.spec.terms.retry, job.id, execution.attempt)
+    return retry_delay_ms(job.spec.terms.retry, job.id, execution.attempt)
 
 
-def _try_again(t: Tables, job: JobCell, ended: Life, delay: Millis, now: Instant) -> None:
+def _retry(t: Tables, job: JobCell, ended: Life, delay: Millis, now: Instant) -> None:
     state = move_job(job.id, job.life.state, JobVerb.TRY_AGAIN)
     t.set_life(job, replace(ended, state=state, reason="retry", due_at=now + delay, progress=None))
-    wait_again(t, job, now)
+    requeue_or_expire(t, job, now)
 
 
-def lose(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> None:
+def lose_execution(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> None:
     """The execution's lease is over and its worker has not said how it ended."""
     before = cell.execution
     job = t.jobs[before.job_id]
     verb = ExecutionVerb.LOSE if before.stop is None else _STOPPED[before.stop]
     state = move_execution(before.id, before.state, verb)
-    execution = replace(before, state=state, ended_at=now, error=said(why), reason=why)
-    end(t, cell, execution, now)
+    execution = replace(before, state=state, ended_at=now, error=error_json(why), reason=why)
+    end_execution(t, cell, execution, now)
     if state is not ExecutionState.LOST:
-        _decide(t, job, execution, None, now)
+        _decide_job(t, job, execution, None, now)
     elif job.spec.band is not None and is_in_gang(job):
-        cause = LOST if cell.delivered else UNDELIVERED
-        end_member(t, job, execution, (cause, -1, "lost"), now)
+        cause = GANG_LOST if cell.delivered else GANG_UNDELIVERED
+        finish_gang_member(t, job, execution, (cause, -1, "lost"), now)
     elif not cell.delivered:
         _requeue(t, job, job.life.losses, "lost", now)
     else:
@@ -212,11 +214,11 @@ def _count_loss(t: Tables, job: JobCell, execution: Execution, now: Instant) -> 
     losses = job.life.losses + 1
     life = replace(job.life, losses=losses, reason="lost", error=execution.error)
     if job.spec.terms.semantics is Semantics.AT_MOST_ONCE:
-        error = said("its worker was lost while it ran, and it may start at most once")
-        conclude(t, job, JobVerb.FAIL, replace(life, error=error), now)
+        error = error_json("its worker was lost while it ran, and it may start at most once")
+        finish_job(t, job, JobVerb.FAIL, replace(life, error=error), now)
     elif losses >= LOSSES_MAX:
-        error = said(f"its worker was lost {losses} times: it may be what kills them")
-        conclude(t, job, JobVerb.FAIL, replace(life, error=error), now)
+        error = error_json(f"its worker was lost {losses} times: it may be what kills them")
+        finish_job(t, job, JobVerb.FAIL, replace(life, error=error), now)
     else:
         _requeue(t, job, losses, "lost", now)
 
@@ -233,19 +235,19 @@ def _requeue(t: Tables, job: JobCell, losses: int, reason: str, now: Instant) ->
         progress=None,
     )
     t.set_life(job, life)
-    wait_again(t, job, now)
+    requeue_or_expire(t, job, now)
 
 
-def wait_again(t: Tables, job: JobCell, now: Instant) -> None:
+def requeue_or_expire(t: Tables, job: JobCell, now: Instant) -> None:
     """The job gives its slot up and goes where it has to wait, unless its time is over by now."""
-    leave_lines(t, job, now)
+    dequeue(t, job, now)
     if job.spec.expires_at is not None and job.spec.expires_at <= now:
-        expire(t, job, now)
+        expire_job(t, job, now)
     else:
-        settle(t, job, now)
+        enter_wait_state(t, job, now)
 
 
-def ask_to_stop(t: Tables, cell: ExecutionCell, kind: Stop, now: Instant) -> None:
+def request_stop(t: Tables, cell: ExecutionCell, kind: Stop, now: Instant) -> None:
     """The worker is told with every answer until it says that it has."""
     if cell.execution.stop is None:
         t.put_execution(cell, replace(cell.execution, stop=kind, stop_at=now))

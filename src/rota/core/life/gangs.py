@@ -11,20 +11,20 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from rota.core.band import Member
+from rota.core.band import GroupMember
 from rota.core.ids import member_id
-from rota.core.life.ending import conclude, said
-from rota.core.life.executions import ask_to_stop, lose, wait_again
+from rota.core.life.ending import error_json, finish_job
+from rota.core.life.executions import lose_execution, request_stop, requeue_or_expire
 from rota.core.life.gang_ends import (
-    CANCELLED,
-    FAILED,
-    LOST,
-    PREEMPTED,
-    RETRY,
-    UNDELIVERED,
+    GANG_CANCELLED,
+    GANG_FAILED,
+    GANG_LOST,
+    GANG_PREEMPTED,
+    GANG_RETRY,
+    GANG_UNDELIVERED,
     is_in_gang,
 )
-from rota.core.life.retry import delay_ms
+from rota.core.life.retry import retry_delay_ms
 from rota.core.lifecycle import JobVerb, move_job
 from rota.core.limits import LOSSES_MAX
 from rota.core.memory.bands import BandCell
@@ -34,7 +34,7 @@ from rota.core.place.labels import HOST
 from rota.core.tables import Tables
 
 
-def assemble(t: Tables, cell: JobCell, now: Instant) -> Iterator[tuple[JobCell, WorkerCell]]:
+def start_gang(t: Tables, cell: JobCell, now: Instant) -> Iterator[tuple[JobCell, WorkerCell]]:
     """The gang starts: its members, each with the worker it goes to."""
     mine, life = t.bands.cells[cell.id], cell.life
     workers = [t.fleet.workers[worker_id] for worker_id in mine.places]
@@ -58,9 +58,9 @@ def assemble(t: Tables, cell: JobCell, now: Instant) -> Iterator[tuple[JobCell, 
         ),
     )
     t.bands.touched[cell.id] = None
-    template = _template(cell.spec)
+    template = _member_template(cell.spec)
     for index, worker in enumerate(workers):
-        yield _member(t, cell, template, index), worker
+        yield _new_member(t, cell, template, index), worker
 
 
 def _host_of(worker: Worker) -> str:
@@ -68,7 +68,7 @@ def _host_of(worker: Worker) -> str:
     return dict(worker.labels).get(HOST) or worker.name
 
 
-def _template(spec: Spec) -> Spec:
+def _member_template(spec: Spec) -> Spec:
     """What every member asks for; the payload is the gang's and is not repeated in each row."""
     needs = replace(spec.terms.needs, copies=1)
     return replace(
@@ -85,8 +85,8 @@ def _template(spec: Spec) -> Spec:
     )
 
 
-def _member(t: Tables, cell: JobCell, template: Spec, index: int) -> JobCell:
-    life, spec = cell.life, replace(template, band=Member(cell.id, index, in_gang=True))
+def _new_member(t: Tables, cell: JobCell, template: Spec, index: int) -> JobCell:
+    life, spec = cell.life, replace(template, band=GroupMember(cell.id, index, in_gang=True))
     fresh = Life(
         JobState.QUEUED,
         reason="ready",
@@ -102,7 +102,7 @@ def _member(t: Tables, cell: JobCell, template: Spec, index: int) -> JobCell:
     return member
 
 
-def look_after(t: Tables, cell: JobCell, now: Instant) -> None:
+def update_gang(t: Tables, cell: JobCell, now: Instant) -> None:
     """Members have ended: the others are to stop, or the gang has ended as a whole."""
     mine = t.bands.cells[cell.id]
     t.bands.touched[cell.id] = None
@@ -121,12 +121,12 @@ def stop_others(t: Tables, cell: JobCell, now: Instant) -> None:
             execution = t.executions[member.life.execution_id]
             state = move_job(member.id, member.life.state, JobVerb.CANCEL)
             t.set_life(member, replace(member.life, state=state, reason="gang"))
-            ask_to_stop(t, execution, Stop.CANCEL, now)
+            request_stop(t, execution, Stop.CANCEL, now)
             if not execution.delivered:
-                lose(t, execution, now, "its gang stopped before its worker collected it")
+                lose_execution(t, execution, now, "its gang stopped before its worker collected it")
 
 
-def stop_with(t: Tables, victims: Sequence[ExecutionCell], now: Instant) -> None:
+def stop_gangs_of(t: Tables, victims: Sequence[ExecutionCell], now: Instant) -> None:
     """Executions are to make room: what runs with them in a gang stops at the same time."""
     for victim in victims:
         job = t.jobs[victim.execution.job_id]
@@ -136,47 +136,49 @@ def stop_with(t: Tables, victims: Sequence[ExecutionCell], now: Instant) -> None
             execution_id = t.jobs[job_id].life.execution_id
             assert execution_id is not None
             if t.executions[execution_id].execution.stop is None:
-                ask_to_stop(t, t.executions[execution_id], Stop.PREEMPT, now)
+                request_stop(t, t.executions[execution_id], Stop.PREEMPT, now)
 
 
 def _decide(t: Tables, cell: JobCell, mine: BandCell, now: Instant) -> None:
     """All members have stopped."""
     life = replace(cell.life, progress=None)
     if mine.succeeded == mine.size:
-        conclude(t, cell, JobVerb.SUCCEED, replace(life, reason="", error=None), now)
-    elif cell.life.state is JobState.CANCELLING or mine.cause == CANCELLED:
-        conclude(t, cell, JobVerb.STOP, replace(life, reason="cancelled"), now)
-    elif mine.cause == RETRY:
-        _try_again(t, cell, mine, now)
-    elif mine.cause == FAILED:
-        conclude(t, cell, JobVerb.FAIL, replace(life, reason="gang"), now)
+        finish_job(t, cell, JobVerb.SUCCEED, replace(life, reason="", error=None), now)
+    elif cell.life.state is JobState.CANCELLING or mine.cause == GANG_CANCELLED:
+        finish_job(t, cell, JobVerb.STOP, replace(life, reason="cancelled"), now)
+    elif mine.cause == GANG_RETRY:
+        _retry(t, cell, mine, now)
+    elif mine.cause == GANG_FAILED:
+        finish_job(t, cell, JobVerb.FAIL, replace(life, reason="gang"), now)
     else:
         _decide_loss(t, cell, mine, now)
 
 
 def _decide_loss(t: Tables, cell: JobCell, mine: BandCell, now: Instant) -> None:
     """A member was lost or preempted: the gang goes back in line, unless that is once too often."""
-    losses = cell.life.losses + (mine.cause == LOST)
+    losses = cell.life.losses + (mine.cause == GANG_LOST)
     life = replace(cell.life, losses=losses, reason=mine.cause, progress=None)
-    if mine.cause == LOST and cell.spec.terms.semantics is Semantics.AT_MOST_ONCE:
-        error = said("a worker was lost while it ran, and it may start at most once")
-        conclude(t, cell, JobVerb.FAIL, replace(life, error=error), now)
-    elif mine.cause == LOST and losses >= LOSSES_MAX:
-        error = said(f"workers of it were lost {losses} times: it may be what kills them")
-        conclude(t, cell, JobVerb.FAIL, replace(life, error=error), now)
+    if mine.cause == GANG_LOST and cell.spec.terms.semantics is Semantics.AT_MOST_ONCE:
+        error = error_json("a worker was lost while it ran, and it may start at most once")
+        finish_job(t, cell, JobVerb.FAIL, replace(life, error=error), now)
+    elif mine.cause == GANG_LOST and losses >= LOSSES_MAX:
+        error = error_json(f"workers of it were lost {losses} times: it may be what kills them")
+        finish_job(t, cell, JobVerb.FAIL, replace(life, error=error), now)
     else:
-        assert mine.cause in (LOST, UNDELIVERED, PREEMPTED), f"it stopped because of {mine.cause!r}"
-        reason = PREEMPTED if mine.cause == PREEMPTED else LOST
+        assert mine.cause in (GANG_LOST, GANG_UNDELIVERED, GANG_PREEMPTED), (
+            f"it stopped because of {mine.cause!r}"
+        )
+        reason = GANG_PREEMPTED if mine.cause == GANG_PREEMPTED else GANG_LOST
         state = move_job(cell.id, life.state, JobVerb.REQUEUE)
         again = replace(life, state=state, reason=reason, attempt=life.attempt - 1, ready_at=now)
         _wait_again(t, cell, again, now)
 
 
-def _try_again(t: Tables, cell: JobCell, mine: BandCell, now: Instant) -> None:
+def _retry(t: Tables, cell: JobCell, mine: BandCell, now: Instant) -> None:
     life = cell.life
     wait = mine.delay_ms
     if wait < 0:
-        wait = delay_ms(cell.spec.terms.retry, cell.id, life.attempt)
+        wait = retry_delay_ms(cell.spec.terms.retry, cell.id, life.attempt)
     state = move_job(cell.id, life.state, JobVerb.TRY_AGAIN)
     again = replace(life, state=state, reason="retry", due_at=now + wait, progress=None)
     _wait_again(t, cell, again, now)
@@ -187,4 +189,4 @@ def _wait_again(t: Tables, cell: JobCell, life: Life, now: Instant) -> None:
     mine = t.bands.cells[cell.id]
     mine.begin_again()
     t.bands.wait_more(cell, mine.size)
-    wait_again(t, cell, now)
+    requeue_or_expire(t, cell, now)

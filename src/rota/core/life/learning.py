@@ -14,46 +14,46 @@ from rota.core.place.fitness import unable
 from rota.core.tables import Tables
 
 _MIB = 1 << 20
-_SUCCEEDED = ExecutionState.SUCCEEDED
+_EXECUTION_SUCCEEDED = ExecutionState.SUCCEEDED
 
 
-def learn(
+def learn_runtimes(
     t: Tables, terms: Terms, ended: Sequence[tuple[Execution, Completion]], now: Instant
 ) -> None:
     """Executions of such jobs were reported to have ended, one after the other."""
     runs: list[Millis] = []
     is_news = False
     for execution, done in ended:
-        ran = _ran(execution, now)
-        if execution.state is _SUCCEEDED:
+        ran = _runtime_of(execution, now)
+        if execution.state is _EXECUTION_SUCCEEDED:
             runs.append(ran)
         if done.used is not None:
             is_news |= t.runtimes.usages.learn(terms, done.used, ran, now)
     if runs:
         is_news |= t.runtimes.learn(terms, runs)
     if is_news:
-        _write(t, terms)
+        _write_runtime(t, terms)
 
 
-def learn_plainly(t: Tables, kind: Kind, execution: Execution, now: Instant) -> None:
+def learn_one_runtime(t: Tables, kind: Kind, execution: Execution, now: Instant) -> None:
     """The same of one that went well, was not measured, and did not say how long it would run."""
-    ran = now - execution.claimed_at if execution.behind is None else _ran(execution, now)
+    ran = now - execution.claimed_at if execution.behind is None else _runtime_of(execution, now)
     if t.runtimes.learn_one(kind.name, ran):
-        _write(t, kind.terms)
+        _write_runtime(t, kind.terms)
 
 
-def _ran(execution: Execution, now: Instant) -> Millis:
+def _runtime_of(execution: Execution, now: Instant) -> Millis:
     """A prefetched one has waited on its worker, which teaches nothing."""
     began_at = execution.claimed_at if execution.behind is None else execution.started_at
     return now - (execution.claimed_at if began_at is None else began_at)
 
 
-def _write(t: Tables, terms: Terms) -> None:
+def _write_runtime(t: Tables, terms: Terms) -> None:
     key = (terms.tenant, terms.name)
     t.draft.runtimes[key] = Runtime(*key, t.runtimes.recent(key), t.runtimes.usages.record(key))
 
 
-def restore(t: Tables, known: Runtime, now: Instant) -> None:
+def restore_runtime(t: Tables, known: Runtime, now: Instant) -> None:
     """What was learned before a restart."""
     if known.recent:
         t.runtimes.restore(known)
@@ -61,7 +61,7 @@ def restore(t: Tables, known: Runtime, now: Instant) -> None:
         t.runtimes.usages.restore((known.tenant, known.name), known.usage, now)
 
 
-def ask_for_more(t: Tables, job: JobCell, done: Completion | None) -> None:
+def raise_memory_request(t: Tables, job: JobCell, done: Completion | None) -> None:
     """A job that ran out of memory and is tried again asks for more, if it was told to."""
     terms = job.spec.terms
     if done is None or done.used is None or not done.used.out_of_memory:

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from rota.core.ids import execution_id
 from rota.core.inputs import Completion
-from rota.core.life.executions import reported, started_at_of
-from rota.core.life.learning import learn, learn_plainly
-from rota.core.life.start import probable_end, running
+from rota.core.life.executions import ended_as_reported, started_at_of
+from rota.core.life.learning import learn_one_runtime, learn_runtimes
+from rota.core.life.start import probable_end, running_life
 from rota.core.memory.cells import ExecutionCell, JobCell, OpenPoll, WorkerCell
 from rota.core.model import Execution, ExecutionState, Instant, JobState, Life
 from rota.core.order.kinds import Kind
@@ -56,7 +56,7 @@ def start_alone(t: Tables, job: JobCell, kind: Kind, worker: WorkerCell, now: In
     draft.waits.append(0 if ready_at is None else now - ready_at)
     if before.line:
         t.leave_shelf(job)
-    job.life = running(before, execution)
+    job.life = running_life(before, execution)
     draft.moved[job_id] = job
     kind.started()
     worker.hold(run_id, resources, ends_at)
@@ -111,7 +111,7 @@ def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> No
     """A plain job has ended well, and leaves memory; nothing is prefetched behind it."""
     (cell, job, kind, done), draft = report, t.draft
     terms, rate, ends_at, job_id = kind.terms, cell.rate, cell.ends_at, job.id
-    execution = reported(cell, done, _GONE_WELL, now)
+    execution = ended_as_reported(cell, done, _GONE_WELL, now)
     run_id = execution.id
     draft.executions[run_id] = execution
     del t.executions[run_id]
@@ -122,9 +122,9 @@ def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> No
         order = t.lines.order
         order.end(kind.payer(order), rate, (now, ends_at))
     if done.used is not None:
-        learn(t, terms, ((execution, done),), now)
+        learn_runtimes(t, terms, ((execution, done),), now)
     elif terms.expected_runtime_ms is None:
-        learn_plainly(t, kind, execution, now)
+        learn_one_runtime(t, kind, execution, now)
     life = job.life = ended_well(job.life, execution, now)
     draft.moved[job_id] = job
     draft.ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))

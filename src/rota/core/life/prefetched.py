@@ -16,7 +16,7 @@ from rota.core.model import Execution, Instant
 from rota.core.tables import Tables
 
 
-def end(t: Tables, cell: ExecutionCell, execution: Execution, now: Instant) -> JobCell:
+def end_execution(t: Tables, cell: ExecutionCell, execution: Execution, now: Instant) -> JobCell:
     """The execution has ended, as given; who was behind it moves up. Answers with its job."""
     worker = t.fleet.workers[execution.worker_id]
     was_prefetched = worker.is_prefetched(cell.execution)

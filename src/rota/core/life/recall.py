@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from rota.core.errors import NotFound, StaleRecall
 from rota.core.inputs import Recall
-from rota.core.life.shelving import bring_back
+from rota.core.life.shelving import recall
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.memory.cells import JobCell
 from rota.core.model import Instant, JobId, JobRecord, JobState
 from rota.core.tables import Tables
 
 
-class Memory:
+class JobLookup:
     """Live jobs first, then what the tables said; refuses what may have changed since."""
 
     def __init__(
         self, t: Tables, recall: Recall | None, now: Instant, *, is_still: bool = False
     ) -> None:
         self._t = t
-        self._is_still = is_still
+        self._is_read_only = is_still
         """Only looks: what is on the shelf stays there."""
         self._now = now
         self._at = now if recall is None else recall.at
@@ -29,11 +29,11 @@ class Memory:
         """The job in memory; one on the shelf is brought back. None: it is not live."""
         cell = self._t.jobs.get(job_id)
         record = self._records.get(job_id)
-        if cell is not None or record is None or not record.life.line or self._is_still:
+        if cell is not None or record is None or not record.life.line or self._is_read_only:
             return cell
         if self._t.recent.is_stale(self._at, self._now):
             raise StaleRecall(f"it was too long ago that job {job_id} was read")
-        return bring_back(self._t, record, self._now)
+        return recall(self._t, record, self._now)
 
     def state(self, job_id: JobId) -> JobState | None:
         """The state of a job wherever it is; None if there is no such job."""
@@ -45,7 +45,7 @@ class Memory:
         if just_now is not None:
             return just_now
         record = self._records.get(job_id)
-        if self._is_still and record is not None and record.life.line:
+        if self._is_read_only and record is not None and record.life.line:
             return record.life.state
         record = self.ended(job_id)
         return None if record is None else record.life.state
@@ -62,7 +62,7 @@ class Memory:
             raise StaleRecall(f"job {job_id} has changed since it was read")
         return record
 
-    def must_have_ended(self, job_id: JobId) -> JobRecord:
+    def require_ended(self, job_id: JobId) -> JobRecord:
         """A job that is not live, or the refusal."""
         record = self.ended(job_id)
         if record is None:

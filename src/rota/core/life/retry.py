@@ -6,20 +6,20 @@ from rota.core.ids import fraction
 from rota.core.inputs import Completion
 from rota.core.model import Backoff, Execution, ExecutionState, JobId, Millis, RetryPolicy
 
-TRY_AT_ONCE = 75
+EXIT_RETRY_NOW = 75
 """EX_TEMPFAIL: the job asks to be tried again without delay."""
-TRY_NEVER = 78
+EXIT_NEVER_RETRY = 78
 """EX_CONFIG: the job says that trying again is no use."""
 
 
-def delay_ms(policy: RetryPolicy, job_id: JobId, attempt: int) -> Millis:
+def retry_delay_ms(policy: RetryPolicy, job_id: JobId, attempt: int) -> Millis:
     """The wait after try number `attempt` (the first is 1) failed; jitter is the job's own."""
-    base = min(_grown(policy, attempt), float(policy.max_delay_ms))
+    base = min(_backoff_ms(policy, attempt), float(policy.max_delay_ms))
     spread = base * policy.jitter
     return max(0, round(base - spread + 2 * spread * fraction(job_id, attempt)))
 
 
-def _grown(policy: RetryPolicy, attempt: int) -> float:
+def _backoff_ms(policy: RetryPolicy, attempt: int) -> float:
     match policy.backoff:
         case Backoff.FIXED:
             return float(policy.delay_ms)
@@ -30,14 +30,12 @@ def _grown(policy: RetryPolicy, attempt: int) -> float:
             return policy.delay_ms * policy.factor ** min(attempt - 1, 100)
 
 
-def may_try_again(
-    policy: RetryPolicy, attempt: int, *, retryable: bool, exit_code: int | None
-) -> bool:
+def may_retry(policy: RetryPolicy, attempt: int, *, retryable: bool, exit_code: int | None) -> bool:
     """Whether there is another try after number `attempt` failed."""
-    return retryable and exit_code != TRY_NEVER and attempt < policy.max_attempts
+    return retryable and exit_code != EXIT_NEVER_RETRY and attempt < policy.max_attempts
 
 
-def final_reason(execution: Execution, done: Completion | None) -> str:
+def failure_reason(execution: Execution, done: Completion | None) -> str:
     """In a word, why a job has failed that is not tried again."""
     if execution.state is ExecutionState.TIMED_OUT:
         return "timeout"

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from rota.core.errors import StaleRecall
 from rota.core.inputs import Refilled
-from rota.core.life.waiting import begin_to_wait, begin_to_wait_together, stand_in_line
+from rota.core.life.waiting import add_ready_job, add_ready_jobs, enqueue
 from rota.core.memory.cells import JobCell
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life, Spec
 from rota.core.order.lanes import Lane
@@ -20,7 +20,7 @@ from rota.core.outcome import Counted, Refill
 from rota.core.tables import FRESH, Tables
 
 
-def waits_only(spec: Spec, now: Instant) -> bool:
+def waits_for_worker_only(spec: Spec, now: Instant) -> bool:
     """Whether nothing but a worker is missing, and nothing but a worker can happen to it.
 
     What others depend on is not asked here; nor may a job with a key go, for it has to be there
@@ -39,40 +39,40 @@ def waits_only(spec: Spec, now: Instant) -> bool:
     )
 
 
-def take_in(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell:
+def enqueue_or_spill(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell:
     """A new job that only waits for a worker: stands in line, or is put on the shelf."""
     terms, window = spec.terms, t.timing.window
     if t.lines.shelves or len(t.jobs) >= window.jobs:
         lane = t.lines.lane(terms)
-        if lane is not None and _is_long(t, lane):
-            return _put_away(t, lane, JobCell(job_id, spec, FRESH), now)
-    return begin_to_wait(t, job_id, spec, now)
+        if lane is not None and _must_spill(t, lane):
+            return _spill(t, lane, JobCell(job_id, spec, FRESH), now)
+    return add_ready_job(t, job_id, spec, now)
 
 
-def take_in_together(
+def enqueue_or_spill_together(
     t: Tables, ids: Sequence[JobId], specs: Sequence[Spec], now: Instant
 ) -> list[JobCell]:
     """The same for alike jobs, each behind the one before."""
     if t.lines.shelves or len(t.jobs) + len(ids) > t.timing.window.jobs:
-        return [take_in(t, *job, now) for job in zip(ids, specs, strict=True)]
-    return begin_to_wait_together(t, ids, specs, now)
+        return [enqueue_or_spill(t, *job, now) for job in zip(ids, specs, strict=True)]
+    return add_ready_jobs(t, ids, specs, now)
 
 
-def _is_long(t: Tables, lane: Lane) -> bool:
+def _must_spill(t: Tables, lane: Lane) -> bool:
     window = t.timing.window
     if not lane.shelved:
         return len(t.jobs) >= window.jobs and lane.kept >= window.line
     # The last few of a shelf come back all at once: who arrives meanwhile need not follow them.
-    return lane.shelved > window.piece or lane.kept >= _level(t)
+    return lane.shelved > window.piece or lane.kept >= _refill_level(t)
 
 
-def _level(t: Tables) -> int:
+def _refill_level(t: Tables) -> int:
     """A lane with fewer jobs in memory is refilled: all of them share half of the window."""
     window = t.timing.window
     return max(window.line, window.jobs // (2 * max(1, t.lines.shelves)))
 
 
-def _put_away(t: Tables, lane: Lane, cell: JobCell, now: Instant) -> JobCell:
+def _spill(t: Tables, lane: Lane, cell: JobCell, now: Instant) -> JobCell:
     t.lines.shelve(lane, cell.spec, cell.spec.order)
     lane.arrived += 1
     job_class = t.lines.classes[lane.class_index]
@@ -86,25 +86,25 @@ def _put_away(t: Tables, lane: Lane, cell: JobCell, now: Instant) -> JobCell:
     return cell
 
 
-def bring_back(t: Tables, record: JobRecord, now: Instant) -> JobCell:
+def recall(t: Tables, record: JobRecord, now: Instant) -> JobCell:
     """One job of the shelf, wherever in its line it is; nothing is written yet."""
     lane = t.lines.numbered.get(record.life.line)
     if lane is None or not lane.shelved or t.recent.departed_at(record.id) is not None:
         raise StaleRecall(f"job {record.id} has moved since it was read")
     t.visitors[record.id] = None
-    cell = _return(t, lane, record)
-    stand_in_line(t, cell, now)
+    cell = _load(t, lane, record)
+    enqueue(t, cell, now)
     t.lines.unshelve(lane, 1)
     return cell
 
 
-def _return(t: Tables, lane: Lane, record: JobRecord) -> JobCell:
+def _load(t: Tables, lane: Lane, record: JobRecord) -> JobCell:
     """Into memory, from where it was counted as queued already.
 
     The store has seen to it that it shares its terms with others.
     """
     spec = record.spec
-    if not _is_of(lane, spec):
+    if not _is_counted_with(lane, spec):
         t.count_shelved(lane, -1)
         return t.add_job(record.id, spec, record.life)
     place = t.lines.order.place(spec)
@@ -112,12 +112,12 @@ def _return(t: Tables, lane: Lane, record: JobRecord) -> JobCell:
     return cell
 
 
-def _is_of(lane: Lane, spec: Spec) -> bool:
+def _is_counted_with(lane: Lane, spec: Spec) -> bool:
     """Whether it is counted with its lane: a line of an earlier program has several tenants."""
     return spec.terms.tenant == lane.key[0]
 
 
-def see_off(t: Tables) -> None:
+def spill_untouched(t: Tables) -> None:
     """At a turn's end: jobs that were brought back by name and then left as they were go again.
 
     Or else memory would fill up with jobs that were asked for something which was refused.
@@ -145,7 +145,7 @@ def refill(t: Tables, event: Refilled, now: Instant) -> Counted:
     back: Sequence[JobRecord] = event.jobs
     if gone or not jobs.keys().isdisjoint([one.id for one in back]):
         back = [one for one in back if one.id not in jobs and one.id not in gone]
-    _stand_again(t, lane, back, now)
+    _enqueue_loaded(t, lane, back, now)
     if back:
         t.lines.unshelve(lane, len(back))
     if event.jobs and lane.shelved:
@@ -160,22 +160,22 @@ def refill(t: Tables, event: Refilled, now: Instant) -> Counted:
     return Counted(len(back))
 
 
-def _stand_again(t: Tables, lane: Lane, back: Sequence[JobRecord], now: Instant) -> None:
+def _enqueue_loaded(t: Tables, lane: Lane, back: Sequence[JobRecord], now: Instant) -> None:
     """In line; alike jobs that follow each other, as mostly all of a shelf do, stand as one."""
     first: JobCell | None = None
     behind: list[JobCell] = []
     stretch_jobs = t.limits.stretch_jobs
-    for stretch in _came_together(back, stretch_jobs):
+    for stretch in _alike_in_sequence(back, stretch_jobs):
         last = behind[-1] if behind else first
-        cell = _return(t, lane, stretch[0])
+        cell = _load(t, lane, stretch[0])
         if first is not None and last is not None and _follows(cell, last):
             behind.append(cell)
         else:
             if first is not None and behind:
                 t.lines.join_behind(first, behind, now)
-            stand_in_line(t, cell, now)
+            enqueue(t, cell, now)
             first, behind = cell, []
-        behind += _return_behind(t, lane, cell, stretch)
+        behind += _load_alike(t, lane, cell, stretch)
         if len(behind) >= stretch_jobs:
             t.lines.join_behind(first, behind, now)
             first, behind = behind[-1], []
@@ -183,7 +183,7 @@ def _stand_again(t: Tables, lane: Lane, back: Sequence[JobRecord], now: Instant)
         t.lines.join_behind(first, behind, now)
 
 
-def _came_together(back: Sequence[JobRecord], most: int) -> Iterator[Sequence[JobRecord]]:
+def _alike_in_sequence(back: Sequence[JobRecord], most: int) -> Iterator[Sequence[JobRecord]]:
     """So many at most that follow each other, and are alike in all that places are made of."""
     begun = 0
     for number, (before, one) in enumerate(pairwise(back), 1):
@@ -203,14 +203,14 @@ def _came_together(back: Sequence[JobRecord], most: int) -> Iterator[Sequence[Jo
         yield back[begun:]
 
 
-def _return_behind(
+def _load_alike(
     t: Tables, lane: Lane, first: JobCell, together: Sequence[JobRecord]
 ) -> Collection[JobCell]:
     """The others of those that came together; the first is in memory already."""
     if len(together) == 1:
         return ()
-    if not _is_of(lane, first.spec):
-        return [_return(t, lane, one) for one in together[1:]]
+    if not _is_counted_with(lane, first.spec):
+        return [_load(t, lane, one) for one in together[1:]]
     place = first.place
     cells = {one.id: JobCell(one.id, one.spec, one.life, place=place) for one in together[1:]}
     t.jobs.update(cells)
@@ -227,7 +227,7 @@ def _follows(cell: JobCell, before: JobCell) -> bool:
     )
 
 
-def ask(t: Tables) -> list[Refill]:
+def wanted_refills(t: Tables) -> list[Refill]:
     """What to ask of the store after this turn: one question a lane at a time.
 
     One that was asked in good time is asked again when it has become urgent; the first answer is
@@ -238,9 +238,9 @@ def ask(t: Tables) -> list[Refill]:
     lines = t.lines
     if not lines.touched:
         return wanted
-    level = _level(t)
+    level = _refill_level(t)
     for lane in lines.touched.values():
-        if _wants(lane, level):
+        if _wants_refill(lane, level):
             t.tickets += 1
             exact = not lane.settled or bool(lane.gone)
             lane.asked, lane.hurried, lane.arrived = t.tickets, lane.dry or not exact, 0
@@ -251,13 +251,13 @@ def ask(t: Tables) -> list[Refill]:
     return wanted
 
 
-def _wants(lane: Lane, level: int) -> bool:
+def _wants_refill(lane: Lane, level: int) -> bool:
     if lane.asked:
         return lane.shelved > 0 and lane.dry and not lane.hurried
     return lane.shelved > 0 and (lane.dry or lane.kept < level)
 
 
-def restore_shelves(t: Tables, counts: Mapping[int, int]) -> None:
+def restore_spill_queues(t: Tables, counts: Mapping[int, int]) -> None:
     """After a load: the first jobs of each line are in memory and stand in theirs, the rest is not.
 
     `counts` has how many jobs the store has in each line, those that were loaded among them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.core.band import Array
 from rota.core.ids import execution_id
-from rota.core.life.arrays import draw
+from rota.core.life.arrays import start_member
 from rota.core.lifecycle import JOB_TRANSITIONS, JobVerb, move_job
 from rota.core.memory.cells import NO_CLASS, ExecutionCell, JobCell, WorkerCell
 from rota.core.memory.runtimes import stepped_up
@@ -28,7 +28,7 @@ from rota.core.tables import Tables
 # A member of an enumeration costs several look-ups each time it is named: these are named for every
 # job that starts.
 _CLAIMED, _CLAIM = ExecutionState.CLAIMED, JobVerb.CLAIM
-STARTED = JOB_TRANSITIONS[JobState.QUEUED, _CLAIM]
+STATE_WHEN_STARTED = JOB_TRANSITIONS[JobState.QUEUED, _CLAIM]
 """The state of a job whose execution was made."""
 
 
@@ -37,7 +37,7 @@ def lease_until(t: Tables, now: Instant) -> Instant:
     return now + t.lease_ms
 
 
-def first_lease_until(t: Tables, now: Instant) -> Instant:
+def lease_until_after_failover(t: Tables, now: Instant) -> Instant:
     """The same for one found at a take-over: the leader before may have renewed it since."""
     return lease_until(t, now) + t.timing.handover_ms
 
@@ -54,9 +54,9 @@ def claim(
     At once, or prefetched: then it has nothing of the worker until the one it is behind has ended.
     """
     if job.spec.band is not None and isinstance(job.spec.band, Array):
-        job = draw(t, job, now)
+        job = start_member(t, job, now)
     life, terms = job.life, job.spec.terms
-    execution = claimed(job, worker.worker.id, now, behind)
+    execution = new_execution(job, worker.worker.id, now, behind)
     if behind is not None:
         worker.prefetched[behind] = (execution.id, terms.needs.resources)
     cell = t.executions[execution.id] = ExecutionCell(execution, lease_until(t, now), now)
@@ -68,7 +68,7 @@ def claim(
     t.lines.leave(job)
     t.draft.waits.append(0 if life.ready_at is None else now - life.ready_at)
     move_job(job.id, life.state, _CLAIM)
-    t.set_life(job, running(life, execution))
+    t.set_life(job, running_life(life, execution))
     occupy(t, cell, terms, share, now)
     queue = t.queues[terms.queue]
     if is_limited(queue):
@@ -77,7 +77,7 @@ def claim(
     return cell
 
 
-def claimed(
+def new_execution(
     job: JobCell, worker_id: WorkerId, now: Instant, behind: ExecutionId | None = None
 ) -> Execution:
     """The next execution of a job."""
@@ -95,10 +95,10 @@ def claimed(
     )
 
 
-def running(life: Life, execution: Execution) -> Life:
+def running_life(life: Life, execution: Execution) -> Life:
     """The life of a job that waited and whose execution this is."""
     return Life(
-        STARTED,
+        STATE_WHEN_STARTED,
         attempt=execution.attempt,
         fence=execution.fence,
         losses=life.losses,
@@ -140,7 +140,7 @@ def probable_end(t: Tables, terms: Terms, since: Instant, now: Instant) -> Insta
     return ends_at if ends_at > now else stepped_up(since, terms.timeout_ms, now)
 
 
-def outlive(t: Tables, cell: ExecutionCell, now: Instant) -> None:
+def extend_estimate(t: Tables, cell: ExecutionCell, now: Instant) -> None:
     """If it runs longer than was thought, another end is guessed, and charged for."""
     if cell.ends_at > now:
         return

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.core.life.plain import took_room
-from rota.core.life.start import claimed, lease_until, probable_end, running
+from rota.core.life.start import lease_until, new_execution, probable_end, running_life
 from rota.core.memory.cells import ExecutionCell, JobCell, LineKey, WorkerCell
 from rota.core.model import ExecutionId, Instant, JobState, Terms
 from rota.core.order.party import Line
@@ -93,7 +93,9 @@ def start_together(t: Tables, jobs: Sequence[JobCell], worker: WorkerCell, now: 
     order.begin(payer, share, (now, ends_at))
     lease = lease_until(t, now)
     begun = [
-        ExecutionCell(claimed(job, worker.worker.id, now), lease, now, ends_at=ends_at, rate=rate)
+        ExecutionCell(
+            new_execution(job, worker.worker.id, now), lease, now, ends_at=ends_at, rate=rate
+        )
         for job in jobs
     ]
     _hold_together(t, terms, begun, worker)
@@ -128,7 +130,7 @@ def _move_together(
         waits.append(0 if before.ready_at is None else now - before.ready_at)
         if before.line:
             t.leave_shelf(job)
-        job.life = running(before, cell.execution)
+        job.life = running_life(before, cell.execution)
         moved[job.id] = job
     t.kinds.of(jobs[0].spec.terms).started(len(jobs))
 

@@ -12,10 +12,10 @@ from rota.core.model import Instant, JobId, JobState, Spec
 from rota.core.order.kinds import Kind
 from rota.core.order.party import JobClass
 from rota.core.tables import FRESH, Tables
-from rota.core.times.timers import Alarm
+from rota.core.times.timers import TimerKind
 
 _QUEUED = JobState.QUEUED
-FOR_JOBS = "dependencies"
+WAITS_FOR_JOBS = "dependencies"
 """Why a job is pending that waits for others; a load takes it at its word."""
 
 
@@ -24,22 +24,22 @@ def due_at(cell: JobCell) -> Instant | None:
     return cell.life.due_at if cell.life.due_at is not None else cell.spec.run_at
 
 
-def settle(t: Tables, cell: JobCell, now: Instant) -> None:
+def enter_wait_state(t: Tables, cell: JobCell, now: Instant) -> None:
     """Puts a job that is in no line where it has to wait."""
     when = due_at(cell)
     if cell.unmet:
-        _pend(t, cell, FOR_JOBS)
+        _make_pending(t, cell, WAITS_FOR_JOBS)
     elif when is not None and when > now:
-        t.timers.set(when, Alarm.JOB, cell.id)
-        _pend(t, cell, "run_at" if cell.life.due_at is None else "retry")
+        t.timers.set(when, TimerKind.JOB, cell.id)
+        _make_pending(t, cell, "run_at" if cell.life.due_at is None else "retry")
     else:
         if cell.life.state is JobState.PENDING:
             move_job(cell.id, cell.life.state, JobVerb.RELEASE)
             t.set_life(cell, t.released(cell.life, now))
-        stand_in_line(t, cell, now)
+        enqueue(t, cell, now)
 
 
-def _pend(t: Tables, cell: JobCell, reason: str) -> None:
+def _make_pending(t: Tables, cell: JobCell, reason: str) -> None:
     life = cell.life
     if life.state is JobState.QUEUED:
         state = move_job(cell.id, life.state, JobVerb.HOLD)
@@ -48,17 +48,17 @@ def _pend(t: Tables, cell: JobCell, reason: str) -> None:
         t.set_life(cell, replace(life, reason=reason))
 
 
-def stand_in_line(t: Tables, cell: JobCell, now: Instant) -> None:
+def enqueue(t: Tables, cell: JobCell, now: Instant) -> None:
     """A ready job joins the line of its class, or the line of its concurrency key before it."""
     has_slot, weaker = t.keys.admit(cell)
     if weaker is not None:
         t.lines.leave(weaker)
     if has_slot:
         t.queue(cell.spec.terms.queue, now)
-        _join(t, cell, t.kinds.of(cell.spec.terms), now)
+        _join_class_queue(t, cell, t.kinds.of(cell.spec.terms), now)
 
 
-def begin_to_wait(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell:
+def add_ready_job(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell:
     """A new job for which nothing but a worker is missing: accepted and released in one step.
 
     It shares its terms with others already, and its queue is there.
@@ -74,15 +74,15 @@ def begin_to_wait(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell
     job_class.arrived += 1
     job_class.arrived_work += estimate
     if job_class.waiting == 1:
-        _mind_class(t, job_class, kind, now)
+        _prepare_class(t, job_class, kind, now)
     return cell
 
 
-def begin_to_wait_together(
+def add_ready_jobs(
     t: Tables, ids: Sequence[JobId], specs: Sequence[Spec], now: Instant
 ) -> list[JobCell]:
     """The same for alike jobs, each behind the one before."""
-    first = begin_to_wait(t, ids[0], specs[0], now)
+    first = add_ready_job(t, ids[0], specs[0], now)
     rest = {
         job_id: JobCell(job_id, spec, first.life, place=first.place)
         for job_id, spec in zip(ids[1:], specs[1:], strict=True)
@@ -98,17 +98,17 @@ def begin_to_wait_together(
     return [first, *cells]
 
 
-def _join(t: Tables, cell: JobCell, kind: Kind, now: Instant) -> None:
+def _join_class_queue(t: Tables, cell: JobCell, kind: Kind, now: Instant) -> None:
     cell.estimate = estimate = t.runtimes.estimate(kind.terms)
     job_class = t.lines.join(cell, kind, now)
     if not cell.life.line:  # what was on the shelf came long ago
         job_class.arrived += 1
         job_class.arrived_work += estimate
     if job_class.waiting == 1:
-        _mind_class(t, job_class, kind, now)
+        _prepare_class(t, job_class, kind, now)
 
 
-def _mind_class(t: Tables, job_class: JobClass, kind: Kind, now: Instant) -> None:
+def _prepare_class(t: Tables, job_class: JobClass, kind: Kind, now: Instant) -> None:
     """The first job of a class stands in line: what holds for all of them is asked once."""
     if job_class.bit & t.lines.fresh:  # once, not for each of a load
         t.fleet.mind_labels(job_class.needs)
@@ -117,15 +117,15 @@ def _mind_class(t: Tables, job_class: JobClass, kind: Kind, now: Instant) -> Non
             t.check_quota(tenant, now)
 
 
-def leave_lines(t: Tables, cell: JobCell, now: Instant) -> None:
+def dequeue(t: Tables, cell: JobCell, now: Instant) -> None:
     """The job neither waits for a worker nor holds a slot of its key any more."""
     t.lines.leave(cell)
     if cell.spec.concurrency is not None:
         for admitted in t.keys.release(cell):
-            _join(t, admitted, t.kinds.of(admitted.spec.terms), now)
+            _join_class_queue(t, admitted, t.kinds.of(admitted.spec.terms), now)
 
 
-def ring(t: Tables, cell: JobCell, now: Instant) -> bool:
+def timer_fired(t: Tables, cell: JobCell, now: Instant) -> bool:
     """A job's timer rang: releases it if its time has come. True: it has expired instead."""
     expires = cell.spec.expires_at
     if cell.life.state not in (JobState.PENDING, JobState.QUEUED):
@@ -135,5 +135,5 @@ def ring(t: Tables, cell: JobCell, now: Instant) -> bool:
     when = due_at(cell)
     is_due = when is None or when <= now
     if cell.life.state is JobState.PENDING and not cell.unmet and is_due:
-        settle(t, cell, now)
+        enter_wait_state(t, cell, now)
     return False

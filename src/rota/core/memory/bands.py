@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from rota.core.band import Array, Gang, Member, Tally, copies_of
+from rota.core.band import Array, Gang, GroupMember, GroupProgress, copies_of
 from rota.core.lifecycle import JOB_WAITING
 from rota.core.memory.cells import JobCell
 from rota.core.model import Instant, JobId, JobState, Life, Spec, Terms, WorkerId
@@ -68,9 +68,9 @@ class BandCell:
         self.places: list[WorkerId] = []
         """Where the members of a gang that is about to start go, by index."""
 
-    def tally(self) -> Tally:
+    def tally(self) -> GroupProgress:
         """As it is written."""
-        return Tally(
+        return GroupProgress(
             self.drawn,
             self.running,
             self.succeeded,
@@ -119,12 +119,12 @@ class Bands:
     def of(self, cell: JobCell) -> BandCell:
         """The band that the job is, or is of."""
         band = cell.spec.band
-        return self.cells[JobId(band.parent) if isinstance(band, Member) else cell.id]
+        return self.cells[JobId(band.parent) if isinstance(band, GroupMember) else cell.id]
 
     def add(self, cell: JobCell) -> bool:
         """A band or a member comes into memory; True: it counts as a job like any other."""
         band = cell.spec.band
-        if isinstance(band, Member):
+        if isinstance(band, GroupMember):
             # At a load a member may come before its band.
             self.cells.setdefault(JobId(band.parent), BandCell()).live[cell.id] = None
             return True
@@ -134,7 +134,7 @@ class Bands:
 
     def _shape(self, cell: BandCell, job: JobCell) -> None:
         """What its spec and its row say; which members are live it knows already."""
-        band, tally = job.spec.band, job.life.tally or Tally()
+        band, tally = job.spec.band, job.life.tally or GroupProgress()
         cell.size, cell.order = copies_of(band), ()
         if isinstance(band, Array):
             cell.order = indices(band.todo) if band.todo else range(band.count)
@@ -153,7 +153,7 @@ class Bands:
 
         True: it is a member, and counts as a job like any other.
         """
-        if isinstance(cell.spec.band, Member):
+        if isinstance(cell.spec.band, GroupMember):
             return True
         mine = self.cells[cell.id]
         if sign > 0:
@@ -174,7 +174,7 @@ class Bands:
     def remove(self, cell: JobCell) -> bool:
         """A band or a member leaves memory; True: it counted as a job like any other."""
         band = cell.spec.band
-        if isinstance(band, Member):
+        if isinstance(band, GroupMember):
             parent = JobId(band.parent)
             del self.cells[parent].live[cell.id]
             self.due[parent] = None
@@ -188,7 +188,7 @@ class Bands:
     def move(self, cell: JobCell, after: JobState) -> bool:
         """A band or a member changes its state; True: it counts as a job like any other."""
         band, before = cell.spec.band, cell.life.state
-        if isinstance(band, Member):
+        if isinstance(band, GroupMember):
             self._move_member(self.cells[JobId(band.parent)], before, after)
             self.touched[JobId(band.parent)] = None
             return True
@@ -200,7 +200,7 @@ class Bands:
 
     def last(self, cell: JobCell, life: Life) -> Life:
         """A band or a member is about to end with this life: members that wait are called off."""
-        if isinstance(cell.spec.band, Member):
+        if isinstance(cell.spec.band, GroupMember):
             return life
         self.call_off_rest(cell)
         return replace(life, tally=self.cells[cell.id].tally())

@@ -15,7 +15,7 @@ from rota.core.model import Instant, Millis, Spec
 from rota.core.order.orders import Span
 from rota.core.order.party import EVERY_CLASS, Head, Line, Party, Seat
 from rota.core.records.policy import OrderKind, Policy
-from rota.core.times.slack import strict_place
+from rota.core.times.slack import strict_sort_key
 
 
 class PlainOrder:
@@ -32,7 +32,7 @@ class PlainOrder:
 
     def place(self, spec: Spec) -> int:
         """Nothing but arrival counts, or priority before it, and a deadline's slack within one."""
-        return self._places.same(strict_place(spec)) if self._by_priority else 0
+        return self._places.same(strict_sort_key(spec)) if self._by_priority else 0
 
     def rank(self, queue: QueueCell) -> int:
         """The queue's priority comes before everything, or does not count."""

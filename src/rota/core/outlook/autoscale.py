@@ -17,13 +17,13 @@ from rota.core.memory.cells import MachineClass, QueueCell
 from rota.core.memory.rooms import Rooms
 from rota.core.model import Instant, Millis, Needs, Resources, Worker, WorkerId, WorkerState
 from rota.core.order.lanes import rounded
-from rota.core.outlook.backlog import Shape, shapes_of
+from rota.core.outlook.backlog import ShapeBacklog, backlog_by_shape
 from rota.core.place.fitness import score, unable
 from rota.core.resources import amounts
 from rota.core.tables import Tables
 
 
-class Crew(msgspec.Struct):
+class WorkerCount(msgspec.Struct):
     """Workers: those there are, and how many there should be."""
 
     online: int = 0
@@ -41,22 +41,22 @@ class Crew(msgspec.Struct):
         return min(self.idle, max(0, self.online - self.needed))
 
 
-class Kind(msgspec.Struct):
+class WorkerType(msgspec.Struct):
     """Workers of about the same size that are good for the same."""
 
     machine: MachineClass
     capacity: Resources
     """The least that one of them has."""
-    crew: Crew
+    workers: WorkerCount
     load: float = 0.0
     """Workers that the jobs which go there first would keep busy."""
 
 
-class Fitted(msgspec.Struct):
+class PlacedShape(msgspec.Struct):
     """A shape, and on which workers it would go."""
 
-    shape: Shape
-    kind: Kind | None
+    shape: ShapeBacklog
+    worker_type: WorkerType | None
     """None: no worker is known that could run it, nor would more of them help."""
     per_worker: int
     """How many fit on one worker; 0 where none could be run."""
@@ -77,8 +77,8 @@ class QueueDemand(msgspec.Struct):
 
     name: str
     paused: bool
-    shapes: list[Fitted]
-    crew: Crew
+    shapes: list[PlacedShape]
+    workers: WorkerCount
 
 
 class Demand(msgspec.Struct):
@@ -87,8 +87,8 @@ class Demand(msgspec.Struct):
     at: Instant
     target_ms: Millis
     queues: list[QueueDemand]
-    kinds: list[Kind]
-    crew: Crew
+    worker_types: list[WorkerType]
+    workers: WorkerCount
 
 
 def demand(t: Tables, target_ms: Millis, size: Resources | None, now: Instant) -> Demand:
@@ -96,21 +96,23 @@ def demand(t: Tables, target_ms: Millis, size: Resources | None, now: Instant) -
 
     `size` is that of the workers which somebody would add; None: such as there are.
     """
-    shapes = shapes_of(t, target_ms, now)
+    shapes = backlog_by_shape(t, target_ms, now)
     for cell in t.queues.values():
-        _hold_to(_queue_room(cell, shapes), [s for s in shapes if s.queue == cell.queue.name])
-    _hold_to(_room_of(t.policy.max_running, shapes), shapes)
-    kinds = _kinds(t)
+        _cap(_queue_slots_left(cell, shapes), [s for s in shapes if s.queue == cell.queue.name])
+    _cap(_slots_left(t.policy.max_running, shapes), shapes)
+    kinds = _worker_types(t)
     if size is not None:
-        kinds.insert(0, Kind(MachineClass(0, _any_worker(size), Rooms()), size, Crew()))
-    fitted = [_fit(shape, kinds, size) for shape in shapes]
+        kinds.insert(
+            0, WorkerType(MachineClass(0, _any_worker(size), Rooms()), size, WorkerCount())
+        )
+    fitted = [_place(shape, kinds, size) for shape in shapes]
     for one in fitted:
-        if one.kind is not None:
-            one.kind.load += one.load
+        if one.worker_type is not None:
+            one.worker_type.load += one.load
     for kind in kinds:
-        kind.crew.needed = _workers(kind.load)
-    strangers = _workers(sum(one.load for one in fitted if one.kind is None))
-    crew = _together(kinds)
+        kind.workers.needed = _workers(kind.load)
+    strangers = _workers(sum(one.load for one in fitted if one.worker_type is None))
+    crew = _summed(kinds)
     crew.needed += strangers
     queues = [_queue(t.queues[name], fitted, kinds) for name in sorted(t.queues)]
     return Demand(now, target_ms, queues, kinds, crew)
@@ -123,19 +125,19 @@ def _workers(load: float) -> int:
 # What may run at all
 
 
-def _room_of(limit: int | None, shapes: Iterable[Shape]) -> float:
+def _slots_left(limit: int | None, shapes: Iterable[ShapeBacklog]) -> float:
     """Slots that a limit on what runs leaves to what does not run yet."""
     if limit is None:
         return inf
     return max(0.0, limit - sum(shape.running_load for shape in shapes))
 
 
-def _queue_room(cell: QueueCell, shapes: Iterable[Shape]) -> float:
+def _queue_slots_left(cell: QueueCell, shapes: Iterable[ShapeBacklog]) -> float:
     queue = cell.queue
     if queue.paused:
         return 0.0
     mine = [shape for shape in shapes if shape.queue == queue.name]
-    room = _room_of(queue.max_workers, mine)
+    room = _slots_left(queue.max_workers, mine)
     jobs = sum(shape.jobs for shape in mine)
     if queue.rate_limit is not None and jobs:
         # What may start in a second, times how long it runs, is what ever runs at once.
@@ -145,36 +147,36 @@ def _queue_room(cell: QueueCell, shapes: Iterable[Shape]) -> float:
     return room
 
 
-def _hold_to(room: float, shapes: list[Shape]) -> None:
-    wanted = sum(shape.wanted for shape in shapes)
+def _cap(room: float, shapes: list[ShapeBacklog]) -> None:
+    wanted = sum(shape.wanted_slots for shape in shapes)
     if wanted > room:
         for shape in shapes:
-            shape.wanted *= room / wanted
+            shape.wanted_slots *= room / wanted
 
 
 # Who would run it
 
 
-def _kinds(t: Tables) -> list[Kind]:
+def _worker_types(t: Tables) -> list[WorkerType]:
     """The workers that are there; where none is, those that were there within the last day."""
-    found: dict[object, Kind] = {}
-    by_machine: dict[int, Kind] = {}
+    found: dict[object, WorkerType] = {}
+    by_machine: dict[int, WorkerType] = {}
     for cell in t.fleet.workers.values():
         kind = by_machine.get(cell.machine.index)
         if kind is None:
             worker = cell.worker
-            key = (_about(worker.capacity), worker.capabilities, worker.queues, worker.only)
-            new = Kind(cell.machine, worker.capacity, Crew())
+            key = (_size_key(worker.capacity), worker.capabilities, worker.queues, worker.only)
+            new = WorkerType(cell.machine, worker.capacity, WorkerCount())
             kind = by_machine[cell.machine.index] = found.setdefault(key, new)
             kind.capacity = _least(kind.capacity, worker.capacity)
         if cell.worker.state is WorkerState.ONLINE:
-            kind.crew.online += 1
-            kind.crew.idle += not cell.held
-    there = [kind for kind in found.values() if kind.crew.online]
+            kind.workers.online += 1
+            kind.workers.idle += not cell.held
+    there = [kind for kind in found.values() if kind.workers.online]
     return there or list(found.values())
 
 
-def _about(capacity: Resources) -> tuple[object, ...]:
+def _size_key(capacity: Resources) -> tuple[object, ...]:
     """Machines of one type differ in free disk, and a little in memory."""
     return (capacity.cpu_milli, rounded(capacity.memory), capacity.gpu_milli, capacity.custom)
 
@@ -188,7 +190,7 @@ def _any_worker(size: Resources) -> Worker:
     return Worker(WorkerId(""), "", "", size)
 
 
-def _fit(shape: Shape, kinds: list[Kind], size: Resources | None) -> Fitted:
+def _place(shape: ShapeBacklog, kinds: list[WorkerType], size: Resources | None) -> PlacedShape:
     """On the kind where a job like this would go first, by the score that decides it."""
     needs = shape.needs
     able = [kind for kind in kinds if not unable(shape.queue, needs, kind.machine)]
@@ -196,9 +198,9 @@ def _fit(shape: Shape, kinds: list[Kind], size: Resources | None) -> Fitted:
         able = able[:1]  # those that somebody would add, if they would do
     if not able:
         # Where nobody has ever seen a worker, one for each job is as good a guess as any.
-        return Fitted(shape, None, 0 if kinds else 1)
+        return PlacedShape(shape, None, 0 if kinds else 1)
     best = min(able, key=lambda kind: score(needs.resources, kind.machine, kind.capacity))
-    return Fitted(shape, best, max(1, _how_many(needs, best.capacity)))
+    return PlacedShape(shape, best, max(1, _how_many(needs, best.capacity)))
 
 
 def _how_many(needs: Needs, capacity: Resources) -> int:
@@ -207,20 +209,20 @@ def _how_many(needs: Needs, capacity: Resources) -> int:
     return min((there.get(kind, 0) // amount for kind, amount in asked), default=1)
 
 
-def _together(kinds: Iterable[Kind]) -> Crew:
-    crew = Crew()
+def _summed(kinds: Iterable[WorkerType]) -> WorkerCount:
+    crew = WorkerCount()
     for kind in kinds:
-        crew.online += kind.crew.online
-        crew.idle += kind.crew.idle
-        crew.needed += kind.crew.needed
+        crew.online += kind.workers.online
+        crew.idle += kind.workers.idle
+        crew.needed += kind.workers.needed
     return crew
 
 
-def _queue(cell: QueueCell, fitted: list[Fitted], kinds: list[Kind]) -> QueueDemand:
+def _queue(cell: QueueCell, fitted: list[PlacedShape], kinds: list[WorkerType]) -> QueueDemand:
     """A queue by itself: the workers that serve it, and how many it would need if it were alone."""
     name = cell.queue.name
     mine = [one for one in fitted if one.shape.queue == name]
     serving = [k for k in kinds if k.machine.queues is None or name in k.machine.queues]
-    crew = _together(serving)
+    crew = _summed(serving)
     crew.needed = _workers(sum(one.load for one in mine))
     return QueueDemand(name, cell.queue.paused, mine, crew)

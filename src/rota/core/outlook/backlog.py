@@ -14,7 +14,7 @@ from rota.core.order.party import JobClass, Line
 from rota.core.tables import Tables
 
 
-class Shape(msgspec.Struct):
+class ShapeBacklog(msgspec.Struct):
     """What waits, runs and comes of one queue with the same needs."""
 
     queue: str
@@ -27,47 +27,47 @@ class Shape(msgspec.Struct):
     jobs_per_s: float = 0.0
     work_per_s: float = 0.0
     """Seconds of work that come in each second: slots that keep up with them."""
-    wanted: float = 0.0
+    wanted_slots: float = 0.0
     """Slots for what waits and what comes."""
 
     @property
     def slots(self) -> float:
         """How many of them should run at once."""
-        return self.wanted + self.running_load
+        return self.wanted_slots + self.running_load
 
 
-def shapes_of(t: Tables, target_ms: Millis, now: Instant) -> list[Shape]:
+def backlog_by_shape(t: Tables, target_ms: Millis, now: Instant) -> list[ShapeBacklog]:
     """All that waits for a worker, runs, or has come in lately."""
-    shapes: dict[tuple[str, Needs], Shape] = {}
-    bands = _bands(t)
+    shapes: dict[tuple[str, Needs], ShapeBacklog] = {}
+    bands = _waiting_members(t)
     for job_class in t.lines.classes:
         jobs_per_s, work_per_s = t.arrivals.rate(job_class, now)
         if job_class.waiting or job_class.shelved or jobs_per_s:
             key = (job_class.queue.queue.name, job_class.needs)
-            shape = shapes[key] = Shape(*key, jobs_per_s=jobs_per_s, work_per_s=work_per_s)
+            shape = shapes[key] = ShapeBacklog(*key, jobs_per_s=jobs_per_s, work_per_s=work_per_s)
             _count_waiting(t, shape, job_class, target_ms)
             for extra, estimate, at_least in bands.get(job_class.index, ()):
                 shape.jobs += extra
                 shape.work += extra * estimate
                 slots = slots_for(extra, extra * estimate, target_ms)
-                shape.wanted += max(slots, at_least)
+                shape.wanted_slots += max(slots, at_least)
             # What comes until the target takes no more slots than it has jobs.
-            shape.wanted += min(work_per_s, jobs_per_s * target_ms / 1000)
+            shape.wanted_slots += min(work_per_s, jobs_per_s * target_ms / 1000)
     _count_running(t, shapes, target_ms, now)
     return list(shapes.values())
 
 
 def _count_running(
-    t: Tables, shapes: dict[tuple[str, Needs], Shape], target_ms: Millis, now: Instant
+    t: Tables, shapes: dict[tuple[str, Needs], ShapeBacklog], target_ms: Millis, now: Instant
 ) -> None:
-    jobs, known = t.jobs, dict[int, Shape]()
+    jobs, known = t.jobs, dict[int, ShapeBacklog]()
     for cell in t.executions.values():
         terms = jobs[cell.execution.job_id].spec.terms
         # Terms are shared by alike jobs, and told apart much faster by what they are than by value.
         shape = known.get(id(terms))
         if shape is None:
             key = (terms.queue, terms.needs)
-            shape = known[id(terms)] = shapes.setdefault(key, Shape(*key))
+            shape = known[id(terms)] = shapes.setdefault(key, ShapeBacklog(*key))
         shape.running += 1
         left = cell.ends_at - now
         if left > 0:
@@ -82,32 +82,34 @@ def slots_for(jobs: int, work: Millis, target_ms: Millis) -> int:
     return min(jobs, max(-(-jobs // rounds), -(-work // target_ms)))
 
 
-def _count_waiting(t: Tables, shape: Shape, job_class: JobClass, target_ms: Millis) -> None:
+def _count_waiting(t: Tables, shape: ShapeBacklog, job_class: JobClass, target_ms: Millis) -> None:
     """Line by line, for a tenant's quota may allow less than it has waiting."""
-    mean = _mean(job_class)
+    mean = _mean_runtime(job_class)
     for line in job_class.lines.values():
         jobs, work = line.waiting + line.shelved, line.work
         if line.shelved:
-            work += _shelved_work(t, line, job_class, mean)
+            work += _spilled_work(t, line, job_class, mean)
         shape.jobs += jobs
         shape.work += work
-        shape.wanted += min(slots_for(jobs, work, target_ms), _quota_room(t, line, shape.needs))
+        shape.wanted_slots += min(
+            slots_for(jobs, work, target_ms), _quota_left(t, line, shape.needs)
+        )
 
 
-def _mean(job_class: JobClass) -> Millis:
+def _mean_runtime(job_class: JobClass) -> Millis:
     """How long jobs in memory run: those on the shelf that say nothing are taken to run as long."""
     if job_class.waiting:
         return sum(line.work for line in job_class.lines.values()) // job_class.waiting
     return job_class.arrived_work // max(1, job_class.arrived)
 
 
-def _shelved_work(t: Tables, line: Line, job_class: JobClass, mean: Millis) -> Millis:
+def _spilled_work(t: Tables, line: Line, job_class: JobClass, mean: Millis) -> Millis:
     lanes = (lane for lane in job_class.lanes.values() if lane.shelved)
     mine = (lane for lane in lanes if t.lines.line_of_lane(lane) is line)
     return sum(lane.shelved * (mean if lane.key[2] < 0 else lane.key[2]) for lane in mine)
 
 
-def _quota_room(t: Tables, line: Line, needs: Needs) -> float:
+def _quota_left(t: Tables, line: Line, needs: Needs) -> float:
     """How many more the tenant may run; a line with a quota is of one tenant."""
     tenant = t.tenants.cells.get(line.tenant)
     if tenant is None or tenant.tenant.quota is None:
@@ -124,7 +126,7 @@ def _quota_room(t: Tables, line: Line, needs: Needs) -> float:
     return room
 
 
-def _bands(t: Tables) -> dict[int, list[tuple[int, Millis, int]]]:
+def _waiting_members(t: Tables) -> dict[int, list[tuple[int, Millis, int]]]:
     """Members that wait behind the first of each band in line: (how many, length, at least)."""
     found: dict[int, list[tuple[int, Millis, int]]] = {}
     for job_id, band in t.bands.cells.items():

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.band import Member
+from rota.core.band import GroupMember
 from rota.core.limits import EXPLAINED_MAX, REHEARSED_JOBS, REHEARSED_LINE
 from rota.core.memory.cells import JobCell, LineKey
 from rota.core.model import (
@@ -28,7 +28,7 @@ from rota.core.restore import Stored
 from rota.core.tables import Tables
 
 
-class Picture(msgspec.Struct, frozen=True):
+class ForecastInput(msgspec.Struct, frozen=True):
     """What a copy is built of."""
 
     stored: Stored
@@ -37,7 +37,7 @@ class Picture(msgspec.Struct, frozen=True):
     """Jobs in line that are not in it: they come after those that are."""
 
 
-def picture(t: Tables, wanted: Sequence[JobId], now: Instant) -> Picture:
+def forecast_input(t: Tables, wanted: Sequence[JobId], now: Instant) -> ForecastInput:
     """The fleet, what runs, and the first of those that wait; the wanted ones if they can be."""
     jobs: dict[JobId, JobCell] = {}
     for job_id in wanted:
@@ -49,7 +49,7 @@ def picture(t: Tables, wanted: Sequence[JobId], now: Instant) -> Picture:
         job_id = cell.execution.job_id
         jobs[job_id] = t.jobs[job_id]
     if t.bands.cells:
-        _take_bands(t, jobs)
+        _take_groups(t, jobs)
     order = t.lines.order
     cells = sorted(jobs.values(), key=lambda cell: cell.spec.order)
     stored = Stored(
@@ -62,24 +62,24 @@ def picture(t: Tables, wanted: Sequence[JobId], now: Instant) -> Picture:
         tenants=_tenants(t, now),
         runtimes=_runtimes(t, cells),
         standings=order.standings(now) if isinstance(order, FairOrder) else (),
-        kept=[(place.job_id, place.worker_id) for place in t.places.values()],
+        reservations=[(place.job_id, place.worker_id) for place in t.places.values()],
         plan=dict(t.plan),
         rates=[(name, cell.next_start) for name, cell in t.queues.items() if cell.next_start],
     )
-    return Picture(stored, now, waiting - in_line)
+    return ForecastInput(stored, now, waiting - in_line)
 
 
-def _take_bands(t: Tables, jobs: dict[JobId, JobCell]) -> None:
+def _take_groups(t: Tables, jobs: dict[JobId, JobCell]) -> None:
     """A member is nothing without its array or gang, nor a gang without all of its members."""
     for cell in list(jobs.values()):
-        if isinstance(cell.spec.band, Member):
+        if isinstance(cell.spec.band, GroupMember):
             parent = JobId(cell.spec.band.parent)
             jobs[parent] = t.jobs[parent]
             for job_id in t.bands.cells[parent].live if cell.spec.band.in_gang else ():
                 jobs[job_id] = t.jobs[job_id]
 
 
-def size(t: Tables) -> int:
+def fixed_size(t: Tables) -> int:
     """How many records a picture would have beside those that wait."""
     return len(t.executions) + len(t.fleet.workers)
 

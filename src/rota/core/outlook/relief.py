@@ -45,8 +45,8 @@ from rota.core.plan.reserving import earliest
 from rota.core.records.glance import Cause
 from rota.core.resources import Lack, amount_text, amounts, lacks, plain_amount
 from rota.core.tables import Tables
-from rota.core.times.spans import length
-from rota.core.why.affinity import labels_for, other_wish
+from rota.core.times.spans import duration_text
+from rota.core.why.affinity import affinity_alternative, labels_for
 
 NEW_WORKER = WorkerId("new")
 """The worker that is not there."""
@@ -54,7 +54,7 @@ MOMENTARY = "no_poll"
 """The cause that goes by itself: a worker with room will ask."""
 
 
-class Relief(msgspec.Struct, frozen=True):
+class Remedy(msgspec.Struct, frozen=True):
     """Something that would help."""
 
     code: str
@@ -67,29 +67,29 @@ class Relief(msgspec.Struct, frozen=True):
     """Whether the job would then start as soon as the workers ask; None: nobody tried."""
 
 
-Ask: TypeAlias = Callable[[Tables, JobCell, Cause, Instant], Iterator[Relief]]
+FindRemedies: TypeAlias = Callable[[Tables, JobCell, Cause, Instant], Iterator[Remedy]]
 
 
-def reliefs(t: Tables, job_id: JobId, causes: Sequence[Cause], now: Instant) -> tuple[Relief, ...]:
+def remedies(t: Tables, job_id: JobId, causes: Sequence[Cause], now: Instant) -> tuple[Remedy, ...]:
     """For each cause that somebody, or time, could lift: how."""
     cell = t.jobs.get(job_id)
     if cell is None:
         return ()
-    found: list[Relief] = []
+    found: list[Remedy] = []
     for cause in causes:
-        ask = _ASK.get(cause.code)
+        ask = _FINDERS.get(cause.code)
         if ask is not None:
             found.extend(ask(t, cell, cause, now))
     return tuple(found)
 
 
-def _asked_as(cell: JobCell, spec: Spec) -> tuple[AnyInput, ...]:
+def _with_spec(cell: JobCell, spec: Spec) -> tuple[AnyInput, ...]:
     return (Update(job_id=cell.id, spec=spec),)
 
 
-def _asked_with(cell: JobCell, resources: Resources) -> tuple[AnyInput, ...]:
+def _with_resources(cell: JobCell, resources: Resources) -> tuple[AnyInput, ...]:
     needs = replace(cell.spec.terms.needs, resources=resources)
-    return _asked_as(cell, replace(cell.spec, terms=replace(cell.spec.terms, needs=needs)))
+    return _with_spec(cell, replace(cell.spec, terms=replace(cell.spec.terms, needs=needs)))
 
 
 def _ended(t: Tables, executions: Sequence[ExecutionId]) -> tuple[AnyInput, ...]:
@@ -108,27 +108,27 @@ def _ended(t: Tables, executions: Sequence[ExecutionId]) -> tuple[AnyInput, ...]
 # Times, jobs, people
 
 
-def _time(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
-    change = _asked_as(cell, replace(cell.spec, run_at=now))
+def _time(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    change = _with_spec(cell, replace(cell.spec, run_at=now))
     text = "if it did not have to wait for its time"
-    yield Relief(cause.code, text, {"until": cause.figures["at"]}, change)
+    yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
 
 
-def _upstream(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _upstream(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     jobs = [one["job_id"] for one in cause.figures["jobs"]]
     count = cause.figures["waiting_for"]
     who = f"job {jobs[0]}" if count == 1 else f"these {count} jobs"
-    change = _asked_as(cell, replace(cell.spec, dependencies=()))
-    yield Relief(cause.code, f"if {who} ended as it waits for", {"jobs": jobs}, change)
+    change = _with_spec(cell, replace(cell.spec, dependencies=()))
+    yield Remedy(cause.code, f"if {who} ended as it waits for", {"jobs": jobs}, change)
 
 
-def _resume(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _resume(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     name = cause.figures["queue"]
     change = (PutQueueSettings(name=name, paused=False),)
-    yield Relief(cause.code, f"if queue {name} were resumed", {"queue": name}, change)
+    yield Remedy(cause.code, f"if queue {name} were resumed", {"queue": name}, change)
 
 
-def _more_at_once(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _more_at_once(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     queue = t.queues[cell.spec.terms.queue]
     name, most = queue.queue.name, cause.figures["max_workers"] + 1
     first = islice(queue.runs, EXPLAINED_MAX)
@@ -136,27 +136,27 @@ def _more_at_once(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Itera
     text = f"if one of the {queue.running} running jobs of queue {name} ended,"
     change = (PutQueueSettings(name=name, max_workers=most),)
     figures = {"max_workers": most, "jobs": holders}
-    yield Relief(cause.code, f"{text} or it might run {most} at once", figures, change)
+    yield Remedy(cause.code, f"{text} or it might run {most} at once", figures, change)
 
 
-def _token(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _token(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     name = cause.figures["queue"]
     change = (PutQueueSettings(name=name, cleared=("rate_limit",)),)
     text = f"if queue {name} had no rate limit; else when it allows the next start"
-    yield Relief(cause.code, text, {"until": cause.figures["at"]}, change)
+    yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
 
 
-def _holder(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _key_holder(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     holders, key = cause.figures["holders"], cause.figures["key"]
     one = "the holder" if len(holders) == 1 else f"one of these {len(holders)} holders"
     execution = t.jobs[holders[0]].life.execution_id
     change: tuple[AnyInput, ...] = (Cancel(job_id=holders[0]),)
     if execution in t.executions:  # it may wait to run again
         change = _ended(t, [execution])
-    yield Relief(cause.code, f"if {one} of key {key!r} ended", {"jobs": holders}, change)
+    yield Remedy(cause.code, f"if {one} of key {key!r} ended", {"jobs": holders}, change)
 
 
-def _quota(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _quota(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     figures = cause.figures
     tenant = t.tenants.cells[figures["tenant"]]
     needed = figures["running"] + 1 if "running" in figures else figures["used"] + figures["asked"]
@@ -167,27 +167,27 @@ def _quota(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Rel
     quota = replace(tenant.tenant.quota or Quota(), **{kind: amount})
     name, weight = tenant.tenant.name, tenant.tenant.weight
     change = (PutTenantSettings(name=name, weight=weight, quota=quota),)
-    yield Relief(cause.code, text, {"quota": needed, "jobs": jobs}, change)
+    yield Remedy(cause.code, text, {"quota": needed, "jobs": jobs}, change)
 
 
-def _cell_cap(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _cell_cap(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     most = cause.figures["max_running"] + 1
     change = (SetPolicy(policy=replace(t.policy, max_running=most)),)
     text = f"if the cell might run {most} at once, or one ended"
-    yield Relief(cause.code, text, {"max_running": most}, change)
+    yield Remedy(cause.code, text, {"max_running": most}, change)
 
 
-def _worker(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _worker(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     terms = cell.spec.terms
-    new = _like(terms.needs)
+    new = _worker_for(terms.needs)
     asked = [amount_text(kind, amount) for kind, amount in amounts(new.capacity) if amount]
     asked += [f"capability {one}" for one in new.capabilities]
     asked += [f"label {label}={value}" for label, value in new.labels]
     text = f"if a worker with {', '.join(asked) or 'room'} came for queue {terms.queue}"
-    yield Relief(cause.code, text, {}, (new,))
+    yield Remedy(cause.code, text, {}, (new,))
 
 
-def _like(needs: Needs) -> Register:
+def _worker_for(needs: Needs) -> Register:
     return Register(
         worker_id=NEW_WORKER,
         session="new",
@@ -198,7 +198,7 @@ def _like(needs: Needs) -> Register:
     )
 
 
-def _come_back(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _come_back(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     terms = cell.spec.terms
     able = [
         one.worker
@@ -209,17 +209,19 @@ def _come_back(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator
     if drained:
         text = f"if worker {drained[0]} were resumed"
         change = (Resume(worker_id=drained[0]),)
-        yield Relief(cause.code, text, {"workers": drained[:EXPLAINED_MAX]}, change)
+        yield Remedy(cause.code, text, {"workers": drained[:EXPLAINED_MAX]}, change)
     gone = [one.id for one in able if one.state is not WorkerState.DRAINING]
     if gone:
         text = "if one of the workers that are away came back"
-        yield Relief(cause.code, text, {"workers": gone[:EXPLAINED_MAX]}, (_like(terms.needs),))
+        yield Remedy(
+            cause.code, text, {"workers": gone[:EXPLAINED_MAX]}, (_worker_for(terms.needs),)
+        )
 
 
 # Room
 
 
-def _shrink(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _smaller_request(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     """The nearest worker that would do if it asked for less of one thing."""
     terms = cell.spec.terms
     best: tuple[float, Lack, WorkerCell] | None = None
@@ -239,25 +241,25 @@ def _shrink(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Re
             "worker_id": worker.worker.id,
         }
         less = _less(terms.needs.resources, lack.kind, lack.asked - lack.there)
-        yield Relief(cause.code, text, figures, _asked_with(cell, less))
-    wish = other_wish(t, cell)
+        yield Remedy(cause.code, text, figures, _with_resources(cell, less))
+    wish = affinity_alternative(t, cell)
     if wish is not None:
         text, other = wish
-        yield Relief(cause.code, text, {"worker_id": other[0]}, _asked_at(cell, other[1]))
+        yield Remedy(cause.code, text, {"worker_id": other[0]}, _with_affinity(cell, other[1]))
     yield from _worker(t, cell, cause, now)
 
 
-def _asked_at(cell: JobCell, affinity: Affinity) -> tuple[AnyInput, ...]:
+def _with_affinity(cell: JobCell, affinity: Affinity) -> tuple[AnyInput, ...]:
     needs = replace(cell.spec.terms.needs, affinity=affinity)
-    return _asked_as(cell, replace(cell.spec, terms=replace(cell.spec.terms, needs=needs)))
+    return _with_spec(cell, replace(cell.spec, terms=replace(cell.spec.terms, needs=needs)))
 
 
-def _anywhere(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _anywhere(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     affinity, worker_id = cell.spec.terms.needs.affinity, cause.figures["instead"]
     text = f"if it did not wait for what it prefers: worker {worker_id} has room"
     figures = {"worker_id": worker_id, "until": cause.figures["at"]}
     patient = replace(affinity or Affinity(), wait_ms=0)
-    yield Relief(cause.code, text, figures, _asked_at(cell, patient))
+    yield Remedy(cause.code, text, figures, _with_affinity(cell, patient))
 
 
 def _less(resources: Resources, kind: str, by: int) -> Resources:
@@ -268,7 +270,7 @@ def _less(resources: Resources, kind: str, by: int) -> Resources:
     return replace(resources, custom=custom)
 
 
-def _room(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _free_capacity(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     """Less of what is short, or the soonest end that makes room."""
     terms = cell.spec.terms
     needs = terms.needs.resources
@@ -278,7 +280,7 @@ def _room(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Reli
         if worker.worker.state is WorkerState.ONLINE
         and not unable(terms.queue, terms.needs, worker.machine)
     ]
-    smaller = _smaller(able, needs)
+    smaller = _nearest_fit(able, needs)
     if smaller is not None:
         lack, worker = smaller
         short = lack.asked - lack.there
@@ -288,8 +290,8 @@ def _room(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Reli
             "less": plain_amount(lack.kind, short),
             "worker_id": worker.worker.id,
         }
-        change = _asked_with(cell, _less(needs, lack.kind, short))
-        yield Relief(cause.code, f"{text} {worker.worker.id}", figures, change)
+        change = _with_resources(cell, _less(needs, lack.kind, short))
+        yield Remedy(cause.code, f"{text} {worker.worker.id}", figures, change)
     soonest = min(
         ((earliest(one, needs, now)[0], one) for one in able),
         key=lambda found: found[0],
@@ -299,7 +301,7 @@ def _room(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Reli
         yield _ends(t, cause.code, *soonest)
 
 
-def _smaller(able: Sequence[WorkerCell], needs: Resources) -> tuple[Lack, WorkerCell] | None:
+def _nearest_fit(able: Sequence[WorkerCell], needs: Resources) -> tuple[Lack, WorkerCell] | None:
     """The worker on which only one thing is short, and least of it."""
     best: tuple[float, Lack, WorkerCell] | None = None
     for worker in able:
@@ -311,57 +313,59 @@ def _smaller(able: Sequence[WorkerCell], needs: Resources) -> tuple[Lack, Worker
     return None if best is None else best[1:]
 
 
-def _ends(t: Tables, code: str, at: Instant, worker: WorkerCell) -> Relief:
+def _ends(t: Tables, code: str, at: Instant, worker: WorkerCell) -> Remedy:
     ending = [one for end, one in worker.ends if end <= at]
     jobs = [t.executions[one].execution.job_id for one in ending]
     who = f"job {jobs[0]} ends" if len(jobs) == 1 else f"{len(jobs)} jobs end"
     text = f"when {who} on worker {worker.worker.id}, there will be room"
     figures = {"worker_id": worker.worker.id, "jobs": jobs[:EXPLAINED_MAX], "at": at}
-    return Relief(code, text, figures, _ended(t, ending))
+    return Remedy(code, text, figures, _ended(t, ending))
 
 
 # Order
 
 
-def _shorter(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _shorter(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     time = max(0, cause.figures["until"] - now)
     if time:
-        text = f"if it were expected to run no longer than {length(time)} (it is taken to run"
+        text = (
+            f"if it were expected to run no longer than {duration_text(time)} (it is taken to run"
+        )
         terms = replace(cell.spec.terms, expected_runtime_ms=time)
-        yield Relief(
+        yield Remedy(
             cause.code,
-            f"{text} {length(cell.estimate)})",
+            f"{text} {duration_text(cell.estimate)})",
             {"expected_runtime": time / 1000},
-            _asked_as(cell, replace(cell.spec, terms=terms)),
+            _with_spec(cell, replace(cell.spec, terms=terms)),
         )
 
 
-def _sooner(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _sooner(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     line = t.lines.line_of_job(cell)
     head = None if line is None else t.jobs.get(t.lines.head(line)[2])
     if head is not None and head.id != cell.id:
         priority = max(head.spec.terms.priority, cell.spec.terms.priority) + 1
         terms = replace(cell.spec.terms, priority=priority)
         text = f"with priority {priority} it would go sooner"
-        change = _asked_as(cell, replace(cell.spec, terms=terms))
-        yield Relief(cause.code, text, {"priority": priority, "first": head.id}, change)
+        change = _with_spec(cell, replace(cell.spec, terms=terms))
+        yield Remedy(cause.code, text, {"priority": priority, "first": head.id}, change)
 
 
-def _heavier(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Relief]:
+def _heavier(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
     name = cell.spec.terms.tenant
     weight = t.tenants.weight_of(name)
     text = f"if tenant {name} had a larger weight than {weight:g}"
-    yield Relief(cause.code, text, {"tenant": name, "weight": weight})
+    yield Remedy(cause.code, text, {"tenant": name, "weight": weight})
 
 
-_ASK: Mapping[str, Ask] = {
+_FINDERS: Mapping[str, FindRemedies] = {
     "run_at": _time,
     "retry": _time,
     "dependencies": _upstream,
     "queue_paused": _resume,
     "queue_full": _more_at_once,
     "rate_limit": _token,
-    "concurrency": _holder,
+    "concurrency": _key_holder,
     "quota_running": _quota,
     "quota_cpu": _quota,
     "quota_memory": _quota,
@@ -369,8 +373,8 @@ _ASK: Mapping[str, Ask] = {
     "no_workers": _worker,
     "no_function": _worker,
     "workers_away": _come_back,
-    "impossible": _shrink,
-    "resources_busy": _room,
+    "impossible": _smaller_request,
+    "resources_busy": _free_capacity,
     "affinity": _anywhere,
     "reserved": _shorter,
     "order": _sooner,

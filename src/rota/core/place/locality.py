@@ -23,7 +23,7 @@ from rota.core.place.fitness import score
 from rota.core.place.labels import HOST, value_of
 from rota.core.place.placement import Fleet, May
 from rota.core.resources import fits
-from rota.core.times.timers import Alarm, Timers
+from rota.core.times.timers import TimerKind, Timers
 
 K = TypeVar("K")
 
@@ -224,7 +224,7 @@ class Locality:
             return False
         if patience is None or is_stale:
             patience = self._patience[job_class.index] = Patience(job_class, now)
-            self._timers.set(patience.until(), Alarm.PLACE, str(job_class.index))
+            self._timers.set(patience.until(), TimerKind.PLACE, str(job_class.index))
         patience.touched, patience.job_id, patience.seen = now, job.id, self._fleet.opened()
         return now < patience.until()
 
@@ -298,7 +298,7 @@ class Locality:
         for index, patience in self._patience.items():
             patience.since += by
             patience.touched += by
-            self._timers.set(patience.until(), Alarm.PLACE, str(index))
+            self._timers.set(patience.until(), TimerKind.PLACE, str(index))
 
 
 def _is_ideal(affinity: Affinity, liking: Liking) -> bool:

@@ -17,7 +17,7 @@ from rota.core.order.ordering import is_mark
 from rota.core.order.party import JobClass, Line, Party, Seat
 from rota.core.place.placement import Fleet, May
 from rota.core.place.places import Reservation
-from rota.core.plan.gang_places import pick
+from rota.core.plan.gang_places import pick_worker
 from rota.core.plan.reserving import NEVER, Candidate, Reservations
 from rota.core.records.policy import BackfillKind, CandidateKind
 from rota.core.tables import Tables
@@ -156,7 +156,9 @@ class Pass:
             may, picky = None, job_class.picky
             if self.reservations.nearby & job_class.bit:
                 may = self._admits(job_class, 0 if job is None else job.estimate)
-            worker = pick(t, line, self._now, may) if picky else t.fleet.choose(job_class, may)
+            worker = (
+                pick_worker(t, line, self._now, may) if picky else t.fleet.choose(job_class, may)
+            )
             if worker is not None and job is not None:
                 is_plain = may is None and not picky and not t.cleared
                 return Candidate(job, worker, rest if is_plain else 0)
@@ -304,7 +306,7 @@ class Pass:
         job_class = line.job_class
         admits = self._admits(job_class, estimate)
         if job_class.picky:
-            return pick(self._t, line, self._now, admits, key)
+            return pick_worker(self._t, line, self._now, admits, key)
         worker = self._t.fleet.choose(job_class, admits)
         assert worker is not None, "a job that may start has a worker where it may"
         return worker

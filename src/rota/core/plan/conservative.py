@@ -15,7 +15,7 @@ from rota.core.limits import PLANNED_MAX, RESERVE_LOOK
 from rota.core.memory.cells import NO_CLASS, JobCell, LineKey, WorkerCell
 from rota.core.model import Instant, WorkerId
 from rota.core.order.ordering import is_mark
-from rota.core.plan.gang_places import find_places
+from rota.core.plan.gang_places import find_gang_workers
 from rota.core.plan.profile import Profile, Stay
 from rota.core.plan.reserving import NEVER, Candidate, Reservations
 from rota.core.records.policy import OrderKind
@@ -106,7 +106,7 @@ class Plan:
             profile = self._profile(worker.worker.id)
             return profile.earliest(needs, job.estimate) <= self._now
 
-        found = find_places(t, job_class, job.line_key(), may)
+        found = find_gang_workers(t, job_class, job.line_key(), may)
         if found:
             for worker in found:
                 self._profile(worker.worker.id).take(self._now, job.estimate, needs)

@@ -21,17 +21,17 @@ from rota.core.resources import amounts, minus, plus
 from rota.core.tables import Tables
 
 
-def pick(
+def pick_worker(
     t: Tables, line: Line, now: Instant, may: May | None = None, key: LineKey | None = None
 ) -> WorkerCell | None:
     """The worker for the head of a line, or for another job of it; the first of a gang's."""
     if line.job_class.needs.copies == 1:
         return t.locality.pick(line, now, may, key)
-    found = find_places(t, line.job_class, key or t.lines.head(line), may)
+    found = find_gang_workers(t, line.job_class, key or t.lines.head(line), may)
     return found[0] if found else None
 
 
-def find_places(
+def find_gang_workers(
     t: Tables, job_class: JobClass, key: LineKey, may: May | None = None
 ) -> list[WorkerCell]:
     """A worker for each member of the gang, by index; empty: there are not enough.
@@ -45,7 +45,7 @@ def find_places(
     rooms = []
     for worker in t.fleet.open.values():
         if t.fleet.fitting(worker) & job_class.bit and (may is None or may(worker)):
-            count = _room_of(worker, job_class.needs.resources)
+            count = _copies_now(worker, job_class.needs.resources)
             fit = score(job_class.needs.resources, worker.machine, worker.free)
             rooms.append((t.locality.liking(job, worker), -count, fit, worker.rank, worker))
     rooms.sort(key=lambda one: one[:4])
@@ -58,7 +58,7 @@ def find_places(
     return places
 
 
-def _room_of(worker: WorkerCell, needs: Resources) -> int:
+def _copies_now(worker: WorkerCell, needs: Resources) -> int:
     assert worker.poll is not None
     return min(worker.poll.room, copies_in(needs, worker.free))
 
@@ -80,7 +80,7 @@ def starts_left(t: Tables, job_class: JobClass) -> int:
     return min(limits)
 
 
-def reserve_all(
+def reserve_gang(
     t: Tables, workers: Iterable[WorkerCell], gang: tuple[JobClass, JobId], now: Instant
 ) -> list[Reservation]:
     """The earliest set of workers on which the whole gang fits; empty: these are too few.
@@ -92,9 +92,9 @@ def reserve_all(
     needs, size = job_class.needs.resources, job_class.needs.copies
     looked_at = list(islice(workers, GANG_LOOK))
     at = _earliest(looked_at, job_class, now)
-    if at is None or _has_waited_in_vain(t.bands.cells[job_id], at, now):
+    if at is None or _is_hold_over(t.bands.cells[job_id], at, now):
         return []
-    rooms = [(_room_at(worker, at), worker) for worker in looked_at]
+    rooms = [(_free_at(worker, at), worker) for worker in looked_at]
     rooms.sort(key=lambda one: (-copies_in(needs, one[0]), one[1].rank))
     kept: list[Reservation] = []
     left = size
@@ -131,7 +131,7 @@ def _earliest(workers: list[WorkerCell], job_class: JobClass, now: Instant) -> I
     return None
 
 
-def _room_at(worker: WorkerCell, at: Instant) -> Resources:
+def _free_at(worker: WorkerCell, at: Instant) -> Resources:
     room = worker.free
     for ends_at, execution_id in worker.ends:
         if ends_at <= at:
@@ -139,7 +139,7 @@ def _room_at(worker: WorkerCell, at: Instant) -> Resources:
     return room
 
 
-def _has_waited_in_vain(mine: BandCell, at: Instant, now: Instant) -> bool:
+def _is_hold_over(mine: BandCell, at: Instant, now: Instant) -> bool:
     """Whether it had room for long and did not start: then others have their turn for as long."""
     if at > now:
         mine.idle_since = None

@@ -8,15 +8,15 @@ cannot take their place back, and cannot have it stopped, for they are not more 
 
 from __future__ import annotations
 
-from rota.core.life.executions import ask_to_stop
-from rota.core.life.gangs import stop_with
+from rota.core.life.executions import request_stop
+from rota.core.life.gangs import stop_gangs_of
 from rota.core.limits import PREEMPT_LOOK
 from rota.core.memory.cells import ExecutionCell, JobCell, WorkerCell
 from rota.core.model import ExecutionId, Instant, Resources, Stop, WorkerId
 from rota.core.order.ordering import is_mark
 from rota.core.resources import fits, plus
 from rota.core.tables import Tables
-from rota.core.times.timers import Alarm
+from rota.core.times.timers import TimerKind
 
 
 def preempt(t: Tables, now: Instant) -> None:
@@ -39,8 +39,8 @@ def preempt(t: Tables, now: Instant) -> None:
         _, worker, victims = best
         t.cleared[worker.worker.id] = job.id
         for cell in victims:
-            ask_to_stop(t, cell, Stop.PREEMPT, now)
-        stop_with(t, victims, now)
+            request_stop(t, cell, Stop.PREEMPT, now)
+        stop_gangs_of(t, victims, now)
 
 
 def _first(t: Tables) -> JobCell | None:
@@ -70,7 +70,7 @@ def _is_due(t: Tables, job: JobCell, now: Instant) -> bool:
         return True
     if t.patience != (job.id, due):
         t.patience = (job.id, due)
-        t.timers.set(due, Alarm.JOB, job.id)
+        t.timers.set(due, TimerKind.JOB, job.id)
     return False
 
 

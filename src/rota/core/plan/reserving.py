@@ -11,13 +11,13 @@ from itertools import chain, islice
 
 import msgspec
 
-from rota.core.life.start import outlive
+from rota.core.life.start import extend_estimate
 from rota.core.limits import GANG_LOOK, RESERVE_LOOK, RESERVED_MAX
 from rota.core.memory.cells import NO_CLASS, JobCell, WorkerCell
 from rota.core.model import Instant, JobId, Resources, WorkerId, WorkerState
 from rota.core.order.party import JobClass
 from rota.core.place.places import Place, Reservation
-from rota.core.plan.gang_places import reserve_all
+from rota.core.plan.gang_places import reserve_gang
 from rota.core.resources import fits
 from rota.core.tables import Tables
 
@@ -116,7 +116,7 @@ class Reservations:
         usable = [cell for cell in islice(cells, GANG_LOOK) if self._may_use(cell, job_class)]
         for cell in usable:
             self.mind_outlived(cell)
-        kept = reserve_all(self._t, usable, (job_class, job_id), self._now)
+        kept = reserve_gang(self._t, usable, (job_class, job_id), self._now)
         for place in kept:
             self._keep(place)
             self._t.places[job_class.index] = place
@@ -162,7 +162,7 @@ class Reservations:
     def mind_outlived(self, worker: WorkerCell) -> None:
         """What runs longer than was thought gets another end."""
         while worker.ends and worker.ends[0][0] <= self._now:
-            outlive(self._t, self._t.executions[worker.ends[0][1]], self._now)
+            extend_estimate(self._t, self._t.executions[worker.ends[0][1]], self._now)
 
 
 def keep_place(t: Tables, job_id: JobId, worker_id: WorkerId, now: Instant) -> None:

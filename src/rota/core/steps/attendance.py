@@ -18,8 +18,8 @@ from rota.core.inputs import (
     Resume,
     Running,
 )
-from rota.core.life.executions import ask_to_stop, lose
-from rota.core.life.start import first_lease_until, lease_until, outlive
+from rota.core.life.executions import lose_execution, request_stop
+from rota.core.life.start import extend_estimate, lease_until, lease_until_after_failover
 from rota.core.limits import (
     OFFLINE_KEPT_MS,
     REDELIVER_LEASES,
@@ -40,13 +40,13 @@ from rota.core.model import (
 )
 from rota.core.order.gates import delay_starts
 from rota.core.outcome import Answer, Beat, PollOpened, WorkerAnswer
-from rota.core.steps.progress import name_execution
+from rota.core.steps.progress import confirm_running
 from rota.core.steps.reports import take_reports
 from rota.core.tables import Tables
-from rota.core.times.timers import Alarm
+from rota.core.times.timers import TimerKind
 
 _OFFLINE = WorkerState.OFFLINE
-LEFT = ""
+NO_SESSION = ""
 """The session of a worker that has left: nobody speaks for it until it registers again."""
 
 
@@ -84,10 +84,12 @@ def register(t: Tables, event: Register, now: Instant) -> WorkerAnswer:
     return WorkerAnswer(worker)
 
 
-def _speaker(t: Tables, worker_id: WorkerId, session: str | None, now: Instant) -> WorkerCell:
+def _calling_worker(
+    t: Tables, worker_id: WorkerId, session: str | None, now: Instant
+) -> WorkerCell:
     """The worker that calls; it is alive, whatever was thought of it."""
     cell = t.worker(worker_id)
-    if cell.worker.session == LEFT:
+    if cell.worker.session == NO_SESSION:
         raise NotFound("worker", worker_id, "it has left or was removed, so register again")
     if session is not None and session != cell.worker.session:
         raise Superseded(f"a newer registration speaks for worker {worker_id}")
@@ -100,14 +102,14 @@ def _speaker(t: Tables, worker_id: WorkerId, session: str | None, now: Instant) 
 
 def heartbeat(t: Tables, event: Heartbeat, now: Instant) -> Beat:
     """Renews the leases of what the worker names; without names, of all it has named before."""
-    cell = _speaker(t, event.worker_id, event.session, now)
+    cell = _calling_worker(t, event.worker_id, event.session, now)
     lost = _renew(t, cell, event.executions, now)
     return Beat(stops_for(t, cell), tuple(lost))
 
 
 def poll(t: Tables, event: Poll, now: Instant) -> PollOpened:
     """Takes the reports, renews, and leaves the worker waiting; this turn's end may answer it."""
-    cell = _speaker(t, event.worker_id, event.session, now)
+    cell = _calling_worker(t, event.worker_id, event.session, now)
     if cell.poll is not None:
         t.draft.answers.append(
             Answer(cell.poll.id, tuple(cell.poll.orders), (), tuple(cell.poll.lost))
@@ -121,15 +123,15 @@ def poll(t: Tables, event: Poll, now: Instant) -> PollOpened:
         t.fleet.spare[event.worker_id] = None
     t.opened_now[event.worker_id] = None
     if cell.undelivered or event.executions is not None:
-        _deliver_owed(t, cell, event.executions, now)
+        _redeliver(t, cell, event.executions, now)
     reports = event.completed and not (event.patient and event.max_orders)
-    if lost or reports or event.until <= now or (cell.stops and _has_news(t, cell)):
+    if lost or reports or event.until <= now or (cell.stops and _has_untold_stops(t, cell)):
         t.answer_now[event.worker_id] = None
     t.fleet.offer(cell)
     return PollOpened(event.poll_id)
 
 
-def _has_news(t: Tables, cell: WorkerCell) -> bool:
+def _has_untold_stops(t: Tables, cell: WorkerCell) -> bool:
     return any(not t.executions[execution_id].told for execution_id in cell.stops)
 
 
@@ -148,7 +150,7 @@ def _renew(
         if held is None or not is_its_own or report.fence not in (None, held.execution.fence):
             lost.append(report.execution_id)
         else:
-            name_execution(t, held, report, now)
+            confirm_running(t, held, report, now)
             _extend(t, held, now)
     return lost
 
@@ -159,7 +161,7 @@ def _extend(t: Tables, cell: ExecutionCell, now: Instant) -> None:
         cell.lease_until = lease_until(t, now)
 
 
-def _deliver_owed(
+def _redeliver(
     t: Tables, worker: WorkerCell, named: tuple[Running, ...] | None, now: Instant
 ) -> None:
     """Hands out what the worker should have and, by its own word, has not."""
@@ -194,7 +196,7 @@ def _may_deliver(t: Tables, cell: ExecutionCell, now: Instant) -> bool:
     return execution.stop is None and now < cell.since + patience
 
 
-def close(t: Tables, event: ClosePoll) -> None:
+def cancel_poll(t: Tables, event: ClosePoll) -> None:
     """The caller has gone; work must not go to an answer that nobody reads."""
     cell = t.fleet.workers.get(event.worker_id)
     if cell is not None and cell.poll is not None and cell.poll.id == event.poll_id:
@@ -223,7 +225,7 @@ def resume(t: Tables, event: Resume, now: Instant) -> WorkerAnswer:
     return WorkerAnswer(cell.worker)
 
 
-def leave(t: Tables, event: Leave, now: Instant) -> WorkerAnswer:
+def deregister(t: Tables, event: Leave, now: Instant) -> WorkerAnswer:
     """The worker says that it is gone for good: what it still had is lost at once."""
     cell = t.worker(event.worker_id)
     if cell.poll is not None:
@@ -231,14 +233,14 @@ def leave(t: Tables, event: Leave, now: Instant) -> WorkerAnswer:
         close_poll(t, cell)
     _lose_all(t, cell, now, "its worker left")
     _go_offline(t, cell, now)
-    if cell.worker.session != LEFT:
-        t.put_worker(cell, replace(cell.worker, session=LEFT))
+    if cell.worker.session != NO_SESSION:
+        t.put_worker(cell, replace(cell.worker, session=NO_SESSION))
     return WorkerAnswer(cell.worker)
 
 
 def _lose_all(t: Tables, cell: WorkerCell, now: Instant, why: str) -> None:
     for execution_id in list(cell.held):
-        lose(t, t.executions[execution_id], now, why)
+        lose_execution(t, t.executions[execution_id], now, why)
 
 
 def _go_offline(t: Tables, cell: WorkerCell, now: Instant) -> None:
@@ -249,19 +251,19 @@ def _go_offline(t: Tables, cell: WorkerCell, now: Instant) -> None:
 
 def _watch(t: Tables, cell: WorkerCell, when: Instant) -> None:
     cell.check_at = when
-    t.timers.set(when, Alarm.WORKER, cell.worker.id)
+    t.timers.set(when, TimerKind.WORKER, cell.worker.id)
 
 
-def watch_all(t: Tables, now: Instant) -> None:
+def watch_all_leases(t: Tables, now: Instant) -> None:
     """After a load: every worker gets a whole lease to be heard of again."""
     for cell in t.fleet.workers.values():
         if cell.worker.state is WorkerState.OFFLINE:
             _watch(t, cell, (cell.worker.gone_at or now) + OFFLINE_KEPT_MS)
         else:
-            _watch(t, cell, first_lease_until(t, now))
+            _watch(t, cell, lease_until_after_failover(t, now))
 
 
-def make_up_for(t: Tables, away: Millis, now: Instant) -> None:
+def make_up_for_pause(t: Tables, away: Millis, now: Instant) -> None:
     """Workers were not answered for so long: they are late through no fault of their own."""
     for held in t.executions.values():
         held.lease_until += away
@@ -273,14 +275,14 @@ def make_up_for(t: Tables, away: Millis, now: Instant) -> None:
             _watch(t, cell, cell.check_at + away)
 
 
-def ring_poll(t: Tables, worker_id: WorkerId, now: Instant) -> None:
+def poll_timer_fired(t: Tables, worker_id: WorkerId, now: Instant) -> None:
     """A poll has waited as long as it may."""
     cell = t.fleet.workers.get(worker_id)
     if cell is not None and cell.poll is not None and cell.poll.until <= now:
         t.answer_now[worker_id] = None
 
 
-def check(t: Tables, worker_id: WorkerId, when: Instant, now: Instant) -> None:
+def check_leases(t: Tables, worker_id: WorkerId, when: Instant, now: Instant) -> None:
     """Takes back what the worker's leases no longer cover, and notes a worker that is silent."""
     cell = t.fleet.workers.get(worker_id)
     if cell is None or cell.check_at != when:
@@ -293,10 +295,10 @@ def check(t: Tables, worker_id: WorkerId, when: Instant, now: Instant) -> None:
     for execution_id in list(cell.held):
         held = t.executions[execution_id]
         if held.lease_until <= now:
-            lose(t, held, now, _why_lost(held))
+            lose_execution(t, held, now, _loss_reason(held))
         else:
-            outlive(t, held, now)
-            marks += (held.lease_until, _mind_timeout(t, held, now))
+            extend_estimate(t, held, now)
+            marks += (held.lease_until, _enforce_timeout(t, held, now))
     if silent_at <= now and not cell.held:
         if cell.poll is not None:
             t.draft.answers.append(Answer(cell.poll.id))
@@ -306,7 +308,7 @@ def check(t: Tables, worker_id: WorkerId, when: Instant, now: Instant) -> None:
         _watch(t, cell, min(mark for mark in marks if mark > now))
 
 
-def _why_lost(cell: ExecutionCell) -> str:
+def _loss_reason(cell: ExecutionCell) -> str:
     if not cell.delivered:
         return "its worker did not collect it"
     if cell.execution.stop is not None:
@@ -314,7 +316,7 @@ def _why_lost(cell: ExecutionCell) -> str:
     return "its lease ran out: nothing was heard of it from its worker"
 
 
-def _mind_timeout(t: Tables, cell: ExecutionCell, now: Instant) -> Instant:
+def _enforce_timeout(t: Tables, cell: ExecutionCell, now: Instant) -> Instant:
     """Steps in where a worker lets a job run past its timeout; says when to look again."""
     timeout = t.jobs[cell.execution.job_id].spec.terms.timeout_ms
     worker = t.fleet.workers[cell.execution.worker_id]
@@ -322,7 +324,7 @@ def _mind_timeout(t: Tables, cell: ExecutionCell, now: Instant) -> Instant:
         return cell.lease_until
     deadline = cell.since + timeout + TIMEOUT_MARGIN_MS
     if deadline <= now:
-        ask_to_stop(t, cell, Stop.TIMEOUT, now)
+        request_stop(t, cell, Stop.TIMEOUT, now)
         return cell.lease_until
     return deadline
 
@@ -344,14 +346,14 @@ def follow_clock(t: Tables, by: Millis, now: Instant) -> None:
         cell.set_ends([(ends_at + by, execution_id) for ends_at, execution_id in cell.ends])
         if cell.poll is not None:
             cell.poll.until += by
-            t.timers.set(cell.poll.until, Alarm.POLL, cell.worker.id)
+            t.timers.set(cell.poll.until, TimerKind.POLL, cell.worker.id)
         if cell.worker.state is not WorkerState.OFFLINE:
             _watch(t, cell, cell.check_at + by)
     for job in t.jobs.values():
         if job.life.due_at is not None:
             due_at = job.life.due_at + by
             t.set_life(job, replace(job.life, due_at=due_at))
-            t.timers.set(due_at, Alarm.JOB, job.id)
+            t.timers.set(due_at, TimerKind.JOB, job.id)
     for queue in t.queues.values():
         delay_starts(queue, by)
         t.check_gates(queue, now)

@@ -6,7 +6,7 @@ import sys
 
 from msgspec.structs import replace
 
-from rota.core.band import Array, Member, goes_along
+from rota.core.band import Array, GroupMember, member_delete_refusal
 from rota.core.dispatch import hand_over
 from rota.core.errors import Conflict, IllegalTransition, NoRoom, NotFound, StaleRecall, TooMuch
 from rota.core.inputs import (
@@ -19,10 +19,10 @@ from rota.core.inputs import (
     SetPolicy,
 )
 from rota.core.life import arrays, members
-from rota.core.life.ending import conclude
-from rota.core.life.executions import ask_to_stop, lose
-from rota.core.life.gang_ends import is_in_gang, parent_of
-from rota.core.life.recall import Memory
+from rota.core.life.ending import finish_job
+from rota.core.life.executions import lose_execution, request_stop
+from rota.core.life.gang_ends import group_id_of, is_in_gang
+from rota.core.life.recall import JobLookup
 from rota.core.life.start import claim
 from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
 from rota.core.limits import TENANTS_MAX
@@ -56,72 +56,72 @@ from rota.core.tables import Tables
 
 def cancel(t: Tables, event: Cancel, now: Instant) -> JobAnswer:
     """A waiting job ends at once; a running one when its worker has stopped it."""
-    memory = Memory(t, event.recall, now)
+    memory = JobLookup(t, event.recall, now)
     cell = memory.live(event.job_id)
     if cell is None:
-        record = memory.must_have_ended(event.job_id)
+        record = memory.require_ended(event.job_id)
         raise IllegalTransition("job", record.id, record.life.state, JobVerb.CANCEL)
-    call_off(t, cell, now)
+    cancel_job(t, cell, now)
     return JobAnswer(cell.record())
 
 
-def call_off(t: Tables, cell: JobCell, now: Instant) -> None:
+def cancel_job(t: Tables, cell: JobCell, now: Instant) -> None:
     """The job is cancelled, or on the way to it; a gang as a whole, whichever member is meant."""
     if cell.spec.band is not None:
         if is_in_gang(cell):
-            cell = t.jobs[parent_of(cell)]
-        if members.is_band(cell):
-            _call_off_band(t, cell, now)
+            cell = t.jobs[group_id_of(cell)]
+        if members.is_group(cell):
+            _cancel_group(t, cell, now)
             return
     state = move_job(cell.id, cell.life.state, JobVerb.CANCEL)
     if state is JobState.CANCELLED:
-        conclude(t, cell, JobVerb.CANCEL, replace(cell.life, reason="cancelled"), now)
+        finish_job(t, cell, JobVerb.CANCEL, replace(cell.life, reason="cancelled"), now)
         return
     if cell.life.state is not JobState.CANCELLING:
-        _stop(t, cell, now)
+        _stop_running(t, cell, now)
 
 
-def _stop(t: Tables, cell: JobCell, now: Instant) -> None:
+def _stop_running(t: Tables, cell: JobCell, now: Instant) -> None:
     """A running job is to be stopped by its worker, or at once where no worker has it yet."""
     assert cell.life.execution_id is not None
     execution = t.executions[cell.life.execution_id]
     state = move_job(cell.id, cell.life.state, JobVerb.CANCEL)
     t.set_life(cell, replace(cell.life, state=state, reason="cancelled"))
-    ask_to_stop(t, execution, Stop.CANCEL, now)
+    request_stop(t, execution, Stop.CANCEL, now)
     if not execution.delivered:
-        lose(t, execution, now, "called off before its worker collected it")
+        lose_execution(t, execution, now, "called off before its worker collected it")
 
 
-def _call_off_band(t: Tables, cell: JobCell, now: Instant) -> None:
+def _cancel_group(t: Tables, cell: JobCell, now: Instant) -> None:
     """A band with all its members: those that wait end at once, the others are stopped."""
     state = move_job(cell.id, cell.life.state, JobVerb.CANCEL)
     if state is JobState.CANCELLED:
-        conclude(t, cell, JobVerb.CANCEL, replace(cell.life, reason="cancelled"), now)
+        finish_job(t, cell, JobVerb.CANCEL, replace(cell.life, reason="cancelled"), now)
         return
     if cell.life.state is JobState.CANCELLING:
         return
     t.set_life(cell, replace(cell.life, state=state, reason="cancelled"))
-    arrays.leave(t, cell, now)
+    arrays.stop_starting(t, cell, now)
     t.bands.call_off_rest(cell)
     for job_id in list(t.bands.cells[cell.id].live):
         member = t.jobs[job_id]
         if cell.life.doomed:
             t.set_life(member, replace(member.life, doomed=True))
         if member.life.state is JobState.RUNNING:
-            _stop(t, member, now)
+            _stop_running(t, member, now)
         elif member.life.state is not JobState.CANCELLING:
-            conclude(t, member, JobVerb.CANCEL, replace(member.life, reason="cancelled"), now)
-    members.look_after(t, cell, now)
+            finish_job(t, member, JobVerb.CANCEL, replace(member.life, reason="cancelled"), now)
+    members.update_group(t, cell, now)
     if cell.id in t.jobs:
-        members.note_tally(t, cell)
+        members.write_progress(t, cell)
 
 
 def delete(t: Tables, event: Delete, now: Instant) -> JobGone | JobAnswer:
     """An ended job is removed; a live one only by force, which cancels it first."""
-    memory = Memory(t, event.recall, now)
+    memory = JobLookup(t, event.recall, now)
     cell = memory.live(event.job_id)
     if cell is None:
-        record = memory.must_have_ended(event.job_id)
+        record = memory.require_ended(event.job_id)
         _refuse_member(t, record)
         t.draft.dropped[record.id] = None
         t.recent.depart(record.id, now)
@@ -132,7 +132,7 @@ def delete(t: Tables, event: Delete, now: Instant) -> JobGone | JobAnswer:
         )
     _refuse_member(t, cell.record())
     cell.life = replace(cell.life, doomed=True)
-    call_off(t, cell, now)
+    cancel_job(t, cell, now)
     if cell.id in t.jobs:
         t.set_life(cell, replace(cell.life, doomed=True))
         return JobAnswer(cell.record())
@@ -142,21 +142,21 @@ def delete(t: Tables, event: Delete, now: Instant) -> JobGone | JobAnswer:
 def _refuse_member(t: Tables, record: JobRecord) -> None:
     """A member of a live array or gang goes with it, or that could not say what became of it."""
     band = record.spec.band
-    parent = t.jobs.get(JobId(band.parent)) if isinstance(band, Member) else None
+    parent = t.jobs.get(JobId(band.parent)) if isinstance(band, GroupMember) else None
     if parent is not None and not parent.life.doomed:
-        raise Conflict(goes_along(record.id, parent.id, parent.life.state))
+        raise Conflict(member_delete_refusal(record.id, parent.id, parent.life.state))
 
 
 def execute(t: Tables, event: Execute, now: Instant) -> ExecutionAnswer:
     """This job on that worker now: past time, order and pause, but not past limits or room."""
-    memory = Memory(t, event.recall, now)
+    memory = JobLookup(t, event.recall, now)
     job = memory.live(event.job_id)
     if job is None:
-        record = memory.must_have_ended(event.job_id)
+        record = memory.require_ended(event.job_id)
         raise IllegalTransition("job", record.id, record.life.state, "run")
     if job.life.state not in JOB_WAITING:
         raise IllegalTransition("job", job.id, job.life.state, "run")
-    if members.is_band(job):
+    if members.is_group(job):
         raise Conflict(f"job {job.id} stands for {t.bands.of(job).size} jobs: it starts by itself")
     if job.unmet:
         raise Conflict(f"job {job.id} waits for {job.unmet} other jobs")
@@ -211,7 +211,7 @@ def purge(t: Tables, event: Purge, now: Instant) -> Counted:
     if event.name not in t.queues:
         raise NotFound("queue", event.name)
     brought = () if event.recall is None else event.recall.jobs
-    memory = Memory(t, event.recall, now)
+    memory = JobLookup(t, event.recall, now)
     count = event.before
     end = sys.maxsize if event.most is None else count + event.most
     for job_id in [record.id for record in brought] or list(t.jobs):
@@ -224,10 +224,10 @@ def purge(t: Tables, event: Purge, now: Instant) -> Counted:
             and cell.spec.terms.queue == event.name
             and cell.life.state in JOB_WAITING
         ):
-            count += t.bands.of(cell).waiting if members.is_band(cell) else 1
-            call_off(t, cell, now)
+            count += t.bands.of(cell).waiting if members.is_group(cell) else 1
+            cancel_job(t, cell, now)
         elif cell is not None and _is_begun_array(cell, event.name):
-            count += arrays.drop_rest(t, cell, now)
+            count += arrays.cancel_unstarted(t, cell, now)
         if count >= end:
             break
     return Counted(count)
@@ -256,12 +256,12 @@ def set_queue(t: Tables, event: PutQueueSettings, now: Instant) -> QueueAnswer:
     if queue.rate_limit != cell.queue.rate_limit:
         _restart_rate(cell)
     if (queue.max_workers is None) != (cell.queue.max_workers is None):
-        cell.runs = {} if queue.max_workers is None else _runs_of(t, queue.name)
+        cell.runs = {} if queue.max_workers is None else _executions_of(t, queue.name)
     t.put_queue(cell, queue, now)
     return QueueAnswer(queue)
 
 
-def _runs_of(t: Tables, queue: str) -> dict[ExecutionId, None]:
+def _executions_of(t: Tables, queue: str) -> dict[ExecutionId, None]:
     """Executions of the queue, looked for among all: once, when it gets a limit."""
     jobs = ((one, t.jobs[cell.execution.job_id]) for one, cell in t.executions.items())
     return {one: None for one, job in jobs if job.spec.terms.queue == queue}

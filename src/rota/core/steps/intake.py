@@ -17,11 +17,15 @@ from rota.core.errors import (
 from rota.core.graph import accepts, find_cycle
 from rota.core.inputs import NewJob, Reject, Submit, Update
 from rota.core.life import deadlines
-from rota.core.life.arrays import checked_update, go_on
-from rota.core.life.ending import conclude, describe, expire, said
-from rota.core.life.recall import Memory
-from rota.core.life.shelving import take_in, take_in_together, waits_only
-from rota.core.life.waiting import begin_to_wait, leave_lines, settle
+from rota.core.life.arrays import apply_update, checked_update
+from rota.core.life.ending import describe_end, error_json, expire_job, finish_job
+from rota.core.life.recall import JobLookup
+from rota.core.life.shelving import (
+    enqueue_or_spill,
+    enqueue_or_spill_together,
+    waits_for_worker_only,
+)
+from rota.core.life.waiting import add_ready_job, dequeue, enter_wait_state
 from rota.core.lifecycle import JobVerb, move_job
 from rota.core.memory.cells import JobCell
 from rota.core.model import (
@@ -35,9 +39,9 @@ from rota.core.model import (
 )
 from rota.core.order.fair import FairOrder
 from rota.core.outcome import JobAnswer, JobsAccepted
-from rota.core.steps.ranking import ranked
+from rota.core.steps.ranking import rank_jobs
 from rota.core.tables import FRESH, Tables
-from rota.core.times.timers import Alarm
+from rota.core.times.timers import TimerKind
 
 INVALID = "invalid"
 """The reason of a job that could never have run."""
@@ -49,12 +53,12 @@ def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
     """All or none: everything is checked before anything changes."""
     if len(event.jobs) == 1 and not event.jobs[0].spec.dependencies:
         return _submit_one(t, event.jobs, now)
-    ended = check_submit(t, event, Memory(t, event.recall, now))
+    ended = check_submit(t, event, JobLookup(t, event.recall, now))
     for new in event.jobs:
         if new.spec.terms.queue not in t.queues:
             t.queue(new.spec.terms.queue, now)
     named = {d.job_id: None for new in event.jobs for d in new.spec.dependencies}
-    specs = _placed(t, event.jobs, linked=bool(named))
+    specs = _ranked_specs(t, event.jobs, linked=bool(named))
     if named:
         cells = [
             _accept(t, new.id, spec, now, named=new.id in named)
@@ -64,9 +68,9 @@ def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
         cells = _accept_all(t, event.jobs, specs, now)
     entangled = [cell for cell in cells if cell.life is FRESH]
     for cell in entangled:
-        wait_for_live(t, cell)
+        count_unmet(t, cell)
     for cell in entangled:
-        _begin(t, cell, ended, now)
+        _enter_first_state(t, cell, ended, now)
     t.draft.submitted += len(cells)
     ids = tuple([cell.id for cell in cells])
     return JobsAccepted(ids, cells[0].record() if len(cells) == 1 else None)
@@ -76,11 +80,11 @@ def _submit_one(t: Tables, jobs: Sequence[NewJob], now: Instant) -> JobsAccepted
     """The same for a job that comes alone and depends on nobody, as most do."""
     _refuse_known_ids(t, jobs, {jobs[0].id: jobs[0]})
     _refuse_too_many(t, jobs)
-    cell = submit_run(t, jobs[0], now)
+    cell = submit_independent(t, jobs[0], now)
     return JobsAccepted((cell.id,), cell.record())
 
 
-def check_submit(t: Tables, event: Submit, memory: Memory) -> dict[JobId, JobState]:
+def check_submit(t: Tables, event: Submit, memory: JobLookup) -> dict[JobId, JobState]:
     """The states of the jobs that these wait for; raises what they would be refused for."""
     batch = {new.id: new for new in event.jobs}
     _refuse_known_ids(t, event.jobs, batch)
@@ -121,18 +125,18 @@ def reject(t: Tables, event: Reject, now: Instant) -> JobsAccepted:
     for new in event.jobs:
         t.queue(new.spec.terms.queue, now)
         # As one that others depend on: it must not be in any line, for it ends here.
-        (spec,) = _placed(t, [new], linked=False)
+        (spec,) = _ranked_specs(t, [new], linked=False)
         cell = _accept(t, new.id, spec, now, named=True)
         verb, reason = JobVerb.REJECT, INVALID
         if event.duplicate:
             verb, reason = JobVerb.SKIP, DUPLICATE
-        life = replace(cell.life, reason=reason, error=said(event.why))
-        conclude(t, cell, verb, life, now)
+        life = replace(cell.life, reason=reason, error=error_json(event.why))
+        finish_job(t, cell, verb, life, now)
     t.draft.submitted += len(event.jobs)
     return JobsAccepted(tuple(new.id for new in event.jobs))
 
 
-def submit_run(t: Tables, new: NewJob, now: Instant) -> JobCell:
+def submit_independent(t: Tables, new: NewJob, now: Instant) -> JobCell:
     """A job that comes alone, or that a schedule or a trigger makes; it depends on nobody."""
     terms = new.spec.terms
     if terms.queue not in t.queues:
@@ -141,7 +145,7 @@ def submit_run(t: Tables, new: NewJob, now: Instant) -> JobCell:
     t.order_next += 1
     cell = _accept(t, new.id, spec, now, named=False)
     if cell.life is FRESH:
-        _begin(t, cell, {}, now)
+        _enter_first_state(t, cell, {}, now)
     t.draft.submitted += 1
     return cell
 
@@ -158,7 +162,7 @@ def _refuse_known_ids(t: Tables, jobs: Sequence[NewJob], batch: dict[JobId, NewJ
 
 
 def _check_dependencies(
-    jobs: Sequence[NewJob], batch: dict[JobId, NewJob], memory: Memory
+    jobs: Sequence[NewJob], batch: dict[JobId, NewJob], memory: JobLookup
 ) -> dict[JobId, JobState]:
     """The states of all upstream jobs outside the batch; refuses unknown ones and circles."""
     states: dict[JobId, JobState] = {}
@@ -168,13 +172,15 @@ def _check_dependencies(
             if dependency.job_id in batch:
                 inside.setdefault(new.id, []).append(dependency.job_id)
             elif dependency.job_id not in states:
-                states[dependency.job_id] = _known(memory, dependency.job_id, index, len(jobs))
+                states[dependency.job_id] = _state_of_upstream(
+                    memory, dependency.job_id, index, len(jobs)
+                )
     if inside and (path := find_cycle(inside)) is not None:
         raise DependencyCycle([batch[job_id].ref or job_id for job_id in path])
     return states
 
 
-def _known(memory: Memory, job_id: JobId, index: int, count: int) -> JobState:
+def _state_of_upstream(memory: JobLookup, job_id: JobId, index: int, count: int) -> JobState:
     state = memory.state(job_id)
     if state is None:
         field = "dependencies" if count == 1 else f"jobs[{index}].dependencies"
@@ -182,7 +188,7 @@ def _known(memory: Memory, job_id: JobId, index: int, count: int) -> JobState:
     return state
 
 
-def _placed(t: Tables, jobs: Sequence[NewJob], *, linked: bool) -> list[Spec]:
+def _ranked_specs(t: Tables, jobs: Sequence[NewJob], *, linked: bool) -> list[Spec]:
     """What each asks for, and its place in line: as they came, or as their graph wants it."""
     first = t.order_next
     t.order_next += len(jobs)
@@ -199,17 +205,17 @@ def _placed(t: Tables, jobs: Sequence[NewJob], *, linked: bool) -> list[Spec]:
         replace(
             new.spec,
             terms=t.shared(new.spec.terms),
-            order=first + task.order,
+            order=first + task.turn,
             graph_ms=task.graph_ms,
         )
-        for new, task in zip(jobs, ranked(jobs, measure), strict=True)
+        for new, task in zip(jobs, rank_jobs(jobs, measure), strict=True)
     ]
 
 
 def _accept(t: Tables, job_id: JobId, spec: Spec, now: Instant, *, named: bool) -> JobCell:
     """The job is known; one that only waits for a worker has begun to."""
-    if not named and waits_only(spec, now):
-        return take_in(t, job_id, spec, now)
+    if not named and waits_for_worker_only(spec, now):
+        return enqueue_or_spill(t, job_id, spec, now)
     cell = t.add_job(job_id, spec, FRESH)
     t.put_job(cell)
     return cell
@@ -225,7 +231,7 @@ def _accept_all(
     is_room = not t.lines.shelves and len(t.jobs) + count <= t.timing.window.jobs
     while first < count:
         spec, after = specs[first], first + 1
-        if not waits_only(spec, now):
+        if not waits_for_worker_only(spec, now):
             cells.append(_accept(t, jobs[first].id, spec, now, named=True))
             first = after
             continue
@@ -233,11 +239,11 @@ def _accept_all(
             after += 1
         if after - first > 1:
             ids = [new.id for new in jobs[first:after]]
-            cells += take_in_together(t, ids, specs[first:after], now)
+            cells += enqueue_or_spill_together(t, ids, specs[first:after], now)
         elif is_room:
-            cells.append(begin_to_wait(t, jobs[first].id, spec, now))
+            cells.append(add_ready_job(t, jobs[first].id, spec, now))
         else:
-            cells.append(take_in(t, jobs[first].id, spec, now))
+            cells.append(enqueue_or_spill(t, jobs[first].id, spec, now))
         first = after
     return cells
 
@@ -249,11 +255,11 @@ def _is_alike(specs: Sequence[Spec], index: int, now: Instant) -> bool:
         spec.created_at == before.created_at
         and spec.run_at == before.run_at
         and spec.graph_ms == before.graph_ms
-        and waits_only(spec, now)
+        and waits_for_worker_only(spec, now)
     )
 
 
-def wait_for_live(t: Tables, cell: JobCell) -> None:
+def count_unmet(t: Tables, cell: JobCell) -> None:
     """Counts the upstream jobs that have yet to end."""
     for dependency in cell.spec.dependencies:
         upstream = t.jobs.get(dependency.job_id)
@@ -264,25 +270,27 @@ def wait_for_live(t: Tables, cell: JobCell) -> None:
             t.graph.add(dependency.job_id, cell.id, cell.life.lives, dependency.when)
 
 
-def _begin(t: Tables, cell: JobCell, ended: dict[JobId, JobState], now: Instant) -> None:
+def _enter_first_state(
+    t: Tables, cell: JobCell, ended: dict[JobId, JobState], now: Instant
+) -> None:
     """The job is skipped, expired, or waits where it has to."""
     if cell.id not in t.jobs:
         return  # an earlier one of the batch was skipped, and this with it
-    refused = _refused_by(cell.spec.dependencies, ended, t)
+    refused = _skipped_by(cell.spec.dependencies, ended, t)
     if refused is not None:
         skip_because(t, cell, refused, ended[refused], now)
         return
     expires = cell.spec.expires_at
     if expires is not None:
         if expires <= now:
-            expire(t, cell, now)
+            expire_job(t, cell, now)
             return
-        t.timers.set(expires, Alarm.JOB, cell.id)
-    deadlines.watch(t, cell, now)
-    settle(t, cell, now)
+        t.timers.set(expires, TimerKind.JOB, cell.id)
+    deadlines.watch_deadline(t, cell, now)
+    enter_wait_state(t, cell, now)
 
 
-def _refused_by(
+def _skipped_by(
     dependencies: Sequence[Dependency], ended: dict[JobId, JobState], t: Tables
 ) -> JobId | None:
     for dependency in dependencies:
@@ -299,16 +307,16 @@ def skip_because(t: Tables, cell: JobCell, upstream: JobId, state: JobState, now
     if cell.life.state is JobState.QUEUED:
         held = move_job(cell.id, cell.life.state, JobVerb.HOLD)
         t.set_life(cell, replace(cell.life, state=held))
-    error = said(f"job {upstream}, which it depends on, {describe(state)}")
-    conclude(t, cell, JobVerb.SKIP, replace(cell.life, reason="upstream", error=error), now)
+    error = error_json(f"job {upstream}, which it depends on, {describe_end(state)}")
+    finish_job(t, cell, JobVerb.SKIP, replace(cell.life, reason="upstream", error=error), now)
 
 
 def update(t: Tables, event: Update, now: Instant) -> JobAnswer:
     """Another spec for a job that waits; it goes to the place it would have had with it."""
-    memory = Memory(t, event.recall, now)
+    memory = JobLookup(t, event.recall, now)
     cell = memory.live(event.job_id)
     if cell is None:
-        record = memory.must_have_ended(event.job_id)
+        record = memory.require_ended(event.job_id)
         move_job(event.job_id, record.life.state, JobVerb.UPDATE)
         raise AssertionError("an ended job has no update")
     before, is_begun = cell.spec, _is_begun_array(cell)
@@ -323,20 +331,20 @@ def update(t: Tables, event: Update, now: Instant) -> JobAnswer:
         spec = checked_update(cell, spec)
     if is_begun:
         t.queue(spec.terms.queue, now)
-        go_on(t, cell, spec, now)
+        apply_update(t, cell, spec, now)
         return JobAnswer(cell.record())
     ended: dict[JobId, JobState] = {}
     if spec.dependencies != before.dependencies:
         ended = _check_new_dependencies(t, cell, spec.dependencies, memory)
     t.queue(spec.terms.queue, now)
-    leave_lines(t, cell, now)
+    dequeue(t, cell, now)
     t.set_spec(cell, spec)
     if spec.run_at != before.run_at and cell.life.due_at is not None:
         t.set_life(cell, replace(cell.life, due_at=None))
-    deadlines.reset(t, cell, before.finish_by)
+    deadlines.reset_deadline(t, cell, before.finish_by)
     if spec.dependencies != before.dependencies:
-        _rewire(t, cell, before.dependencies)
-    _begin(t, cell, ended, now)
+        _replace_dependencies(t, cell, before.dependencies)
+    _enter_first_state(t, cell, ended, now)
     return JobAnswer(cell.record())
 
 
@@ -345,9 +353,9 @@ def _is_begun_array(cell: JobCell) -> bool:
 
 
 def _check_new_dependencies(
-    t: Tables, cell: JobCell, dependencies: Sequence[Dependency], memory: Memory
+    t: Tables, cell: JobCell, dependencies: Sequence[Dependency], memory: JobLookup
 ) -> dict[JobId, JobState]:
-    states = {d.job_id: _known(memory, d.job_id, 0, 1) for d in dependencies}
+    states = {d.job_id: _state_of_upstream(memory, d.job_id, 0, 1) for d in dependencies}
     upstreams: dict[JobId, list[JobId]] = {cell.id: [d.job_id for d in dependencies]}
     to_visit = list(upstreams[cell.id])
     while to_visit:
@@ -362,8 +370,8 @@ def _check_new_dependencies(
     return states
 
 
-def _rewire(t: Tables, cell: JobCell, before: Sequence[Dependency]) -> None:
+def _replace_dependencies(t: Tables, cell: JobCell, before: Sequence[Dependency]) -> None:
     for dependency in before:
         t.graph.remove(dependency.job_id, cell.id)
     cell.unmet = 0
-    wait_for_live(t, cell)
+    count_unmet(t, cell)

@@ -12,10 +12,10 @@ from rota.core.memory.cells import ExecutionCell
 from rota.core.model import ExecutionId, ExecutionState, Instant
 from rota.core.outcome import ExecutionAnswer
 from rota.core.tables import Tables
-from rota.core.times.timers import Alarm
+from rota.core.times.timers import TimerKind
 
 
-def name_execution(t: Tables, cell: ExecutionCell, report: Running, now: Instant) -> None:
+def confirm_running(t: Tables, cell: ExecutionCell, report: Running, now: Instant) -> None:
     """Its worker named it: it runs, if it did not before."""
     before = cell.execution
     worker = t.fleet.workers[before.worker_id]
@@ -25,21 +25,21 @@ def name_execution(t: Tables, cell: ExecutionCell, report: Running, now: Instant
         t.put_execution(cell, replace(before, state=state, started_at=now))
         worker.named[before.id] = None
     if report.progress is not None or report.message is not None:
-        _note(t, cell, report, now)
+        _note_progress(t, cell, report, now)
 
 
-def progress(t: Tables, report: Running, now: Instant) -> ExecutionAnswer:
+def report_progress(t: Tables, report: Running, now: Instant) -> ExecutionAnswer:
     """An execution says how far it is. This alone renews no lease."""
     cell = t.executions.get(report.execution_id)
     if cell is None:
         raise NotFound("live execution", report.execution_id)
     if report.fence is not None and report.fence != cell.execution.fence:
         raise StaleFence(f"execution {report.execution_id} has fence {cell.execution.fence}")
-    name_execution(t, cell, report, now)
+    confirm_running(t, cell, report, now)
     return ExecutionAnswer(cell.execution)
 
 
-def _note(t: Tables, cell: ExecutionCell, report: Running, now: Instant) -> None:
+def _note_progress(t: Tables, cell: ExecutionCell, report: Running, now: Instant) -> None:
     """The first change is written at once, the following at most once a second."""
     value = cell.progress if report.progress is None else report.progress
     message = cell.message if report.message is None else report.message
@@ -48,20 +48,20 @@ def _note(t: Tables, cell: ExecutionCell, report: Running, now: Instant) -> None
     cell.progress, cell.message = value, message
     due = cell.progress_at + PROGRESS_EVERY_MS
     if now >= due:
-        _write(t, cell, now)
+        _write_progress(t, cell, now)
     elif not cell.progress_due:
         cell.progress_due = True
-        t.timers.set(due, Alarm.PROGRESS, cell.execution.id)
+        t.timers.set(due, TimerKind.PROGRESS, cell.execution.id)
 
 
-def ring(t: Tables, execution_id: ExecutionId, now: Instant) -> None:
+def progress_timer_fired(t: Tables, execution_id: ExecutionId, now: Instant) -> None:
     """Writes the newest progress that was held back."""
     cell = t.executions.get(execution_id)
     if cell is not None and cell.progress_due:
-        _write(t, cell, now)
+        _write_progress(t, cell, now)
 
 
-def _write(t: Tables, cell: ExecutionCell, now: Instant) -> None:
+def _write_progress(t: Tables, cell: ExecutionCell, now: Instant) -> None:
     cell.progress_at, cell.progress_due = now, False
     job = t.jobs[cell.execution.job_id]
     t.set_life(job, replace(job.life, progress=cell.progress, message=cell.message))

@@ -17,27 +17,27 @@ from rota.core.inputs import NewJob
 from rota.core.model import Millis, Terms
 
 
-class Task(NamedTuple):
+class GraphRank(NamedTuple):
     """Where one job of a batch stands."""
 
-    order: int
+    turn: int
     """Its place among the jobs of the batch."""
     graph_ms: Millis | None
     """How long the fleet will probably work on its graph; None: it is not part of one."""
 
 
-Measure = Callable[[Terms], tuple[Millis, float]]
+MeasureTerms = Callable[[Terms], tuple[Millis, float]]
 """(how long a job will probably run, the part of the fleet that it takes)."""
 
 
-def ranked(jobs: Sequence[NewJob], measure: Measure) -> list[Task]:
+def rank_jobs(jobs: Sequence[NewJob], measure: MeasureTerms) -> list[GraphRank]:
     """The jobs of a batch, in the order given; its graphs have no circles."""
     position = {new.id: index for index, new in enumerate(jobs)}
     upstream = [
         [position[d.job_id] for d in new.spec.dependencies if d.job_id in position] for new in jobs
     ]
     if not any(upstream):
-        return [Task(index, None) for index in range(len(jobs))]
+        return [GraphRank(index, None) for index in range(len(jobs))]
     graph = _graphs(upstream)
     lengths = [measure(new.spec.terms) for new in jobs]
     ranks = _upward_ranks(upstream, [length for length, _ in lengths], jobs)
@@ -53,7 +53,7 @@ def ranked(jobs: Sequence[NewJob], measure: Measure) -> list[Task]:
     in_turn = sorted(range(len(jobs)), key=lambda index: (graph[index], -ranks[index], index))
     order = {index: turn for turn, index in enumerate(in_turn)}
     return [
-        Task(order[index], max(chain[root], round(work[root])) if size[root] > 1 else None)
+        GraphRank(order[index], max(chain[root], round(work[root])) if size[root] > 1 else None)
         for index, root in enumerate(graph)
     ]
 

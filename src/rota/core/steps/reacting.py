@@ -37,26 +37,26 @@ from rota.core.records.events import (
     own_event,
 )
 from rota.core.records.zones import utc_text
-from rota.core.steps.intake import submit_run
+from rota.core.steps.intake import submit_independent
 from rota.core.tables import Tables
-from rota.core.times.slack import counted_from
-from rota.core.triggers.bus import DEADLINE_EVENTS, JOB_EVENTS, TriggerCell, Window
-from rota.core.triggers.filters import MISSING, TooLong, look_up, passes
-from rota.core.triggers.slots import filled
+from rota.core.times.slack import deadline_from_template
+from rota.core.triggers.bus import DEADLINE_EVENTS, JOB_EVENTS, OpenWindow, TriggerEntry
+from rota.core.triggers.filters import MISSING, StepLimitError, look_up, passes
+from rota.core.triggers.slots import fill_event_template
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class MatchResult(msgspec.Struct, frozen=True):
     """What is to become of an event at a trigger."""
 
-    verdict: Verdict
+    decision: Verdict
     detail: str = ""
     job_id: JobId | None = None
 
 
-FIRES = Judgement(Verdict.FIRED)
+FIRES = MatchResult(Verdict.FIRED)
 
 
-def receive(t: Tables, event: ReceiveEvents, now: Instant) -> EventsTaken:
+def accept_events(t: Tables, event: ReceiveEvents, now: Instant) -> EventsTaken:
     """Events from outside; each has its effect once, however often it is sent."""
     assert event.recall is not None, "events come with what the tables know of them"
     if t.recent.is_stale(event.recall.at, now):
@@ -66,9 +66,9 @@ def receive(t: Tables, event: ReceiveEvents, now: Instant) -> EventsTaken:
     repeated: list[bool] = []
     for one in event.events:
         key = event_key(one)
-        known = t.bus.told(key) or recalled.get(key)
+        known = t.bus.accepted(key) or recalled.get(key)
         if known is None:
-            told = _take(t, one, key, now)
+            told = _match(t, one, key, now)
         else:
             told = replace(known, repeats=known.repeats + 1)
             t.bus.remember(told, now)
@@ -77,17 +77,17 @@ def receive(t: Tables, event: ReceiveEvents, now: Instant) -> EventsTaken:
     return EventsTaken(tuple(taken), tuple(repeated))
 
 
-def follow_ends(t: Tables, now: Instant) -> None:
+def match_job_events(t: Tables, now: Instant) -> None:
     """Jobs that ended are events too. The jobs they make may end at once: so until all is quiet."""
-    warned, t.bus.warned = t.bus.warned, []
+    warned, t.bus.deadline_notices = t.bus.deadline_notices, []
     for cell, word in warned:
         event = deadline_event(cell, word, now)
-        _take(t, event, event_key(event), now)
-    while t.bus.ended:
-        ended, t.bus.ended = t.bus.ended, []
+        _match(t, event, event_key(event), now)
+    while t.bus.ended_jobs:
+        ended, t.bus.ended_jobs = t.bus.ended_jobs, []
         for cell in ended:
             event = job_event(cell, now)
-            _take(t, event, event_key(event), now)
+            _match(t, event, event_key(event), now)
 
 
 def deadline_event(cell: JobCell, word: str, now: Instant) -> Event:
@@ -131,7 +131,7 @@ def job_event(cell: JobCell, now: Instant) -> Event:
     return replace(event, tenant=terms.tenant)
 
 
-def _take(t: Tables, event: Event, key: str, now: Instant) -> Told:
+def _match(t: Tables, event: Event, key: str, now: Instant) -> Told:
     listening = t.bus.listening(event)
     value = event_value(event) if listening else {}
     arrivals = []
@@ -145,7 +145,7 @@ def _take(t: Tables, event: Event, key: str, now: Instant) -> Told:
             now,
             Verdict.FAILED,
         )
-        decided = _decided(arrival, _decide(t, cell, arrival.id, (event, value), now), now)
+        decided = _with_result(arrival, _decide(t, cell, arrival.id, (event, value), now), now)
         t.bus.record(decided)
         arrivals.append(decided)
     told = Told(key, event.source, event.id, event.type, now, tuple(arrivals), tenant=event.tenant)
@@ -153,10 +153,10 @@ def _take(t: Tables, event: Event, key: str, now: Instant) -> Told:
     return told
 
 
-def _decided(arrival: Arrival, judgement: Judgement, now: Instant) -> Arrival:
+def _with_result(arrival: Arrival, judgement: MatchResult, now: Instant) -> Arrival:
     return replace(
         arrival,
-        verdict=judgement.verdict,
+        verdict=judgement.decision,
         detail=judgement.detail,
         job_id=judgement.job_id,
         decided_at=now,
@@ -165,40 +165,40 @@ def _decided(arrival: Arrival, judgement: Judgement, now: Instant) -> Arrival:
 
 def _decide(
     t: Tables,
-    cell: TriggerCell,
+    cell: TriggerEntry,
     arrival: ArrivalId,
     event: tuple[Event, dict[str, Any]],
     now: Instant,
-) -> Judgement:
-    judgement = judge(cell, event, now)
-    if judgement.verdict is Verdict.HELD:
-        return _hold(t, cell, arrival, event, now)
-    if judgement.verdict is Verdict.FIRED:
+) -> MatchResult:
+    judgement = evaluate(cell, event, now)
+    if judgement.decision is Verdict.HELD:
+        return _buffer(t, cell, arrival, event, now)
+    if judgement.decision is Verdict.FIRED:
         return _fire(t, cell, [event[0]], arrival, now)
     return judgement
 
 
-def judge(cell: TriggerCell, event: tuple[Event, dict[str, Any]], now: Instant) -> Judgement:
+def evaluate(cell: TriggerEntry, event: tuple[Event, dict[str, Any]], now: Instant) -> MatchResult:
     """What the trigger would make of the event now; changes nothing."""
     told, value = event
     if cell.trigger.paused:
-        return Judgement(Verdict.PAUSED)
+        return MatchResult(Verdict.PAUSED)
     try:
-        if not passes(cell.tree, value):
-            return Judgement(Verdict.FILTERED)
-    except TooLong as error:
-        return Judgement(Verdict.FAILED, f"the filter was given up: {error}")
+        if not passes(cell.filter, value):
+            return MatchResult(Verdict.FILTERED)
+    except StepLimitError as error:
+        return MatchResult(Verdict.FAILED, f"the filter was given up: {error}")
     if told.depth >= CHAIN_DEPTH_MAX:
-        return Judgement(Verdict.TOO_DEEP, f"{told.depth} triggers have led to this event")
+        return MatchResult(Verdict.TOO_DEEP, f"{told.depth} triggers have led to this event")
     if cell.trigger.rule.gathering is not None:
-        return Judgement(Verdict.HELD)
+        return MatchResult(Verdict.HELD)
     return FIRES if _may_start(cell, now) else _limited(cell)
 
 
 # Rate limits: the same exact arithmetic that queues have
 
 
-def _may_start(cell: TriggerCell, now: Instant) -> bool:
+def _may_start(cell: TriggerEntry, now: Instant) -> bool:
     rate = cell.trigger.rule.rate
     if rate is None:
         return True
@@ -206,24 +206,24 @@ def _may_start(cell: TriggerCell, now: Instant) -> bool:
     return cell.next_start - burst <= now * rate.count
 
 
-def _spend_start(cell: TriggerCell, now: Instant) -> None:
+def _spend_start(cell: TriggerEntry, now: Instant) -> None:
     rate = cell.trigger.rule.rate
     if rate is not None:
         cell.next_start = max(cell.next_start, now * rate.count) + rate.per_ms
 
 
-def _limited(cell: TriggerCell) -> Judgement:
+def _limited(cell: TriggerEntry) -> MatchResult:
     rate = cell.trigger.rule.rate
     assert rate is not None
-    return Judgement(Verdict.LIMITED, f"{rate.count} jobs in {rate.per_ms / 1000:g} s were made")
+    return MatchResult(Verdict.LIMITED, f"{rate.count} jobs in {rate.per_ms / 1000:g} s were made")
 
 
 # Making jobs
 
 
 def _fire(
-    t: Tables, cell: TriggerCell, events: list[Event], arrival: ArrivalId, now: Instant
-) -> Judgement:
+    t: Tables, cell: TriggerEntry, events: list[Event], arrival: ArrivalId, now: Instant
+) -> MatchResult:
     """One job for the events; `arrival` is the one that set it off."""
     if not _may_start(cell, now):
         return _limited(cell)
@@ -231,16 +231,16 @@ def _fire(
     for name, text in (("task", spec.task), ("payload", spec.payload)):
         if len(text) > TRIGGERED_BYTES_MAX:
             detail = f"with the event in it the {name} is larger than {TRIGGERED_BYTES_MAX} bytes"
-            return Judgement(Verdict.FAILED, detail)
+            return MatchResult(Verdict.FAILED, detail)
     try:
-        job = submit_run(t, NewJob(id=triggered_id(arrival, now), spec=spec), now)
+        job = submit_independent(t, NewJob(id=triggered_id(arrival, now), spec=spec), now)
     except Refusal as refusal:
-        return Judgement(Verdict.FAILED, refusal.detail)
+        return MatchResult(Verdict.FAILED, refusal.detail)
     _spend_start(cell, now)
-    return Judgement(Verdict.FIRED, job_id=job.id)
+    return MatchResult(Verdict.FIRED, job_id=job.id)
 
 
-def spec_for(cell: TriggerCell, events: list[Event], now: Instant) -> Spec:
+def spec_for(cell: TriggerEntry, events: list[Event], now: Instant) -> Spec:
     """The trigger's job for these events."""
     trigger, job = cell.trigger, cell.trigger.rule.job
     last, gathering = events[-1], cell.trigger.rule.gathering
@@ -253,7 +253,7 @@ def spec_for(cell: TriggerCell, events: list[Event], now: Instant) -> Spec:
         "count": len(events) if together else None,
         "trigger": {"id": trigger.id, "name": trigger.rule.name},
     }
-    task, payload = filled(job, known)
+    task, payload = fill_event_template(job, known)
     depth = 1 + max(one.depth for one in events)
     stimulus = Stimulus(trigger.id, last.source, last.id, depth)
     return replace(
@@ -261,7 +261,7 @@ def spec_for(cell: TriggerCell, events: list[Event], now: Instant) -> Spec:
         task=task,
         payload=payload,
         created_at=now,
-        finish_by=counted_from(job, now),
+        finish_by=deadline_from_template(job, now),
         stimulus=stimulus,
     )
 
@@ -269,13 +269,13 @@ def spec_for(cell: TriggerCell, events: list[Event], now: Instant) -> Spec:
 # Windows
 
 
-def _hold(
+def _buffer(
     t: Tables,
-    cell: TriggerCell,
+    cell: TriggerEntry,
     arrival: ArrivalId,
     event: tuple[Event, dict[str, Any]],
     now: Instant,
-) -> Judgement:
+) -> MatchResult:
     """The event waits in its window, which closes now if it is full."""
     told, value = event
     gathering = cell.trigger.rule.gathering
@@ -284,24 +284,24 @@ def _hold(
     there = cell.windows.get(key)
     limits = t.limits
     if there is None and len(cell.windows) >= limits.windows_max:
-        return Judgement(Verdict.FAILED, f"{limits.windows_max} of its windows are open already")
-    if t.bus.held_bytes > limits.held_bytes_max:
-        return Judgement(Verdict.FAILED, f"events of {limits.held_bytes_max} bytes wait already")
+        return MatchResult(Verdict.FAILED, f"{limits.windows_max} of its windows are open already")
+    if t.bus.buffered_bytes > limits.held_bytes_max:
+        return MatchResult(Verdict.FAILED, f"events of {limits.held_bytes_max} bytes wait already")
     opened_at = now if there is None else there.opened_at
     held = Held(arrival, cell.trigger.id, key, told, now, opened_at)
-    window = t.bus.hold(cell, held)
+    window = t.bus.buffer(cell, held)
     if gathering.keep is Keep.LAST:
         _supersede(t, window, held, now)
     if not window.is_full(gathering.size_max):
-        t.bus.watch(cell, key, closing_time(gathering, window.opened_at, now))
-        return Judgement(Verdict.HELD)
+        t.bus.set_window_timer(cell, key, closing_time(gathering, window.opened_at, now))
+        return MatchResult(Verdict.HELD)
     return close_window(t, cell, key, now)
 
 
-def _window_key(cell: TriggerCell, value: dict[str, Any]) -> str:
-    if cell.key is None:
+def _window_key(cell: TriggerEntry, value: dict[str, Any]) -> str:
+    if cell.window_key is None:
         return ""
-    found = look_up(cell.key, value)
+    found = look_up(cell.window_key, value)
     return "" if found is MISSING else msgspec.json.encode(found).decode()
 
 
@@ -315,31 +315,31 @@ def closing_time(gathering: Gathering, opened_at: Instant, last_at: Instant) -> 
     return min(ends)
 
 
-def _supersede(t: Tables, window: Window, newest: Held, now: Instant) -> None:
-    for held in [one for one in window.held.values() if one.id != newest.id]:
+def _supersede(t: Tables, window: OpenWindow, newest: Held, now: Instant) -> None:
+    for held in [one for one in window.events.values() if one.id != newest.id]:
         t.bus.release(window, held)
-        t.bus.record(_decided(_arrival_of(held), Judgement(Verdict.SUPERSEDED), now))
+        t.bus.record(_with_result(_buffered_decision(held), MatchResult(Verdict.SUPERSEDED), now))
 
 
-def _arrival_of(held: Held) -> Arrival:
+def _buffered_decision(held: Held) -> Arrival:
     event = held.event
     return Arrival(
         held.id, held.trigger_id, event.source, event.id, event.type, held.at, Verdict.HELD
     )
 
 
-def close_window(t: Tables, cell: TriggerCell, key: str, now: Instant) -> Judgement:
+def close_window(t: Tables, cell: TriggerEntry, key: str, now: Instant) -> MatchResult:
     """All that waits in the window makes one job."""
     held = t.bus.close(cell, key)
     judgement = _fire(t, cell, [one.event for one in held], held[-1].id, now)
     for one in held:
-        t.bus.record(_decided(_arrival_of(one), judgement, now))
+        t.bus.record(_with_result(_buffered_decision(one), judgement, now))
     return judgement
 
 
-def ring(t: Tables, name: str, when: Instant, now: Instant) -> None:
+def timer_fired(t: Tables, name: str, when: Instant, now: Instant) -> None:
     """A window's timer rang; while its trigger is paused the window stays open."""
-    found = t.bus.window_named(name)
+    found = t.bus.window_of_timer(name)
     if found is None:
         return
     cell, key, window = found
@@ -347,27 +347,27 @@ def ring(t: Tables, name: str, when: Instant, now: Instant) -> None:
         close_window(t, cell, key, now)
 
 
-def means_something(t: Tables, name: str, when: Instant) -> bool:
+def is_timer_current(t: Tables, name: str, when: Instant) -> bool:
     """Whether a window's timer is still the one that counts."""
-    found = t.bus.window_named(name)
+    found = t.bus.window_of_timer(name)
     return found is not None and found[2].closes_at == when
 
 
-def abandon(t: Tables, cell: TriggerCell, now: Instant) -> None:
+def drop_windows(t: Tables, cell: TriggerEntry, now: Instant) -> None:
     """What waits in the trigger's windows will make no job."""
     for key in list(cell.windows):
         for held in t.bus.close(cell, key):
-            t.bus.record(_decided(_arrival_of(held), Judgement(Verdict.DROPPED), now))
+            t.bus.record(_with_result(_buffered_decision(held), MatchResult(Verdict.DROPPED), now))
 
 
-def watch_windows(t: Tables, cell: TriggerCell, now: Instant) -> None:
+def set_window_timers(t: Tables, cell: TriggerEntry, now: Instant) -> None:
     """Sets the timers of all its windows: they were loaded, or the rule has changed."""
     gathering = cell.trigger.rule.gathering
     for key, window in cell.windows.items():
         if gathering is None:
-            t.bus.watch(cell, key, now)
+            t.bus.set_window_timer(cell, key, now)
             continue
-        last_at = max(one.at for one in window.held.values())
+        last_at = max(one.at for one in window.events.values())
         # Where the clock went back while nobody was there, the length counts, not the hour.
         closes_at = closing_time(gathering, min(window.opened_at, now), min(last_at, now))
-        t.bus.watch(cell, key, max(now, closes_at))
+        t.bus.set_window_timer(cell, key, max(now, closes_at))

@@ -11,8 +11,8 @@ from itertools import groupby
 
 from rota.core.errors import Refusal
 from rota.core.inputs import Completion
-from rota.core.life.executions import complete, reported
-from rota.core.life.learning import learn
+from rota.core.life.executions import complete_execution, ended_as_reported
+from rota.core.life.learning import learn_runtimes
 from rota.core.life.plain import Report, end_alone, ended_well, plain_report
 from rota.core.memory.cells import JobCell, WorkerCell
 from rota.core.model import (
@@ -39,7 +39,7 @@ def take_reports(
     """Answers with those that were refused: they are not the worker's any more."""
     lost: list[ExecutionId] = []
     alike = _Alike(t, worker, now) if len(reports) >= FEW else None
-    is_heard = t.bus.hears(_SUCCEEDED)
+    is_heard = t.bus.wants_end(_SUCCEEDED)
     for done in reports:
         plain = None if is_heard else plain_report(t, worker, done)
         if plain is not None and alike is not None:
@@ -50,7 +50,7 @@ def take_reports(
             if alike is not None:
                 alike.end()
             try:
-                complete(t, done, now)
+                complete_execution(t, done, now)
             except Refusal:
                 lost.append(done.execution_id)
     if alike is not None:
@@ -96,12 +96,14 @@ class _Alike:
             end_alone(self._t, self._worker, reports[0], now)
             return
         self._give_back(terms, reports)
-        ended = [(reported(cell, done, _GONE_WELL, now), done) for cell, _, _, done in reports]
+        ended = [
+            (ended_as_reported(cell, done, _GONE_WELL, now), done) for cell, _, _, done in reports
+        ]
         recent, executions = self._t.recent, self._t.draft.executions
         for execution, done in ended:
             executions[execution.id] = execution
             recent.end(execution, done.state, now)
-        learn(self._t, terms, ended, now)
+        learn_runtimes(self._t, terms, ended, now)
         jobs = [job for _, job, _, _ in reports]
         self._finish(terms, jobs, [execution for execution, _ in ended])
 

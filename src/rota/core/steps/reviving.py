@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rota.core.band import Array, Member
+from rota.core.band import Array, GroupMember
 from rota.core.errors import Conflict
 from rota.core.graph import accepts, upstream_first
 from rota.core.inputs import Retry
 from rota.core.life import deadlines
-from rota.core.life.arrays import renewed
-from rota.core.life.recall import Memory
-from rota.core.life.waiting import settle
+from rota.core.life.arrays import restarted
+from rota.core.life.recall import JobLookup
+from rota.core.life.waiting import enter_wait_state
 from rota.core.lifecycle import JobVerb, move_job
 from rota.core.memory.cells import JobCell
 from rota.core.model import Instant, JobRecord, JobState, Life
 from rota.core.outcome import JobAnswer
-from rota.core.steps.intake import DUPLICATE, INVALID, wait_for_live
+from rota.core.steps.intake import DUPLICATE, INVALID, count_unmet
 from rota.core.tables import Tables
-from rota.core.times.timers import Alarm
+from rota.core.times.timers import TimerKind
 
 
 def retry(t: Tables, event: Retry, now: Instant) -> JobAnswer:
@@ -26,31 +26,31 @@ def retry(t: Tables, event: Retry, now: Instant) -> JobAnswer:
 
     Its own upstream jobs that have ended count as settled: a person has said to go on.
     """
-    memory = Memory(t, event.recall, now)
+    memory = JobLookup(t, event.recall, now)
     live = memory.live(event.job_id)
     if live is not None:
         move_job(live.id, live.life.state, JobVerb.REVIVE)
-    record = memory.must_have_ended(event.job_id)
+    record = memory.require_ended(event.job_id)
     if record.life.reason == INVALID:
         raise Conflict(f"job {event.job_id} was never a valid one: submit it anew, corrected")
     if record.life.reason == DUPLICATE:
         raise Conflict(f"job {event.job_id} is another one under a second id: see its error")
     move_job(record.id, record.life.state, JobVerb.REVIVE)
-    if isinstance(record.spec.band, Member):
+    if isinstance(record.spec.band, GroupMember):
         raise Conflict(f"job {record.id} is a member of {record.spec.band.parent}: retry that")
-    cell = _revive(t, record, now, event.failed)
-    wait_for_live(t, cell)
-    _revive_skipped(t, event, memory, now)
-    settle(t, cell, now)
+    cell = _start_over(t, record, now, event.failed)
+    count_unmet(t, cell)
+    _start_skipped_over(t, event, memory, now)
+    enter_wait_state(t, cell, now)
     return JobAnswer(cell.record())
 
 
-def _revive(
+def _start_over(
     t: Tables, record: JobRecord, now: Instant, failed: tuple[int, ...] | None = None
 ) -> JobCell:
     spec, tally = record.spec, None
     if isinstance(spec.band, Array) and record.life.tally is not None:
-        spec, tally = renewed(record, failed)
+        spec, tally = restarted(record, failed)
     t.queue(spec.terms.queue, now)
     life = Life(
         JobState.PENDING,
@@ -66,12 +66,12 @@ def _revive(
     t.recent.returned(record.id)
     t.put_job(cell)
     if spec.expires_at is not None:
-        t.timers.set(spec.expires_at, Alarm.JOB, cell.id)
-    deadlines.watch(t, cell, now)
+        t.timers.set(spec.expires_at, TimerKind.JOB, cell.id)
+    deadlines.watch_deadline(t, cell, now)
     return cell
 
 
-def _revive_skipped(t: Tables, event: Retry, memory: Memory, now: Instant) -> None:
+def _start_skipped_over(t: Tables, event: Retry, memory: JobLookup, now: Instant) -> None:
     """Downstream jobs that were skipped wait again, if nothing else rules them out.
 
     An upstream job that was deleted since counts as one that succeeded: it holds nobody back.
@@ -95,6 +95,6 @@ def _revive_skipped(t: Tables, event: Retry, memory: Memory, now: Instant) -> No
         )
         if not is_downstream or ruled_out:
             continue
-        cell = _revive(t, record, now)
-        wait_for_live(t, cell)
-        settle(t, cell, now)
+        cell = _start_over(t, record, now)
+        count_unmet(t, cell)
+        enter_wait_state(t, cell, now)

@@ -37,16 +37,23 @@ from rota.core.outcome import (
     Triggered,
 )
 from rota.core.records.schedules import Course, Decision, Occurrence, Overlap, Plan, Schedule, Why
-from rota.core.steps.control import call_off
-from rota.core.steps.firing import Verdict, make_way, next_from_finish, pass_over, run_now, spec_for
-from rota.core.steps.intake import submit_run
+from rota.core.steps.control import cancel_job
+from rota.core.steps.firing import (
+    FireDecision,
+    apply_overlap_policy,
+    next_from_finish,
+    run_now,
+    skip_until,
+    spec_for,
+)
+from rota.core.steps.intake import submit_independent
 from rota.core.tables import Tables
-from rota.core.times.agenda import ScheduleCell
-from rota.core.times.templates import NAMES, unknown_slots
-from rota.core.times.timetable import Ways, check_timetable
+from rota.core.times.agenda import ScheduleEntry
+from rota.core.times.templates import SCHEDULE_PLACEHOLDERS, unknown_schedule_placeholders
+from rota.core.times.timetable import Recurrence, check_timetable
 
 
-def step(t: Tables, event: AnyScheduleInput, now: Instant) -> AnyReceipt:  # noqa: C901  (one line a case)
+def handle(t: Tables, event: AnyScheduleInput, now: Instant) -> AnyReceipt:  # noqa: C901  (one line a case)
     """One input about schedules or calendars."""
     match event:
         case CreateSchedule():
@@ -60,9 +67,9 @@ def step(t: Tables, event: AnyScheduleInput, now: Instant) -> AnyReceipt:  # noq
         case TriggerSchedule():
             return trigger(t, event, now)
         case BackfillSchedule():
-            return backfill(t, event, now)
+            return schedule_backfill(t, event, now)
         case CancelBackfill():
-            return cancel_backfill(t, event, now)
+            return cancel_schedule_backfill(t, event, now)
         case DeploySchedules():
             return deploy(t, event, now)
         case SetCalendar():
@@ -76,30 +83,30 @@ def step(t: Tables, event: AnyScheduleInput, now: Instant) -> AnyReceipt:  # noq
 def create(t: Tables, event: CreateSchedule, now: Instant) -> ScheduleAnswer:
     """A new schedule; its first instant is the first after now."""
     _check_new(t, event.schedule, now)
-    return ScheduleAnswer(_make(t, event.schedule, now).schedule)
+    return ScheduleAnswer(_add(t, event.schedule, now).schedule)
 
 
 def _check_new(t: Tables, new: NewSchedule, now: Instant) -> None:
     plan = new.plan
-    check_plan(t, plan, now)
-    if new.id in t.agenda.cells:
+    check_definition(t, plan, now)
+    if new.id in t.agenda.entries:
         raise Conflict(f"there is a schedule {new.id} already")
-    there = t.agenda.named(plan.job.terms.tenant, plan.name)
+    there = t.agenda.by_name(plan.job.terms.tenant, plan.name)
     if there is not None:
         raise Conflict(
             f"there is a schedule {plan.name!r} already: change it ({there.schedule.id}), or take"
             " another name"
         )
-    if len(t.agenda.cells) >= SCHEDULES_MAX:
+    if len(t.agenda.entries) >= SCHEDULES_MAX:
         raise TooMuch(f"there are {SCHEDULES_MAX} schedules already; delete some")
 
 
-def _make(t: Tables, new: NewSchedule, now: Instant) -> ScheduleCell:
-    course = _begun(new.plan, Course(now, paused=new.paused), now)
+def _add(t: Tables, new: NewSchedule, now: Instant) -> ScheduleEntry:
+    course = _initial_state(new.plan, Course(now, paused=new.paused), now)
     return t.agenda.put(Schedule(new.id, new.plan, course, now, now))
 
 
-def _begun(plan: Plan, course: Course, now: Instant) -> Course:
+def _initial_state(plan: Plan, course: Course, now: Instant) -> Course:
     """Where a schedule with this timetable begins."""
     table = plan.timetable
     if not table.from_finish:
@@ -109,12 +116,12 @@ def _begun(plan: Plan, course: Course, now: Instant) -> Course:
     return replace(course, anchor=first)
 
 
-def check_plan(t: Tables, plan: Plan, now: Instant) -> Ways:
+def check_definition(t: Tables, plan: Plan, now: Instant) -> Recurrence:
     """The plan's timetable; refuses what could never run, or not as it was meant."""
     table = plan.timetable
     check_timetable(table)
     anchor = _first_anchor(plan, now)
-    ways = t.agenda.check_plan(plan, anchor)
+    ways = t.agenda.check_definition(plan, anchor)
     _check_job(plan)
     if table.at is not None and table.at <= now:
         raise Invalid("that is in the past: submit the job itself to run it now", "at")
@@ -127,16 +134,16 @@ def check_plan(t: Tables, plan: Plan, now: Instant) -> Ways:
 
 def _first_anchor(plan: Plan, now: Instant) -> Instant:
     """What the intervals of a schedule that is made now count from."""
-    anchor = _begun(plan, Course(now), now).anchor
+    anchor = _initial_state(plan, Course(now), now).anchor
     if anchor is not None:
         return anchor
     return now if plan.timetable.starts_at is None else plan.timetable.starts_at
 
 
 def _check_job(plan: Plan) -> None:
-    slots = unknown_slots(plan.job)
+    slots = unknown_schedule_placeholders(plan.job)
     if slots:
-        known = ", ".join("{{" + name + "}}" for name in NAMES)
+        known = ", ".join("{{" + name + "}}" for name in SCHEDULE_PLACEHOLDERS)
         raise Invalid(f"nothing would fill {{{{{slots[0]}}}}}; there are {known}", "job")
     if plan.overlap in (Overlap.QUEUE, Overlap.REPLACE) and plan.job.concurrency is not None:
         raise Invalid(
@@ -147,31 +154,33 @@ def _check_job(plan: Plan) -> None:
 
 def update(t: Tables, event: UpdateSchedule, now: Instant) -> ScheduleAnswer:
     """Another plan; instants up to now stay decided as they are."""
-    cell = t.agenda.cell(event.schedule_id)
+    cell = t.agenda.entry(event.schedule_id)
     if cell.schedule.revision != event.revision:
         raise StaleRecall(f"schedule {event.schedule_id} was changed meanwhile")
     _check_change(t, cell, event.plan, now)
     return ScheduleAnswer(_change(t, cell, event.plan, event.paused, now).schedule)
 
 
-def _check_change(t: Tables, cell: ScheduleCell, plan: Plan, now: Instant) -> None:
+def _check_change(t: Tables, cell: ScheduleEntry, plan: Plan, now: Instant) -> None:
     if plan.timetable != cell.schedule.plan.timetable:
-        check_plan(t, plan, now)
+        check_definition(t, plan, now)
     else:
         _check_job(plan)
-    there = t.agenda.named(plan.job.terms.tenant, plan.name)
+    there = t.agenda.by_name(plan.job.terms.tenant, plan.name)
     if there is not None and there is not cell:
         raise Conflict(f"there is a schedule {plan.name!r} already: {there.schedule.id}")
 
 
-def _change(t: Tables, cell: ScheduleCell, plan: Plan, paused: bool, now: Instant) -> ScheduleCell:
+def _change(
+    t: Tables, cell: ScheduleEntry, plan: Plan, paused: bool, now: Instant
+) -> ScheduleEntry:
     before = cell.schedule
     if plan.timetable != before.plan.timetable:
-        _leave_undecided(t, cell, Why.CHANGED, now)
+        _skip_undecided(t, cell, Why.CHANGED, now)
         course = cell.schedule.course
         course = replace(course, watermark=max(course.watermark, now))
-        course = _begun(plan, course, now)
-        if t.agenda.runs_of(before.id) and plan.timetable.from_finish:
+        course = _initial_state(plan, course, now)
+        if t.agenda.live_jobs_of(before.id) and plan.timetable.from_finish:
             course = replace(course, awaits=True)
     else:
         course = cell.schedule.course
@@ -181,54 +190,56 @@ def _change(t: Tables, cell: ScheduleCell, plan: Plan, paused: bool, now: Instan
     )
 
 
-def _leave_undecided(t: Tables, cell: ScheduleCell, why: Why, now: Instant) -> None:
+def _skip_undecided(t: Tables, cell: ScheduleEntry, why: Why, now: Instant) -> None:
     """Instants that have come but not been decided get their record before things change."""
     if cell.next_at is not None and cell.next_at <= now:
-        pass_over(t, cell, now, why, now)
+        skip_until(t, cell, now, why, now)
 
 
 def delete(t: Tables, event: DeleteSchedule, now: Instant) -> ScheduleGone:
     """Nothing of it fires after this."""
-    cell = t.agenda.cell(event.schedule_id)
-    _leave_undecided(t, cell, Why.CHANGED, now)
+    cell = t.agenda.entry(event.schedule_id)
+    _skip_undecided(t, cell, Why.CHANGED, now)
     t.agenda.drop(cell)
     return ScheduleGone(event.schedule_id)
 
 
 def pause(t: Tables, event: PauseSchedule, now: Instant) -> ScheduleAnswer:
     """While it is paused its instants are recorded as skipped."""
-    cell = t.agenda.cell(event.schedule_id)
+    cell = t.agenda.entry(event.schedule_id)
     course = cell.schedule.course
     if course.paused != event.paused:
         if course.paused and cell.due_at is not None and cell.due_at <= now:
-            _leave_undecided(t, cell, Why.PAUSED, now)
-        t.agenda.move(cell, replace(cell.schedule.course, paused=event.paused))
-        t.agenda.watch(cell)
+            _skip_undecided(t, cell, Why.PAUSED, now)
+        t.agenda.set_state(cell, replace(cell.schedule.course, paused=event.paused))
+        t.agenda.set_timer(cell)
     return ScheduleAnswer(cell.schedule)
 
 
 def trigger(t: Tables, event: TriggerSchedule, now: Instant) -> Triggered:
     """One run now, beside the timetable; `overlap` holds for it too."""
-    cell = t.agenda.cell(event.schedule_id)
+    cell = t.agenda.entry(event.schedule_id)
     schedule = cell.schedule
-    if cell.ways is None:
+    if cell.recurrence is None:
         raise Conflict(f"this server does not know the zone {schedule.plan.timetable.timezone}")
-    refused = make_way(t, schedule.id, schedule.plan, now)
+    refused = apply_overlap_policy(t, schedule.id, schedule.plan, now)
     if refused is not None:
         raise Conflict(f"it cannot run now: {refused.detail}")
     nominal = max(now, schedule.course.triggered_at + 1)
-    while nominal == schedule.course.watermark or cell.ways.next_after(nominal - 1) == nominal:
+    while (
+        nominal == schedule.course.watermark or cell.recurrence.next_after(nominal - 1) == nominal
+    ):
         nominal += 1  # that instant has a record of its own, or will have
     origin = Origin(schedule.id, nominal, RunCause.PERSON)
     job = run_now(t, cell, origin, now)
-    occurrence = _made(schedule, origin, Verdict(Decision.FIRED), job.id, now)
+    occurrence = _occurrence_of(schedule, origin, FireDecision(Decision.FIRED), job.id, now)
     t.agenda.record(occurrence)
-    t.agenda.move(cell, replace(schedule.course, triggered_at=nominal))
+    t.agenda.set_state(cell, replace(schedule.course, triggered_at=nominal))
     return Triggered(occurrence, job.record())
 
 
-def _made(
-    schedule: Schedule, origin: Origin, verdict: Verdict, job_id: JobId, now: Instant
+def _occurrence_of(
+    schedule: Schedule, origin: Origin, verdict: FireDecision, job_id: JobId, now: Instant
 ) -> Occurrence:
     return Occurrence(
         schedule.id,
@@ -242,34 +253,36 @@ def _made(
     )
 
 
-def backfill(t: Tables, event: BackfillSchedule, now: Instant) -> Backfilled:
+def schedule_backfill(t: Tables, event: BackfillSchedule, now: Instant) -> Backfilled:
     """Runs for the past, so many at once and behind others; all of them or none."""
-    cell = t.agenda.cell(event.schedule_id)
-    _check_backfill(t, cell, event, now)
+    cell = t.agenda.entry(event.schedule_id)
+    _check_schedule_backfill(t, cell, event, now)
     schedule = cell.schedule
     concurrency = Concurrency(f"rota.backfill.{event.backfill_id}", event.max_parallel)
     terms = replace(schedule.plan.job.terms, priority=event.priority)
-    made = Verdict(Decision.CAUGHT_UP, detail=f"backfill {event.backfill_id}")
+    made = FireDecision(Decision.CAUGHT_UP, detail=f"backfill {event.backfill_id}")
     job_ids = []
     for nominal in event.instants:
         origin = Origin(schedule.id, nominal, RunCause.BACKFILL, event.backfill_id)
         spec = replace(spec_for(cell, origin, now), terms=terms, concurrency=concurrency)
-        job = submit_run(t, NewJob(id=run_id(origin, now), spec=spec), now)
-        t.agenda.record(_made(schedule, origin, made, job.id, now))
+        job = submit_independent(t, NewJob(id=run_id(origin, now), spec=spec), now)
+        t.agenda.record(_occurrence_of(schedule, origin, made, job.id, now))
         job_ids.append(job.id)
-    _keep_ranges(t, cell, event, now)
-    t.agenda.backfilled[schedule.id] = now
+    _split_skipped_ranges(t, cell, event, now)
+    t.agenda.schedule_backfills[schedule.id] = now
     return Backfilled(event.backfill_id, tuple(job_ids))
 
 
-def _check_backfill(t: Tables, cell: ScheduleCell, event: BackfillSchedule, now: Instant) -> None:
+def _check_schedule_backfill(
+    t: Tables, cell: ScheduleEntry, event: BackfillSchedule, now: Instant
+) -> None:
     assert event.recall is not None, "a backfill brings what the ledger said"
     read_at = event.recall.at
     if t.recent.is_stale(read_at, now):
         raise StaleRecall("too long since the ledger was read")
-    if t.agenda.backfilled.get(event.schedule_id, -1) >= read_at:
+    if t.agenda.schedule_backfills.get(event.schedule_id, -1) >= read_at:
         raise StaleRecall("another backfill has changed the ledger since it was read")
-    if cell.ways is None:
+    if cell.recurrence is None:
         raise Conflict(f"no server knows the zone {cell.schedule.plan.timetable.timezone}")
     if len(event.instants) > BACKFILL_JOBS_MAX:
         raise Invalid(f"more than {BACKFILL_JOBS_MAX} runs: take a shorter range", "to")
@@ -278,12 +291,14 @@ def _check_backfill(t: Tables, cell: ScheduleCell, event: BackfillSchedule, now:
     t.queue(cell.schedule.plan.job.terms.queue, now)
 
 
-def _keep_ranges(t: Tables, cell: ScheduleCell, event: BackfillSchedule, now: Instant) -> None:
+def _split_skipped_ranges(
+    t: Tables, cell: ScheduleEntry, event: BackfillSchedule, now: Instant
+) -> None:
     """A record that stood for many instants goes on at the next of them that is not run."""
-    assert cell.ways is not None
+    assert cell.recurrence is not None
     run = dict.fromkeys(event.instants)
     for first, until in event.ranges:
-        rest = next((at for at in cell.ways.between(first + 1, until) if at not in run), None)
+        rest = next((at for at in cell.recurrence.between(first + 1, until) if at not in run), None)
         if first in run and rest is not None:
             t.agenda.record(
                 Occurrence(
@@ -298,15 +313,15 @@ def _keep_ranges(t: Tables, cell: ScheduleCell, event: BackfillSchedule, now: In
             )
 
 
-def cancel_backfill(t: Tables, event: CancelBackfill, now: Instant) -> Counted:
+def cancel_schedule_backfill(t: Tables, event: CancelBackfill, now: Instant) -> Counted:
     """What has not ended of it is called off."""
-    runs = t.agenda.runs_of(t.agenda.cell(event.schedule_id).schedule.id)
+    runs = t.agenda.live_jobs_of(t.agenda.entry(event.schedule_id).schedule.id)
     count = 0
     for job_id in list(runs):
         job = t.jobs.get(job_id)
         origin = None if job is None else job.spec.origin
         if job is not None and origin is not None and origin.backfill_id == event.backfill_id:
-            call_off(t, job, now)
+            cancel_job(t, job, now)
             count += 1
     return Counted(count)
 
@@ -330,7 +345,7 @@ def deploy(t: Tables, event: DeploySchedules, now: Instant) -> Deployed:
 
 
 def _check_deployed(t: Tables, owner: str, new: NewSchedule, index: int, now: Instant) -> None:
-    there = t.agenda.named(*_name(new.plan))
+    there = t.agenda.by_name(*_name(new.plan))
     try:
         if there is None:
             _check_new(t, new, now)
@@ -344,9 +359,9 @@ def _check_deployed(t: Tables, owner: str, new: NewSchedule, index: int, now: In
 
 
 def _deploy_one(t: Tables, new: NewSchedule, now: Instant) -> str:
-    there = t.agenda.named(*_name(new.plan))
+    there = t.agenda.by_name(*_name(new.plan))
     if there is None:
-        _make(t, new, now)
+        _add(t, new, now)
         return "created"
     if there.schedule.plan == new.plan:
         return "unchanged"
@@ -355,8 +370,8 @@ def _deploy_one(t: Tables, new: NewSchedule, now: Instant) -> str:
     return "changed"
 
 
-def _owned(t: Tables, event: DeploySchedules) -> Iterable[ScheduleCell]:
-    plans = [(cell, cell.schedule.plan) for cell in t.agenda.cells.values()]
+def _owned(t: Tables, event: DeploySchedules) -> Iterable[ScheduleEntry]:
+    plans = [(cell, cell.schedule.plan) for cell in t.agenda.entries.values()]
     return [
         cell
         for cell, plan in plans
@@ -381,7 +396,7 @@ def delete_calendar(t: Tables, event: DeleteCalendar, now: Instant) -> Counted:
     """Refused while a schedule names it."""
     if event.name not in t.agenda.calendars:
         raise NotFound("calendar", event.name)
-    users = t.agenda.using(event.name)
+    users = t.agenda.schedules_using(event.name)
     if users:
         raise Conflict(f"the schedule {users[0].schedule.plan.name!r} names this calendar")
     t.agenda.drop_calendar(event.name)

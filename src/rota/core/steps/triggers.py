@@ -22,19 +22,25 @@ from rota.core.records.event_inputs import (
 )
 from rota.core.records.events import Event, Rule, Trigger, Verdict, event_value
 from rota.core.records.glance import Trial, TriggerGlance
-from rota.core.steps.reacting import abandon, judge, receive, spec_for, watch_windows
+from rota.core.steps.reacting import (
+    accept_events,
+    drop_windows,
+    evaluate,
+    set_window_timers,
+    spec_for,
+)
 from rota.core.tables import Tables
-from rota.core.triggers.bus import TriggerCell
+from rota.core.triggers.bus import TriggerEntry
 from rota.core.triggers.filter_text import parse_path
 from rota.core.triggers.filters import read_filter
-from rota.core.triggers.slots import check_slots
+from rota.core.triggers.slots import check_event_placeholders
 
 
-def step(t: Tables, event: AnyEventInput, now: Instant) -> AnyReceipt:
+def handle(t: Tables, event: AnyEventInput, now: Instant) -> AnyReceipt:
     """Whatever happens to triggers."""
     match event:
         case ReceiveEvents():
-            return receive(t, event, now)
+            return accept_events(t, event, now)
         case CreateTrigger():
             return create(t, event, now)
         case UpdateTrigger():
@@ -52,31 +58,31 @@ def step(t: Tables, event: AnyEventInput, now: Instant) -> AnyReceipt:
 def create(t: Tables, event: CreateTrigger, now: Instant) -> TriggerAnswer:
     """A new trigger; it sees what comes after it."""
     _check_new(t, event.trigger)
-    return TriggerAnswer(_make(t, event.trigger, now).trigger)
+    return TriggerAnswer(_add(t, event.trigger, now).trigger)
 
 
 def _check_new(t: Tables, new: NewTrigger) -> None:
     check_rule(new.rule)
-    if new.id in t.bus.cells:
+    if new.id in t.bus.entries:
         raise Conflict(f"there is a trigger {new.id} already")
-    there = t.bus.named(*_name(new.rule))
+    there = t.bus.by_name(*_name(new.rule))
     if there is not None:
         raise Conflict(
             f"there is a trigger {new.rule.name!r} already: change it ({there.trigger.id}), or take"
             " another name"
         )
-    if len(t.bus.cells) >= TRIGGERS_MAX:
+    if len(t.bus.entries) >= TRIGGERS_MAX:
         raise TooMuch(f"there are {TRIGGERS_MAX} triggers already; delete some")
 
 
-def _make(t: Tables, new: NewTrigger, now: Instant) -> TriggerCell:
+def _add(t: Tables, new: NewTrigger, now: Instant) -> TriggerEntry:
     return t.bus.put(Trigger(new.id, new.rule, now, now, new.paused))
 
 
 def check_rule(rule: Rule) -> None:
     """Refuses what could never fire, or not as it was meant."""
     read_filter(rule.filter)
-    check_slots(rule.job)
+    check_event_placeholders(rule.job)
     if rule.job.dependencies:
         raise Invalid("a trigger's job depends on the event alone", "job.dependencies")
     gathering = rule.gathering
@@ -90,45 +96,45 @@ def check_rule(rule: Rule) -> None:
 
 def update(t: Tables, event: UpdateTrigger, now: Instant) -> TriggerAnswer:
     """Another rule; what waits already goes by it too."""
-    cell = t.bus.cell(event.trigger_id)
+    cell = t.bus.entry(event.trigger_id)
     if cell.trigger.revision != event.revision:
         raise StaleRecall(f"trigger {event.trigger_id} was changed meanwhile")
     _check_change(t, cell, event.rule)
     return TriggerAnswer(_change(t, cell, event.rule, event.paused, now).trigger)
 
 
-def _check_change(t: Tables, cell: TriggerCell, rule: Rule) -> None:
+def _check_change(t: Tables, cell: TriggerEntry, rule: Rule) -> None:
     check_rule(rule)
-    there = t.bus.named(*_name(rule))
+    there = t.bus.by_name(*_name(rule))
     if there is not None and there is not cell:
         raise Conflict(f"there is a trigger {rule.name!r} already: {there.trigger.id}")
 
 
-def _change(t: Tables, cell: TriggerCell, rule: Rule, paused: bool, now: Instant) -> TriggerCell:
+def _change(t: Tables, cell: TriggerEntry, rule: Rule, paused: bool, now: Instant) -> TriggerEntry:
     before = cell.trigger
     if rule.rate != before.rule.rate:
         cell.next_start = 0
     changed = t.bus.put(
         replace(before, rule=rule, paused=paused, updated_at=now, revision=before.revision + 1)
     )
-    watch_windows(t, changed, now)
+    set_window_timers(t, changed, now)
     return changed
 
 
 def delete(t: Tables, event: DeleteTrigger, now: Instant) -> TriggerGone:
     """Nothing fires after this, and what waits is dropped."""
-    cell = t.bus.cell(event.trigger_id)
-    abandon(t, cell, now)
+    cell = t.bus.entry(event.trigger_id)
+    drop_windows(t, cell, now)
     t.bus.drop(cell)
     return TriggerGone(event.trigger_id)
 
 
 def pause(t: Tables, event: PauseTrigger, now: Instant) -> TriggerAnswer:
     """While it is paused events are recorded and make no jobs; what waits goes on waiting."""
-    cell = t.bus.cell(event.trigger_id)
+    cell = t.bus.entry(event.trigger_id)
     if cell.trigger.paused != event.paused:
         t.bus.put(replace(cell.trigger, paused=event.paused, updated_at=now))
-        watch_windows(t, cell, now)
+        set_window_timers(t, cell, now)
     return TriggerAnswer(cell.trigger)
 
 
@@ -151,7 +157,7 @@ def deploy(t: Tables, event: DeployTriggers, now: Instant) -> Deployed:
 
 
 def _check_deployed(t: Tables, owner: str, new: NewTrigger, index: int) -> None:
-    there = t.bus.named(*_name(new.rule))
+    there = t.bus.by_name(*_name(new.rule))
     try:
         if there is None:
             _check_new(t, new)
@@ -165,9 +171,9 @@ def _check_deployed(t: Tables, owner: str, new: NewTrigger, index: int) -> None:
 
 
 def _deploy_one(t: Tables, new: NewTrigger, now: Instant) -> str:
-    there = t.bus.named(*_name(new.rule))
+    there = t.bus.by_name(*_name(new.rule))
     if there is None:
-        _make(t, new, now)
+        _add(t, new, now)
         return "created"
     if there.trigger.rule == new.rule:
         return "unchanged"
@@ -176,8 +182,8 @@ def _deploy_one(t: Tables, new: NewTrigger, now: Instant) -> str:
     return "changed"
 
 
-def _owned(t: Tables, event: DeployTriggers) -> list[TriggerCell]:
-    rules = [(cell, cell.trigger.rule) for cell in t.bus.cells.values()]
+def _owned(t: Tables, event: DeployTriggers) -> list[TriggerEntry]:
+    rules = [(cell, cell.trigger.rule) for cell in t.bus.entries.values()]
     return [
         cell
         for cell, rule in rules
@@ -197,7 +203,7 @@ def try_event(t: Tables, event: Event, only: TriggerId | None, now: Instant) -> 
     if only is None:
         cells = t.bus.listening(event)
     else:
-        found = t.bus.cells.get(only)
+        found = t.bus.entries.get(only)
         if found is None:
             raise NotFound("trigger", only)
         cells = [found] if found in t.bus.listening(event) else []
@@ -207,19 +213,19 @@ def try_event(t: Tables, event: Event, only: TriggerId | None, now: Instant) -> 
 def try_rule(rule: Rule, event: Event, now: Instant) -> Trial:
     """What a trigger that nobody has made would make of it."""
     check_rule(rule)
-    return _try(TriggerCell(Trigger(TriggerId(""), rule, now, now)), event, now)
+    return _try(TriggerEntry(Trigger(TriggerId(""), rule, now, now)), event, now)
 
 
-def _try(cell: TriggerCell, event: Event, now: Instant) -> Trial:
-    judgement = judge(cell, (event, event_value(event)), now)
-    makes = judgement.verdict in (Verdict.FIRED, Verdict.HELD)
+def _try(cell: TriggerEntry, event: Event, now: Instant) -> Trial:
+    judgement = evaluate(cell, (event, event_value(event)), now)
+    makes = judgement.decision in (Verdict.FIRED, Verdict.HELD)
     job = spec_for(cell, [event], now) if makes else None
-    return Trial(cell.trigger, judgement.verdict, judgement.detail, job)
+    return Trial(cell.trigger, judgement.decision, judgement.detail, job)
 
 
-def glance(cell: TriggerCell) -> TriggerGlance:
+def trigger_info(cell: TriggerEntry) -> TriggerGlance:
     """A trigger as it is now."""
     windows = cell.windows.values()
     closes_at = min((window.closes_at for window in windows), default=None)
-    waiting = sum(len(window.held) for window in windows)
+    waiting = sum(len(window.events) for window in windows)
     return TriggerGlance(cell.trigger, waiting, None if cell.trigger.paused else closes_at)

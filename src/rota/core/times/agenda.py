@@ -12,18 +12,18 @@ from rota.core.memory.draft import Draft
 from rota.core.model import Instant, JobId, Millis, Origin, ScheduleId
 from rota.core.records.schedules import Calendar, Course, Occurrence, Plan, Schedule
 from rota.core.records.zones import Atlas, Zone
-from rota.core.times.timers import Alarm, Timers
-from rota.core.times.timetable import Days, Ways, holidays_of
+from rota.core.times.timers import TimerKind, Timers
+from rota.core.times.timetable import Holidays, Recurrence, holidays_of
 
 
-class ScheduleCell:
+class ScheduleEntry:
     """A schedule, and when it is due next."""
 
-    __slots__ = ("due_at", "next_at", "schedule", "ways")
+    __slots__ = ("due_at", "next_at", "recurrence", "schedule")
 
-    def __init__(self, schedule: Schedule, ways: Ways | None) -> None:
+    def __init__(self, schedule: Schedule, ways: Recurrence | None) -> None:
         self.schedule = schedule
-        self.ways = ways
+        self.recurrence = ways
         """None: its time zone is not known here, so it waits for a program that knows it."""
         self.next_at: Instant | None = None
         """The first nominal instant that is not decided yet."""
@@ -31,23 +31,23 @@ class ScheduleCell:
         """The same with its jitter; timers set for another time are void."""
 
 
-class Agenda:
+class ScheduleIndex:
     """Whatever is to happen again and again."""
 
     def __init__(self, atlas: Atlas, timers: Timers) -> None:
-        self.draft = Draft()
-        self.cells: dict[ScheduleId, ScheduleCell] = {}
+        self.changeset = Draft()
+        self.entries: dict[ScheduleId, ScheduleEntry] = {}
         """In order of creation."""
-        self.runs: dict[ScheduleId, dict[JobId, None]] = {}
+        self.live_jobs: dict[ScheduleId, dict[JobId, None]] = {}
         """Live jobs of each schedule that has any."""
         self.due: dict[ScheduleId, Instant] = {}
         """Those whose time has come, in the order in which they take turns."""
-        self.ended: list[Origin] = []
+        self.ended_origins: list[Origin] = []
         """Runs that ended in this turn."""
-        self.backfilled: dict[ScheduleId, Instant] = {}
+        self.schedule_backfills: dict[ScheduleId, Instant] = {}
         """When each was last backfilled: what was read of its ledger before that is stale."""
         self.calendars: dict[str, Calendar] = {}
-        self._holidays: dict[tuple[str, ...], Days] = {}
+        self._holidays: dict[tuple[str, ...], Holidays] = {}
         """Merged once for all schedules that name the same calendars."""
         self._names: dict[tuple[str, str], ScheduleId] = {}
         self._atlas = atlas
@@ -55,29 +55,33 @@ class Agenda:
 
     # Looking up
 
-    def cell(self, schedule_id: ScheduleId) -> ScheduleCell:
+    def entry(self, schedule_id: ScheduleId) -> ScheduleEntry:
         """The schedule, or the refusal."""
-        cell = self.cells.get(schedule_id)
+        cell = self.entries.get(schedule_id)
         if cell is None:
             raise NotFound("schedule", schedule_id)
         return cell
 
-    def named(self, tenant: str, name: str) -> ScheduleCell | None:
+    def by_name(self, tenant: str, name: str) -> ScheduleEntry | None:
         """The schedule of that name."""
         schedule_id = self._names.get((tenant, name))
-        return None if schedule_id is None else self.cells[schedule_id]
+        return None if schedule_id is None else self.entries[schedule_id]
 
     def zone(self, name: str) -> Zone | None:
         """The zone of that name, if there is one."""
         return self._atlas(name)
 
-    def ways(self, plan: Plan, anchor: Instant) -> Ways | None:
+    def recurrence(self, plan: Plan, anchor: Instant) -> Recurrence | None:
         """The plan's timetable, ready to be asked; None: nobody here knows its time zone."""
         table = plan.timetable
         zone = self.zone(table.timezone)
-        return None if zone is None else Ways(table, zone, self.holidays(table.calendars), anchor)
+        return (
+            None
+            if zone is None
+            else Recurrence(table, zone, self.holidays(table.calendars), anchor)
+        )
 
-    def holidays(self, names: tuple[str, ...]) -> Days:
+    def holidays(self, names: tuple[str, ...]) -> Holidays:
         """The dates that these calendars list."""
         found = self._holidays.get(names)
         if found is None:
@@ -85,59 +89,59 @@ class Agenda:
             found = self._holidays[names] = holidays_of((one.name, one.days) for one in listed)
         return found
 
-    def runs_of(self, schedule_id: ScheduleId) -> dict[JobId, None]:
+    def live_jobs_of(self, schedule_id: ScheduleId) -> dict[JobId, None]:
         """Its live jobs, the oldest first."""
-        return self.runs.get(schedule_id, {})
+        return self.live_jobs.get(schedule_id, {})
 
     # Schedules come, change and go
 
-    def put(self, schedule: Schedule) -> ScheduleCell:
+    def put(self, schedule: Schedule) -> ScheduleEntry:
         """A schedule as given: new, or in place of the one with its id. Written as a whole."""
-        before = self.cells.get(schedule.id)
+        before = self.entries.get(schedule.id)
         if before is not None:
             self._names.pop(_name(before.schedule), None)
-        schedule = replace(schedule, course=self._stamped(schedule.plan, schedule.course))
+        schedule = replace(schedule, course=self._with_offset(schedule.plan, schedule.course))
         cell = self.restore(schedule)
-        self.draft.schedules[schedule.id] = schedule
-        self.draft.courses.pop(schedule.id, None)
-        self.draft.dropped_schedules.pop(schedule.id, None)
+        self.changeset.schedules[schedule.id] = schedule
+        self.changeset.courses.pop(schedule.id, None)
+        self.changeset.dropped_schedules.pop(schedule.id, None)
         return cell
 
-    def restore(self, schedule: Schedule) -> ScheduleCell:
+    def restore(self, schedule: Schedule) -> ScheduleEntry:
         """The same, without writing: it was loaded."""
-        cell = self.cells.get(schedule.id)
+        cell = self.entries.get(schedule.id)
         if cell is None:
-            cell = self.cells[schedule.id] = ScheduleCell(schedule, None)
+            cell = self.entries[schedule.id] = ScheduleEntry(schedule, None)
         cell.schedule = schedule
-        cell.ways = self.ways(schedule.plan, anchor_of(schedule))
+        cell.recurrence = self.recurrence(schedule.plan, anchor_of(schedule))
         self._names[_name(schedule)] = schedule.id
-        self.watch(cell)
+        self.set_timer(cell)
         return cell
 
-    def move(self, cell: ScheduleCell, course: Course) -> None:
+    def set_state(self, cell: ScheduleEntry, course: Course) -> None:
         """The schedule has come this far."""
         before = cell.schedule
         assert course.watermark >= before.course.watermark, "a watermark went back"
         if course.watermark > before.course.watermark:
-            course = self._stamped(before.plan, course)
+            course = self._with_offset(before.plan, course)
         cell.schedule = replace(before, course=course)
         if course.anchor != before.course.anchor:
-            cell.ways = self.ways(before.plan, anchor_of(cell.schedule))
-        if before.id in self.draft.schedules:
-            self.draft.schedules[before.id] = cell.schedule
+            cell.recurrence = self.recurrence(before.plan, anchor_of(cell.schedule))
+        if before.id in self.changeset.schedules:
+            self.changeset.schedules[before.id] = cell.schedule
         else:
-            self.draft.courses[before.id] = course
+            self.changeset.courses[before.id] = course
 
-    def _stamped(self, plan: Plan, course: Course) -> Course:
+    def _with_offset(self, plan: Plan, course: Course) -> Course:
         """With the offset that its watermark is to be read by."""
         zone = self.zone(plan.timetable.timezone)
         if zone is None:
             return course
         return replace(course, offset_s=zone.offset(course.watermark // 1000))
 
-    def aim(self, cell: ScheduleCell) -> None:
+    def find_next(self, cell: ScheduleEntry) -> None:
         """Finds out when it is due next."""
-        schedule, ways, course = cell.schedule, cell.ways, cell.schedule.course
+        schedule, ways, course = cell.schedule, cell.recurrence, cell.schedule.course
         cell.next_at = cell.due_at = None
         if ways is None or course.awaits:
             return
@@ -145,47 +149,49 @@ class Agenda:
         if cell.next_at is not None:
             cell.due_at = cell.next_at + ways.jitter(schedule.id, cell.next_at)
 
-    def watch(self, cell: ScheduleCell) -> None:
+    def set_timer(self, cell: ScheduleEntry) -> None:
         """The same, and has itself woken then."""
-        self.aim(cell)
+        self.find_next(cell)
         if cell.due_at is not None:
-            self._timers.set(cell.due_at, Alarm.SCHEDULE, cell.schedule.id)
+            self._timers.set(cell.due_at, TimerKind.SCHEDULE, cell.schedule.id)
 
-    def drop(self, cell: ScheduleCell) -> None:
+    def drop(self, cell: ScheduleEntry) -> None:
         """The schedule is gone; its runs go on."""
         schedule_id = cell.schedule.id
-        del self.cells[schedule_id]
+        del self.entries[schedule_id]
         del self._names[_name(cell.schedule)]
-        self.runs.pop(schedule_id, None)
+        self.live_jobs.pop(schedule_id, None)
         self.due.pop(schedule_id, None)
-        self.backfilled.pop(schedule_id, None)
-        self.draft.schedules.pop(schedule_id, None)
-        self.draft.courses.pop(schedule_id, None)
-        self.draft.dropped_schedules[schedule_id] = None
+        self.schedule_backfills.pop(schedule_id, None)
+        self.changeset.schedules.pop(schedule_id, None)
+        self.changeset.courses.pop(schedule_id, None)
+        self.changeset.dropped_schedules[schedule_id] = None
 
     # Runs
 
-    def run_begins(self, origin: Origin, job_id: JobId) -> None:
+    def job_begins(self, origin: Origin, job_id: JobId) -> None:
         """A job of a schedule is live: new, started over, or loaded."""
-        if origin.schedule_id in self.cells:
-            self.runs.setdefault(origin.schedule_id, {})[job_id] = None
+        if origin.schedule_id in self.entries:
+            self.live_jobs.setdefault(origin.schedule_id, {})[job_id] = None
 
-    def run_ended(self, origin: Origin, job_id: JobId) -> None:
+    def job_ended(self, origin: Origin, job_id: JobId) -> None:
         """It has ended."""
-        runs = self.runs.get(origin.schedule_id)
+        runs = self.live_jobs.get(origin.schedule_id)
         if runs is not None:
             runs.pop(job_id, None)
             if not runs:
-                del self.runs[origin.schedule_id]
-        self.ended.append(origin)
+                del self.live_jobs[origin.schedule_id]
+        self.ended_origins.append(origin)
 
     def record(self, occurrence: Occurrence) -> None:
         """What became of an instant."""
-        self.draft.occurrences[(occurrence.schedule_id, occurrence.nominal)] = occurrence
+        self.changeset.occurrences[(occurrence.schedule_id, occurrence.nominal)] = occurrence
 
     def follow_clock(self, by: Millis) -> None:
         """The clock was set by so much. Timetables mean the clock as it is; only this does not."""
-        self.backfilled = {schedule_id: at + by for schedule_id, at in self.backfilled.items()}
+        self.schedule_backfills = {
+            schedule_id: at + by for schedule_id, at in self.schedule_backfills.items()
+        }
 
     # Calendars
 
@@ -193,29 +199,29 @@ class Agenda:
         """The calendar is as given; schedules that name it look again."""
         self.calendars[calendar.name] = calendar
         self._holidays.clear()
-        self.draft.calendars[calendar.name] = calendar
-        for cell in self.using(calendar.name):
-            cell.ways = self.ways(cell.schedule.plan, anchor_of(cell.schedule))
-            self.watch(cell)
+        self.changeset.calendars[calendar.name] = calendar
+        for cell in self.schedules_using(calendar.name):
+            cell.recurrence = self.recurrence(cell.schedule.plan, anchor_of(cell.schedule))
+            self.set_timer(cell)
 
     def drop_calendar(self, name: str) -> None:
         """The calendar is gone; nobody names it."""
         del self.calendars[name]
         self._holidays.clear()
-        self.draft.calendars[name] = None
+        self.changeset.calendars[name] = None
 
-    def using(self, name: str) -> list[ScheduleCell]:
+    def schedules_using(self, name: str) -> list[ScheduleEntry]:
         """Schedules that name a calendar. Costs their number; it is rare."""
-        return [c for c in self.cells.values() if name in c.schedule.plan.timetable.calendars]
+        return [c for c in self.entries.values() if name in c.schedule.plan.timetable.calendars]
 
-    def check_plan(self, plan: Plan, anchor: Instant) -> Ways:
+    def check_definition(self, plan: Plan, anchor: Instant) -> Recurrence:
         """The plan's timetable; refuses names that nobody knows."""
         table = plan.timetable
         for name in table.calendars:
             if name not in self.calendars:
                 hint = f"make it first (PUT /calendars/{name}, or rota calendars set {name})"
                 raise Invalid(f"there is no calendar {name!r}: {hint}", "calendars")
-        ways = self.ways(plan, anchor)
+        ways = self.recurrence(plan, anchor)
         if ways is None:
             raise Invalid(
                 f"there is no time zone {table.timezone!r}: write it like Europe/Berlin", "timezone"

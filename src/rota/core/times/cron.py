@@ -18,7 +18,7 @@ from rota.core.limits import CRON_CHARS_MAX, CRON_POOL_MAX, CRON_YEARS_AHEAD
 DAY_S = 86_400
 EPOCH_DAY = date(1970, 1, 1).toordinal()
 
-WORDS = {
+NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -162,9 +162,9 @@ def parse_cron(text: str) -> Cron:
 def _places(text: str) -> list[str]:
     word = text.strip().lower()
     if word.startswith("@"):
-        if word not in WORDS:
-            raise CronError(f"there is no {word!r}; there are {', '.join(WORDS)}")
-        return ["0", *WORDS[word].split()]
+        if word not in NICKNAMES:
+            raise CronError(f"there is no {word!r}; there are {', '.join(NICKNAMES)}")
+        return ["0", *NICKNAMES[word].split()]
     places = text.split()
     if len(places) == 5:
         return ["0", *places]

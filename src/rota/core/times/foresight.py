@@ -6,10 +6,10 @@ import msgspec
 
 from rota.core.model import Instant
 from rota.core.records.zones import Change, local_text
-from rota.core.times.timetable import Ways
+from rota.core.times.timetable import Recurrence
 
 
-class Foreseen(msgspec.Struct, frozen=True):
+class PreviewedInstant(msgspec.Struct, frozen=True):
     """One instant to come."""
 
     at: Instant
@@ -17,17 +17,17 @@ class Foreseen(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-def foresee(ways: Ways, after: Instant, count: int) -> list[Foreseen]:
+def preview(ways: Recurrence, after: Instant, count: int) -> list[PreviewedInstant]:
     """The next `count` instants; each says what clocks or calendars have to do with it."""
-    found: list[Foreseen] = []
+    found: list[PreviewedInstant] = []
     before, at = after, ways.next_after(after)
     while at is not None and len(found) < count:
-        found.append(Foreseen(at, local_text(ways.zone, at), _note(ways, before, at)))
+        found.append(PreviewedInstant(at, local_text(ways.zone, at), _note(ways, before, at)))
         before, at = at, ways.next_after(at)
     return found
 
 
-def _note(ways: Ways, before: Instant, at: Instant) -> str:
+def _note(ways: Recurrence, before: Instant, at: Instant) -> str:
     listed = ways.holiday(at)
     if listed is not None:
         return f"skipped: a holiday of {listed}"
@@ -36,7 +36,7 @@ def _note(ways: Ways, before: Instant, at: Instant) -> str:
     second = at // 1000
     changes = ways.zone.changes_between(before // 1000, second)
     if changes:
-        return _passed(changes[-1], second)
+        return _note_of_change(changes[-1], second)
     around = ways.zone.changes_between(second, second + 24 * 3600)
     if around and around[0].after < around[0].before:
         change = around[0]
@@ -45,7 +45,7 @@ def _note(ways: Ways, before: Instant, at: Instant) -> str:
     return ""
 
 
-def _passed(change: Change, second: int) -> str:
+def _note_of_change(change: Change, second: int) -> str:
     moved = abs(change.after - change.before)
     by = f"{moved // 60} min" if moved % 3600 else f"{moved // 3600} h"
     if change.after > change.before:

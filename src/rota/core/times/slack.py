@@ -26,7 +26,7 @@ def latest_start(spec: Spec) -> Instant:
     return max(spec.created_at, spec.finish_by - (RUNTIME_GUESS_MS if length is None else length))
 
 
-def counted_from(template: Spec, now: Instant) -> Instant | None:
+def deadline_from_template(template: Spec, now: Instant) -> Instant | None:
     """The deadline of a job that is made now after a schedule's or trigger's template."""
     return None if template.finish_by is None else now + template.finish_by
 
@@ -36,7 +36,7 @@ def urgent_since(spec: Spec) -> Instant:
     return latest_start(spec) - DEADLINE_LEAD_MS
 
 
-def strict_place(spec: Spec) -> int:
+def strict_sort_key(spec: Spec) -> int:
     """Its place where priority comes first: those with a deadline before the others, by slack."""
     place = -spec.terms.priority * _SPAN
     return place if spec.finish_by is None else place - _SPAN + latest_start(spec)

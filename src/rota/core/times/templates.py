@@ -10,8 +10,8 @@ import msgspec
 from rota.core.model import Instant, Spec
 from rota.core.records.zones import Zone, local_text, utc_text
 
-_SLOT = re.compile(rb"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
-NAMES = (
+_SCHEDULE_PLACEHOLDER = re.compile(rb"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
+SCHEDULE_PLACEHOLDERS = (
     "scheduled_at",
     "scheduled_local",
     "scheduled_date",
@@ -21,7 +21,7 @@ NAMES = (
 )
 
 
-def values(schedule: tuple[str, str], zone: Zone, nominal: Instant) -> Mapping[str, bytes]:
+def schedule_values(schedule: tuple[str, str], zone: Zone, nominal: Instant) -> Mapping[str, bytes]:
     """What the slots stand for; `schedule` is its id and name."""
     local = local_text(zone, nominal)
     schedule_id, name = schedule
@@ -37,14 +37,18 @@ def values(schedule: tuple[str, str], zone: Zone, nominal: Instant) -> Mapping[s
     return {key: msgspec.json.encode(value)[1:-1] for key, value in plain.items()}
 
 
-def fill(text: bytes, known: Mapping[str, bytes]) -> bytes:
+def fill_schedule_template(text: bytes, known: Mapping[str, bytes]) -> bytes:
     """The text with all its slots filled."""
     if b"{{" not in text:
         return text
-    return _SLOT.sub(lambda slot: known.get(slot[1].decode(), slot[0]), text)
+    return _SCHEDULE_PLACEHOLDER.sub(lambda slot: known.get(slot[1].decode(), slot[0]), text)
 
 
-def unknown_slots(job: Spec) -> list[str]:
+def unknown_schedule_placeholders(job: Spec) -> list[str]:
     """Slots that nothing would fill: spelling mistakes, or another tool's."""
-    found = [slot.decode() for text in (job.task, job.payload) for slot in _SLOT.findall(text)]
-    return [name for name in dict.fromkeys(found) if name not in NAMES]
+    found = [
+        slot.decode()
+        for text in (job.task, job.payload)
+        for slot in _SCHEDULE_PLACEHOLDER.findall(text)
+    ]
+    return [name for name in dict.fromkeys(found) if name not in SCHEDULE_PLACEHOLDERS]

@@ -22,16 +22,18 @@ from rota.core.records.schedules import Fold, Gap, OnHoliday, Timetable
 from rota.core.records.zones import YEAR_MAX, YEAR_MIN, Stretch, Zone, window, year_of
 from rota.core.times.cron import DAY_S, EPOCH_DAY, Cron, CronError, parse_cron
 
-Days = Mapping[int, str]
+Holidays = Mapping[int, str]
 """Dates that are holidays, as `date.toordinal` counts them, and the calendar that says so."""
 
 
-class Ways:
+class Recurrence:
     """A timetable, ready to be asked."""
 
     __slots__ = ("_anchor", "_cron", "_fold", "_gap", "_holidays", "timetable", "zone")
 
-    def __init__(self, timetable: Timetable, zone: Zone, holidays: Days, anchor: Instant) -> None:
+    def __init__(
+        self, timetable: Timetable, zone: Zone, holidays: Holidays, anchor: Instant
+    ) -> None:
         self.timetable = timetable
         self.zone = zone
         self._holidays = holidays
@@ -192,6 +194,6 @@ def _check_interval(table: Timetable) -> None:
         raise Invalid("jitter must be less than the interval", "jitter")
 
 
-def holidays_of(calendars: Iterable[tuple[str, Iterable[int]]]) -> Days:
+def holidays_of(calendars: Iterable[tuple[str, Iterable[int]]]) -> Holidays:
     """The dates of several calendars in one."""
     return {day: name for name, days in calendars for day in days}

@@ -15,7 +15,7 @@ from rota.core.memory.event_draft import EventDraft
 from rota.core.model import Instant, JobState, Millis, TriggerId
 from rota.core.records.events import OWN_PREFIX, Arrival, ArrivalId, Event, Held, Told, Trigger
 from rota.core.times.slack import AT_RISK, MISSED
-from rota.core.times.timers import Alarm, Timers
+from rota.core.times.timers import TimerKind, Timers
 from rota.core.triggers.filter_text import AnyNode, Path, parse_path
 from rota.core.triggers.filters import read_filter
 
@@ -27,15 +27,15 @@ _KEY_BEGINS = "/"
 """Separates a trigger's id, which has none, from a window's key in the name of its timer."""
 
 
-class Window:
+class OpenWindow:
     """Events of one trigger that will make one job together."""
 
-    __slots__ = ("closes_at", "held", "opened_at", "size")
+    __slots__ = ("closes_at", "data_bytes", "events", "opened_at")
 
     def __init__(self, opened_at: Instant) -> None:
-        self.held: dict[ArrivalId, Held] = {}
+        self.events: dict[ArrivalId, Held] = {}
         """In order of arrival."""
-        self.size = 0
+        self.data_bytes = 0
         """Bytes of data."""
         self.opened_at = opened_at
         self.closes_at: Instant = opened_at
@@ -43,22 +43,22 @@ class Window:
 
     def add(self, held: Held) -> None:
         """One more."""
-        self.held[held.id] = held
-        self.size += len(held.event.data)
+        self.events[held.id] = held
+        self.data_bytes += len(held.event.data)
 
     def is_full(self, size_max: int) -> bool:
         """Whether one job can carry no more."""
         count = min(size_max or GATHERED_MAX, GATHERED_MAX)
-        return len(self.held) >= count or self.size >= GATHERED_BYTES_MAX
+        return len(self.events) >= count or self.data_bytes >= GATHERED_BYTES_MAX
 
 
-class TriggerCell:
+class TriggerEntry:
     """A trigger, its filter ready to be asked, and its open windows."""
 
-    __slots__ = ("key", "next_start", "tree", "trigger", "windows")
+    __slots__ = ("filter", "next_start", "trigger", "window_key", "windows")
 
     def __init__(self, trigger: Trigger) -> None:
-        self.windows: dict[str, Window] = {}
+        self.windows: dict[str, OpenWindow] = {}
         self.next_start = 0
         """For the rate limit, in the terms of `rota.core.order.gates`; a restart begins it anew."""
         self.set(trigger)
@@ -67,83 +67,83 @@ class TriggerCell:
         """As given; the filter was checked when the trigger was made."""
         rule = trigger.rule
         self.trigger = trigger
-        self.tree: AnyNode | None = read_filter(rule.filter)
-        self.key: Path | None = None
+        self.filter: AnyNode | None = read_filter(rule.filter)
+        self.window_key: Path | None = None
         if rule.gathering is not None and rule.gathering.key:
-            self.key = parse_path(rule.gathering.key)
+            self.window_key = parse_path(rule.gathering.key)
 
 
-class Bus:
+class TriggerIndex:
     """Whatever is to happen because of something else."""
 
     def __init__(self, timers: Timers) -> None:
-        self.draft = EventDraft()
-        self.cells: dict[TriggerId, TriggerCell] = {}
+        self.changeset = EventDraft()
+        self.entries: dict[TriggerId, TriggerEntry] = {}
         """In order of creation."""
-        self.ended: list[JobCell] = []
+        self.ended_jobs: list[JobCell] = []
         """Jobs that ended in this turn, and somebody wants to know."""
-        self.warned: list[tuple[JobCell, str]] = []
+        self.deadline_notices: list[tuple[JobCell, str]] = []
         """Jobs whose deadline is at risk, or was missed, as of this turn, and who wants to know."""
-        self.windows = 0
+        self.open_windows = 0
         """How many are open, of all triggers."""
-        self.held_bytes = 0
+        self.buffered_bytes = 0
         """Data of all events that wait."""
         self._names: dict[tuple[str, str], TriggerId] = {}
         self._by_event: dict[str, dict[TriggerId, None]] = {}
-        self._told: dict[str, Told] = {}
-        self._line: deque[tuple[Instant, str]] = deque()
+        self._accepted: dict[str, Told] = {}
+        self._accepted_order: deque[tuple[Instant, str]] = deque()
         self._timers = timers
 
     # Looking up
 
-    def cell(self, trigger_id: TriggerId) -> TriggerCell:
+    def entry(self, trigger_id: TriggerId) -> TriggerEntry:
         """The trigger, or the refusal."""
-        cell = self.cells.get(trigger_id)
+        cell = self.entries.get(trigger_id)
         if cell is None:
             raise NotFound("trigger", trigger_id)
         return cell
 
-    def named(self, tenant: str, name: str) -> TriggerCell | None:
+    def by_name(self, tenant: str, name: str) -> TriggerEntry | None:
         """The trigger of that name."""
         trigger_id = self._names.get((tenant, name))
-        return None if trigger_id is None else self.cells[trigger_id]
+        return None if trigger_id is None else self.entries[trigger_id]
 
-    def listening(self, event: Event) -> list[TriggerCell]:
+    def listening(self, event: Event) -> list[TriggerEntry]:
         """Triggers that hear an event: its type fits, and it is their tenant's; oldest first."""
         found: dict[TriggerId, None] = {}
         for pattern in _patterns(event.type):
             found |= self._by_event.get(pattern, {})
-        cells = [self.cells[trigger_id] for trigger_id in sorted(found)]
+        cells = [self.entries[trigger_id] for trigger_id in sorted(found)]
         return [cell for cell in cells if event.tenant in ("", _name(cell.trigger)[0])]
 
-    def hears(self, state: JobState) -> bool:
+    def wants_end(self, state: JobState) -> bool:
         """Whether anybody wants to know of jobs that end so; asked at every end."""
         if not self._by_event:
             return False
         return any(pattern in self._by_event for pattern in _patterns(JOB_EVENTS[state]))
 
-    def hears_deadline(self, word: str) -> bool:
+    def wants_deadline(self, word: str) -> bool:
         """Whether anybody wants to know of deadlines that come to this."""
         kind = DEADLINE_EVENTS.get(word)
         return kind is not None and any(one in self._by_event for one in _patterns(kind))
 
-    def told(self, key: str) -> Told | None:
+    def accepted(self, key: str) -> Told | None:
         """An event that was accepted just now."""
-        return self._told.get(key)
+        return self._accepted.get(key)
 
     # Triggers come, change and go
 
-    def put(self, trigger: Trigger) -> TriggerCell:
+    def put(self, trigger: Trigger) -> TriggerEntry:
         """A trigger as given: new, or in place of the one with its id."""
         cell = self.restore(trigger)
-        self.draft.triggers[trigger.id] = trigger
+        self.changeset.triggers[trigger.id] = trigger
         return cell
 
-    def restore(self, trigger: Trigger) -> TriggerCell:
+    def restore(self, trigger: Trigger) -> TriggerEntry:
         """The same, without writing: it was loaded."""
-        cell = self.cells.get(trigger.id)
+        cell = self.entries.get(trigger.id)
         if cell is None:
-            cell = self.cells[trigger.id] = TriggerCell(trigger)
+            cell = self.entries[trigger.id] = TriggerEntry(trigger)
         else:
             self._unlist(cell.trigger)
             cell.set(trigger)
@@ -151,12 +151,12 @@ class Bus:
         self._by_event.setdefault(trigger.rule.event, {})[trigger.id] = None
         return cell
 
-    def drop(self, cell: TriggerCell) -> None:
+    def drop(self, cell: TriggerEntry) -> None:
         """The trigger is gone; its windows must be empty."""
         assert not cell.windows, "a trigger went and left events behind"
         self._unlist(cell.trigger)
-        del self.cells[cell.trigger.id]
-        self.draft.triggers[cell.trigger.id] = None
+        del self.entries[cell.trigger.id]
+        self.changeset.triggers[cell.trigger.id] = None
 
     def _unlist(self, trigger: Trigger) -> None:
         self._names.pop(_name(trigger), None)
@@ -169,75 +169,75 @@ class Bus:
 
     def remember(self, told: Told, now: Instant) -> None:
         """An event was accepted, or came again."""
-        self.draft.told.append(told)
-        self._told[told.key] = told
-        self._line.append((now, told.key))
+        self.changeset.told.append(told)
+        self._accepted[told.key] = told
+        self._accepted_order.append((now, told.key))
 
     def record(self, arrival: Arrival) -> None:
         """What a trigger made of an event."""
-        self.draft.arrivals[arrival.id] = arrival
+        self.changeset.arrivals[arrival.id] = arrival
 
     def forget(self, now: Instant) -> None:
         """Drops what no record in flight can need any more: twice the window, to be safe."""
-        while self._line and self._line[0][0] < now - 2 * RECALL_WINDOW_MS:
-            self._told.pop(self._line.popleft()[1], None)
+        while self._accepted_order and self._accepted_order[0][0] < now - 2 * RECALL_WINDOW_MS:
+            self._accepted.pop(self._accepted_order.popleft()[1], None)
 
     # Windows
 
-    def hold(self, cell: TriggerCell, held: Held) -> Window:
+    def buffer(self, cell: TriggerEntry, held: Held) -> OpenWindow:
         """An event joins its window, which is opened for it if need be."""
-        window = self.restore_held(cell, held)
-        self.draft.held[held.id] = held
+        window = self.restore_buffered(cell, held)
+        self.changeset.held[held.id] = held
         return window
 
-    def restore_held(self, cell: TriggerCell, held: Held) -> Window:
+    def restore_buffered(self, cell: TriggerEntry, held: Held) -> OpenWindow:
         """The same, without writing: it was loaded."""
         window = cell.windows.get(held.key)
         if window is None:
-            window = cell.windows[held.key] = Window(held.opened_at)
-            self.windows += 1
+            window = cell.windows[held.key] = OpenWindow(held.opened_at)
+            self.open_windows += 1
         window.add(held)
-        self.held_bytes += len(held.event.data)
+        self.buffered_bytes += len(held.event.data)
         return window
 
-    def release(self, window: Window, held: Held) -> None:
+    def release(self, window: OpenWindow, held: Held) -> None:
         """An event waits no more."""
-        del window.held[held.id]
-        window.size -= len(held.event.data)
-        self.held_bytes -= len(held.event.data)
-        if self.draft.held.pop(held.id, None) is None:
-            self.draft.released.append(held.id)
+        del window.events[held.id]
+        window.data_bytes -= len(held.event.data)
+        self.buffered_bytes -= len(held.event.data)
+        if self.changeset.held.pop(held.id, None) is None:
+            self.changeset.released.append(held.id)
 
-    def close(self, cell: TriggerCell, key: str) -> list[Held]:
+    def close(self, cell: TriggerEntry, key: str) -> list[Held]:
         """The window is gone; what was in it."""
         window = cell.windows.pop(key)
-        self.windows -= 1
-        held = list(window.held.values())
+        self.open_windows -= 1
+        held = list(window.events.values())
         for one in held:
             self.release(window, one)
         return held
 
-    def watch(self, cell: TriggerCell, key: str, closes_at: Instant) -> None:
+    def set_window_timer(self, cell: TriggerEntry, key: str, closes_at: Instant) -> None:
         """The window closes then, unless it is told otherwise."""
         cell.windows[key].closes_at = closes_at
-        self._timers.set(closes_at, Alarm.WINDOW, f"{cell.trigger.id}{_KEY_BEGINS}{key}")
+        self._timers.set(closes_at, TimerKind.WINDOW, f"{cell.trigger.id}{_KEY_BEGINS}{key}")
 
-    def window_named(self, name: str) -> tuple[TriggerCell, str, Window] | None:
+    def window_of_timer(self, name: str) -> tuple[TriggerEntry, str, OpenWindow] | None:
         """The window that a timer was set for, if it is open still."""
         trigger_id, _, key = name.partition(_KEY_BEGINS)
-        cell = self.cells.get(TriggerId(trigger_id))
+        cell = self.entries.get(TriggerId(trigger_id))
         window = None if cell is None else cell.windows.get(key)
         return None if cell is None or window is None else (cell, key, window)
 
     def follow_clock(self, by: Millis) -> None:
         """The clock was set by so much: what is to wait for seconds waits for seconds."""
-        self._line = deque((at + by, key) for at, key in self._line)
-        for cell in self.cells.values():
+        self._accepted_order = deque((at + by, key) for at, key in self._accepted_order)
+        for cell in self.entries.values():
             rate = cell.trigger.rule.rate
             cell.next_start += 0 if rate is None else by * rate.count
             for key, window in cell.windows.items():
                 window.opened_at += by
-                self.watch(cell, key, window.closes_at + by)
+                self.set_window_timer(cell, key, window.closes_at + by)
 
 
 def _patterns(kind: str) -> Iterator[str]:

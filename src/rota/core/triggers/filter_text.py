@@ -34,8 +34,8 @@ FUNCTIONS = {
 }
 """By name: how many arguments each takes."""
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
-WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
-KEYWORDS = ("and", "or", "not", "in", *WORDS)
+CONSTANTS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
+KEYWORDS = ("and", "or", "not", "in", *CONSTANTS)
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -48,42 +48,42 @@ _TOKEN = re.compile(
 )
 
 
-class Node(msgspec.Struct, frozen=True, tag=True):
+class ExpressionNode(msgspec.Struct, frozen=True, tag=True):
     """The base of what a filter is made of."""
 
 
-class Literal(Node, frozen=True):
+class Literal(ExpressionNode, frozen=True):
     """A value that was written down."""
 
     value: Scalar
 
 
-class Path(Node, frozen=True):
+class Path(ExpressionNode, frozen=True):
     """A place in the event."""
 
     steps: tuple[str | int, ...]
 
 
-class Named(Node, frozen=True):
+class Named(ExpressionNode, frozen=True):
     """What an object's name stands for: a place in the data, else one in the event itself."""
 
     steps: tuple[str | int, ...]
 
 
-class ListOf(Node, frozen=True):
+class ListOf(ExpressionNode, frozen=True):
     """Values side by side."""
 
     items: tuple[AnyNode, ...]
 
 
-class Call(Node, frozen=True):
+class FunctionCall(ExpressionNode, frozen=True):
     """One of the FUNCTIONS."""
 
     name: str
     args: tuple[AnyNode, ...]
 
 
-class Compare(Node, frozen=True):
+class Compare(ExpressionNode, frozen=True):
     """One of the COMPARISONS, or `in`."""
 
     sign: str
@@ -91,28 +91,28 @@ class Compare(Node, frozen=True):
     right: AnyNode
 
 
-class Not(Node, frozen=True):
+class Not(ExpressionNode, frozen=True):
     """The opposite."""
 
     inner: AnyNode
 
 
-class Every(Node, frozen=True):
+class AllOf(ExpressionNode, frozen=True):
     """All of them, looked at in order until one says no."""
 
     parts: tuple[AnyNode, ...]
 
 
-class Some(Node, frozen=True):
+class AnyOf(ExpressionNode, frozen=True):
     """Any of them, looked at in order until one says yes."""
 
     parts: tuple[AnyNode, ...]
 
 
-AnyNode: TypeAlias = Literal | Path | Named | ListOf | Call | Compare | Not | Every | Some
+AnyNode: TypeAlias = Literal | Path | Named | ListOf | FunctionCall | Compare | Not | AllOf | AnyOf
 
 
-class Token(msgspec.Struct, frozen=True):
+class ExpressionToken(msgspec.Struct, frozen=True):
     """A word or sign of the text, and where it begins (from 1, as people count)."""
 
     kind: str
@@ -145,50 +145,52 @@ def parse_path(text: str) -> Path:
     return node
 
 
-def _tokens(text: str) -> list[Token]:
+def _tokens(text: str) -> list[ExpressionToken]:
     found, place = [], 0
     end = len(text.rstrip())
     while place < end:
         match = _TOKEN.match(text, place)
         if match is None or match.lastgroup is None:
             rest = text[place:].lstrip()
-            raise _wrong(f"cannot read {rest[:20]!r}", len(text) - len(rest) + 1)
+            raise _syntax_error(f"cannot read {rest[:20]!r}", len(text) - len(rest) + 1)
         found.append(
-            Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup) + 1)
+            ExpressionToken(
+                match.lastgroup, match[match.lastgroup], match.start(match.lastgroup) + 1
+            )
         )
         place = match.end()
-    found.append(Token("end", "", end + 1))
+    found.append(ExpressionToken("end", "", end + 1))
     return found
 
 
-def _wrong(what: str, place: int) -> Invalid:
+def _syntax_error(what: str, place: int) -> Invalid:
     return Invalid(f"{what}, at character {place}", "filter")
 
 
 class _Parser:
     """Goes through the tokens once, from left to right."""
 
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[ExpressionToken]) -> None:
         self._tokens = tokens
         self._next = 0
         self._nodes = 0
         self._depth = 0
 
     @property
-    def _token(self) -> Token:
+    def _token(self) -> ExpressionToken:
         return self._tokens[self._next]
 
     def _is(self, *texts: str) -> bool:
         return self._token.kind in ("name", "sign") and self._token.text in texts
 
-    def _take(self) -> Token:
+    def _take(self) -> ExpressionToken:
         token = self._token
         self._next += 1
         return token
 
     def _expect(self, text: str) -> None:
         if not self._is(text):
-            raise _wrong(f"expected {text!r} and found {self._shown()}", self._token.place)
+            raise _syntax_error(f"expected {text!r} and found {self._shown()}", self._token.place)
         self._next += 1
 
     def _shown(self) -> str:
@@ -197,7 +199,7 @@ class _Parser:
     def expect_end(self) -> None:
         """Nothing may be left over."""
         if self._token.kind != "end":
-            raise _wrong(f"{self._shown()} makes no sense here", self._token.place)
+            raise _syntax_error(f"{self._shown()} makes no sense here", self._token.place)
 
     def _count(self) -> None:
         self._nodes += 1
@@ -214,14 +216,14 @@ class _Parser:
             self._next += 1
             parts.append(self._term())
         self._depth -= 1
-        return parts[0] if len(parts) == 1 else Some(tuple(parts))
+        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
 
     def _term(self) -> AnyNode:
         parts = [self._factor()]
         while self._is("and"):
             self._next += 1
             parts.append(self._factor())
-        return parts[0] if len(parts) == 1 else Every(tuple(parts))
+        return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
 
     def _factor(self) -> AnyNode:
         turned = False
@@ -267,29 +269,31 @@ class _Parser:
         if token.kind == "name":
             return self._named(token)
         self._next -= 1
-        raise _wrong(f"expected a value and found {self._shown()}", token.place)
+        raise _syntax_error(f"expected a value and found {self._shown()}", token.place)
 
-    def _named(self, token: Token) -> AnyNode:
-        if token.text in WORDS:
-            return Literal(WORDS[token.text])
+    def _named(self, token: ExpressionToken) -> AnyNode:
+        if token.text in CONSTANTS:
+            return Literal(CONSTANTS[token.text])
         if token.text in KEYWORDS:
-            raise _wrong(f"expected a value and found {token.text!r}", token.place)
+            raise _syntax_error(f"expected a value and found {token.text!r}", token.place)
         if self._is("("):
             return self._call(token)
         return self._path(token)
 
-    def _call(self, token: Token) -> AnyNode:
+    def _call(self, token: ExpressionToken) -> AnyNode:
         if token.text not in FUNCTIONS:
             known = ", ".join(FUNCTIONS)
-            raise _wrong(f"there is no function {token.text!r}; there are {known}", token.place)
+            raise _syntax_error(
+                f"there is no function {token.text!r}; there are {known}", token.place
+            )
         self._next += 1
         args = self._values(")")
         if len(args) != FUNCTIONS[token.text]:
             wanted = FUNCTIONS[token.text]
-            raise _wrong(f"{token.text}() takes {wanted} and got {len(args)}", token.place)
+            raise _syntax_error(f"{token.text}() takes {wanted} and got {len(args)}", token.place)
         if token.text == "has" and not isinstance(args[0], Path):
-            raise _wrong("has() takes a path such as data.size", token.place)
-        return Call(token.text, args)
+            raise _syntax_error("has() takes a path such as data.size", token.place)
+        return FunctionCall(token.text, args)
 
     def _values(self, end: str) -> tuple[AnyNode, ...]:
         self._depth += 1
@@ -304,7 +308,7 @@ class _Parser:
         self._depth -= 1
         return tuple(found)
 
-    def _path(self, token: Token) -> Path:
+    def _path(self, token: ExpressionToken) -> Path:
         steps: list[str | int] = [token.text]
         while self._is(".", "["):
             self._count()
@@ -316,7 +320,7 @@ class _Parser:
         token = self._take()
         if sign == ".":
             if token.kind != "name":
-                raise _wrong("expected a name after the point", token.place)
+                raise _syntax_error("expected a name after the point", token.place)
             return token.text
         step: str | int
         if token.kind == "number" and token.text.isdigit():
@@ -324,15 +328,15 @@ class _Parser:
         elif token.kind == "text":
             step = _unquoted(token)
         else:
-            raise _wrong("expected a number or a name in quotes", token.place)
+            raise _syntax_error("expected a number or a name in quotes", token.place)
         self._expect("]")
         return step
 
 
-def _unquoted(token: Token) -> str:
+def _unquoted(token: ExpressionToken) -> str:
     if token.text.startswith("'"):
         return token.text[1:-1]
     try:
         return msgspec.json.decode(token.text, type=str)
     except msgspec.DecodeError:
-        raise _wrong(f"cannot read the text {token.text[:40]}", token.place) from None
+        raise _syntax_error(f"cannot read the text {token.text[:40]}", token.place) from None

@@ -10,16 +10,16 @@ import msgspec
 from rota.core.errors import Invalid
 from rota.core.limits import FILTER_NODES_MAX, FILTER_STEPS_MAX, FILTER_TEXT_PER_STEP
 from rota.core.triggers.filter_text import (
+    AllOf,
     AnyNode,
-    Call,
+    AnyOf,
     Compare,
-    Every,
+    FunctionCall,
     ListOf,
     Literal,
     Named,
     Not,
     Path,
-    Some,
     parse_filter,
 )
 
@@ -27,7 +27,7 @@ MISSING: Any = msgspec.UNSET
 """What a path that leads nowhere comes to; it counts as null, except for `has`."""
 
 
-class TooLong(Exception):  # noqa: N818  (the name of a verdict, not of a fault)
+class StepLimitError(Exception):
     """The filter would take more steps than it may."""
 
 
@@ -42,7 +42,7 @@ def read_filter(given: bytes) -> AnyNode | None:
         parts = _equal_parts(value, ())
         if len(parts) > FILTER_NODES_MAX:
             raise Invalid(f"more than {FILTER_NODES_MAX} parts", "filter")
-        return Every(tuple(parts))
+        return AllOf(tuple(parts))
     raise Invalid(
         "a filter is an expression in a text, or an object of what must be equal", "filter"
     )
@@ -68,7 +68,7 @@ def _equal_parts(wanted: Mapping[str, Any], at: tuple[str | int, ...]) -> list[A
 
 def passes(tree: AnyNode | None, event: Mapping[str, Any]) -> bool:
     """Whether the event passes; raises TooLong."""
-    return tree is None or _truth(_Walk(event).value(tree))
+    return tree is None or _truth(_Evaluation(event).value(tree))
 
 
 def look_up(path: Path, event: Mapping[str, Any]) -> Any:
@@ -83,7 +83,7 @@ def look_up(path: Path, event: Mapping[str, Any]) -> Any:
     return here
 
 
-def _named(name: Named, event: Mapping[str, Any]) -> Any:
+def _look_up_name(name: Named, event: Mapping[str, Any]) -> Any:
     """Data comes first: what it calls `source` or `data` itself is not taken for the event's."""
     found = look_up(Path(("data", *name.steps)), event)
     return look_up(Path(name.steps), event) if found is MISSING else found
@@ -94,15 +94,15 @@ def _truth(value: Any) -> bool:
     return value is True
 
 
-class _Walk:
+class _Evaluation:
     def __init__(self, event: Mapping[str, Any]) -> None:
         self._event = event
-        self._left = FILTER_STEPS_MAX
+        self._steps_left = FILTER_STEPS_MAX
 
     def _spend(self, steps: int = 1) -> None:
-        self._left -= steps
-        if self._left < 0:
-            raise TooLong(f"it takes more than {FILTER_STEPS_MAX} steps")
+        self._steps_left -= steps
+        if self._steps_left < 0:
+            raise StepLimitError(f"it takes more than {FILTER_STEPS_MAX} steps")
 
     def value(self, node: AnyNode) -> Any:
         self._spend()
@@ -115,7 +115,7 @@ class _Walk:
                 return None if found is MISSING else found
             case Named():
                 self._spend(2 * len(node.steps))
-                found = _named(node, self._event)
+                found = _look_up_name(node, self._event)
                 return None if found is MISSING else found
             case ListOf():
                 return [self.value(item) for item in node.items]
@@ -123,11 +123,11 @@ class _Walk:
                 return self._compare(node.sign, self.value(node.left), self.value(node.right))
             case Not():
                 return not _truth(self.value(node.inner))
-            case Every():
+            case AllOf():
                 return all(_truth(self.value(part)) for part in node.parts)
-            case Some():
+            case AnyOf():
                 return any(_truth(self.value(part)) for part in node.parts)
-            case Call():
+            case FunctionCall():
                 return self._call(node)
             case _:
                 assert_never(node)
@@ -181,7 +181,7 @@ class _Walk:
         self._spend_text(text)
         return part in text
 
-    def _call(self, node: Call) -> Any:
+    def _call(self, node: FunctionCall) -> Any:
         if node.name == "has":
             assert isinstance(node.args[0], Path)
             return look_up(node.args[0], self._event) is not MISSING

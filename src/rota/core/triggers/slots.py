@@ -19,17 +19,17 @@ from rota.core.model import Spec
 from rota.core.triggers.filter_text import Path, parse_path
 from rota.core.triggers.filters import MISSING, look_up
 
-ROOTS = ("event", "events", "count", "trigger")
-_SLOT = re.compile(r"\{\{\s*([A-Za-z_][^{}]*?)\s*\}\}")
+EVENT_ROOTS = ("event", "events", "count", "trigger")
+_EVENT_PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][^{}]*?)\s*\}\}")
 _EMPTY = (b"", b"{}")
 _NULL = b"null"
 
 
-def check_slots(job: Spec) -> None:
+def check_event_placeholders(job: Spec) -> None:
     """Refuses slots that nothing would fill: spelling mistakes, or another tool's."""
-    for name in _slots_of(msgspec.json.decode(job.task)) + _slots_of(_payload(job)):
-        path = _path(name)
-        if path.steps[0] not in ROOTS:
+    for name in _placeholders_in(msgspec.json.decode(job.task)) + _placeholders_in(_payload(job)):
+        path = _placeholder_path(name)
+        if path.steps[0] not in EVENT_ROOTS:
             known = "{{event.data.…}}, {{event.id}}, {{events}}, {{count}}, {{trigger.name}}"
             raise Invalid(f"nothing would fill {{{{{name}}}}}; there are {known}", "job")
 
@@ -39,7 +39,7 @@ def _payload(job: Spec) -> Any:
 
 
 @functools.lru_cache(maxsize=SLOTS_REMEMBERED_MAX)
-def _path(text: str) -> Path:
+def _placeholder_path(text: str) -> Path:
     # A filter's path may leave `event` out; here it is one of several roots, and stays.
     try:
         return Path(parse_path(f"root.{text}").steps[1:])
@@ -47,18 +47,18 @@ def _path(text: str) -> Path:
         raise Invalid(f"{{{{{text}}}}}: {refusal.detail}", "job") from None
 
 
-def _slots_of(value: Any) -> list[str]:
+def _placeholders_in(value: Any) -> list[str]:
     found: list[str] = []
 
     def note(text: str) -> str:
-        found.extend(_SLOT.findall(text))
+        found.extend(_EVENT_PLACEHOLDER.findall(text))
         return text
 
     _walk(value, note)
     return found
 
 
-def filled(job: Spec, known: Mapping[str, Any]) -> tuple[bytes, bytes]:
+def fill_event_template(job: Spec, known: Mapping[str, Any]) -> tuple[bytes, bytes]:
     """Task and payload for what happened. A job that asks for no payload gets the whole event."""
     task, payload = job.task, job.payload
     if b"{{" in task:
@@ -84,18 +84,20 @@ def _walk(value: Any, fill: Callable[[str], Any]) -> Any:
 
 
 def _as_value(text: str, known: Mapping[str, Any]) -> Any:
-    whole = _SLOT.fullmatch(text)
+    whole = _EVENT_PLACEHOLDER.fullmatch(text)
     if whole is None:
         return _as_text(text, known)
-    found = look_up(_path(whole[1]), known)
+    found = look_up(_placeholder_path(whole[1]), known)
     return None if found is MISSING else found
 
 
 def _as_text(text: str, known: Mapping[str, Any]) -> str:
-    return _SLOT.sub(lambda slot: _shown(look_up(_path(slot[1]), known)), text)
+    return _EVENT_PLACEHOLDER.sub(
+        lambda slot: _text_of(look_up(_placeholder_path(slot[1]), known)), text
+    )
 
 
-def _shown(value: Any) -> str:
+def _text_of(value: Any) -> str:
     if value is MISSING or value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

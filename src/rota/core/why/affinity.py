@@ -12,7 +12,7 @@ from rota.core.model import Instant, Labels, WorkerId
 from rota.core.place.fitness import unable
 from rota.core.records.glance import Cause
 from rota.core.tables import Tables
-from rota.core.times.spans import length
+from rota.core.times.spans import duration_text
 
 AFFINITY_REASONS = ("label ", "only ")
 """How the filter begins what it says of labels and of workers that are kept for others."""
@@ -32,7 +32,7 @@ def affinity_shortage(t: Tables, cell: JobCell, reason: str) -> str:
     return f"the workers that could are kept for jobs that ask for {kept}{without}"
 
 
-def other_wish(t: Tables, cell: JobCell) -> tuple[str, tuple[WorkerId, Affinity]] | None:
+def affinity_alternative(t: Tables, cell: JobCell) -> tuple[str, tuple[WorkerId, Affinity]] | None:
     """What to ask otherwise so that a worker could run it which nothing else keeps from it.
 
     In words, the worker, and the affinity that it would take.
@@ -62,7 +62,7 @@ def labels_for(affinity: Affinity) -> Labels:
     return tuple((label, values[0]) for label, values in affinity.require)
 
 
-def would_rather(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
+def affinity_wait(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
     """It has room somewhere and waits for a place that it likes better."""
     affinity = cell.spec.terms.needs.affinity
     if affinity is None or not is_picky(affinity) or cell.class_index == NO_CLASS:
@@ -74,10 +74,10 @@ def would_rather(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
     if until is None or best is None:
         return
     better = t.locality.better(job_class, cell, t.locality.liking(cell, best))
-    wanted = _wanted(t, affinity, cell)
+    wanted = _preference_text(t, affinity, cell)
     yield Cause(
         "affinity",
-        f"it waits up to {length(until - now)} more for a worker that it prefers ({wanted});"
+        f"it waits up to {duration_text(until - now)} more for a worker that it prefers ({wanted});"
         f" without that it would start on worker {best.worker.id} now",
         {
             "at": until,
@@ -88,16 +88,16 @@ def would_rather(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
     )
 
 
-def _wanted(t: Tables, affinity: Affinity, cell: JobCell) -> str:
+def _preference_text(t: Tables, affinity: Affinity, cell: JobCell) -> str:
     parts = []
     if affinity.near_previous and (home := t.locality.home(cell)) is not None:
         parts.append(f"near worker {home}")
     if affinity.prefer:
-        parts.append(_pairs(affinity.prefer))
+        parts.append(_label_pairs(affinity.prefer))
     if affinity.spread:
         parts.append(f"another {affinity.spread}")
     return ", ".join(parts)
 
 
-def _pairs(wanted: Wanted) -> str:
+def _label_pairs(wanted: Wanted) -> str:
     return ", ".join(f"{label}={'|'.join(values)}" for label, values in wanted)

@@ -12,13 +12,13 @@ from rota.core.records.glance import Cause
 from rota.core.tables import Tables
 
 
-def is_still_drawn(t: Tables, cell: JobCell) -> bool:
+def has_members_to_start(t: Tables, cell: JobCell) -> bool:
     """Whether it is an array that has begun and has members that wait."""
     is_array = isinstance(cell.spec.band, Array) and cell.life.state is JobState.RUNNING
     return is_array and t.bands.of(cell).waiting > 0
 
 
-def members_run(t: Tables, cell: JobCell) -> Cause:
+def progress_cause(t: Tables, cell: JobCell) -> Cause:
     """How many members run, of a band that has begun."""
     mine = t.bands.of(cell)
     others = len(mine.live) - mine.running
@@ -44,7 +44,7 @@ def members_run(t: Tables, cell: JobCell) -> Cause:
     )
 
 
-def too_many_at_once(t: Tables, cell: JobCell) -> Iterator[Cause]:
+def max_parallel_cause(t: Tables, cell: JobCell) -> Iterator[Cause]:
     """As many members of an array are under way as may."""
     band = cell.spec.band
     if not isinstance(band, Array) or band.max_parallel is None:
@@ -56,7 +56,7 @@ def too_many_at_once(t: Tables, cell: JobCell) -> Iterator[Cause]:
         yield Cause("max_parallel", text, figures)
 
 
-def short_gang(t: Tables, cell: JobCell, online: Sequence[WorkerCell]) -> Iterator[Cause]:
+def gang_shortage(t: Tables, cell: JobCell, online: Sequence[WorkerCell]) -> Iterator[Cause]:
     """How many members of a gang find no room, on the workers that could run it."""
     band = cell.spec.band
     if not isinstance(band, Gang):
@@ -83,8 +83,8 @@ def short_gang(t: Tables, cell: JobCell, online: Sequence[WorkerCell]) -> Iterat
 
 def _short_text(figures: dict[str, int], left: int) -> str:
     size, room, most = figures["size"], figures["room"], figures["capacity"]
-    head = f"gang short by {_many(figures['short'], 'member')}"
-    where = _many(figures["workers"], "worker")
+    head = f"gang short by {_counted(figures['short'], 'member')}"
+    where = _counted(figures["workers"], "worker")
     if most < size:
         return f"{head}: {where} could run {most} of its {size} at once, even if they were empty"
     if room < size:
@@ -94,7 +94,7 @@ def _short_text(figures: dict[str, int], left: int) -> str:
     return f"{head}: there is room on {where}, but they ask for {figures['asking']} jobs now"
 
 
-def _many(count: int, noun: str) -> str:
+def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

@@ -14,15 +14,15 @@ from rota.core.place.fitness import unable
 from rota.core.records.glance import Cause, Explanation
 from rota.core.resources import Lack, amount_text, amounts, lack_text, lacks, plain_amount
 from rota.core.tables import Tables
-from rota.core.times.spans import length
-from rota.core.why.affinity import AFFINITY_REASONS, affinity_shortage, would_rather
+from rota.core.times.spans import duration_text
+from rota.core.why.affinity import AFFINITY_REASONS, affinity_shortage, affinity_wait
 from rota.core.why.bands import (
-    is_still_drawn,
-    members_run,
-    short_gang,
-    too_many_at_once,
+    gang_shortage,
+    has_members_to_start,
+    max_parallel_cause,
+    progress_cause,
 )
-from rota.core.why.order import fair_share, held_back, promised_start
+from rota.core.why.order import fair_share, held_back_by_reservations, promised_start
 
 PREFETCHED = "ahead"
 """Public: the code of its cause."""
@@ -43,13 +43,15 @@ def explain(
         cell = JobCell(record.id, record.spec, record.life)
     if cell is None:
         return None
-    if cell.life.state in (JobState.RUNNING, JobState.CANCELLING) and not is_still_drawn(t, cell):
+    if cell.life.state in (JobState.RUNNING, JobState.CANCELLING) and not has_members_to_start(
+        t, cell
+    ):
         return Explanation((_running(t, cell),), cell.life.started_at, "running", "running")
     causes = [*_time(cell, now), *_dependencies(t, cell), *_queue(t, cell, now)]
-    causes += [*_limits(t, cell), *_key(t, cell), *too_many_at_once(t, cell)]
+    causes += [*_limits(t, cell), *_key(t, cell), *max_parallel_cause(t, cell)]
     causes += _workers(t, cell, now)
-    if is_still_drawn(t, cell):
-        causes.append(members_run(t, cell))
+    if has_members_to_start(t, cell):
+        causes.append(progress_cause(t, cell))
     promised = promised_start(t, cell, now)
     if promised is not None:
         return Explanation(tuple(causes), *promised, "reservation")
@@ -64,7 +66,7 @@ def explain(
 
 def _running(t: Tables, cell: JobCell) -> Cause:
     if cell.id in t.bands.cells:
-        return members_run(t, cell)
+        return progress_cause(t, cell)
     figures = {"worker_id": cell.life.worker_id, "execution_id": cell.life.execution_id}
     execution = t.executions[cell.life.execution_id].execution if cell.life.execution_id else None
     if execution is not None and t.fleet.workers[execution.worker_id].is_prefetched(execution):
@@ -79,7 +81,7 @@ def _time(cell: JobCell, now: Instant) -> Iterator[Cause]:
     when = due_at(cell)
     if when is None or when <= now:
         return
-    wait = f"in {length(when - now)}"
+    wait = f"in {duration_text(when - now)}"
     if cell.life.due_at is None:
         yield Cause("run_at", f"it is to run {wait}", {"at": when})
     else:
@@ -166,7 +168,7 @@ def _workers(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
     if not online:
         yield _away(able)
         return
-    yield from _room(t, cell, online, now)
+    yield from _capacity(t, cell, online, now)
 
 
 def _away(able: list[WorkerCell]) -> Cause:
@@ -227,9 +229,9 @@ def _shortage(t: Tables, cell: JobCell, kind: str) -> str:
     return f"asks {amount_text(kind, asked)}, the largest has {amount_text(kind, largest)}"
 
 
-def _room(t: Tables, cell: JobCell, online: list[WorkerCell], now: Instant) -> Iterator[Cause]:
+def _capacity(t: Tables, cell: JobCell, online: list[WorkerCell], now: Instant) -> Iterator[Cause]:
     needs = cell.spec.terms.needs.resources
-    yield from short_gang(t, cell, online)
+    yield from gang_shortage(t, cell, online)
     with_room = [w for w in online if not lacks(needs, w.free)]
     if not with_room:
         yield _busy(cell, online)
@@ -241,10 +243,10 @@ def _room(t: Tables, cell: JobCell, online: list[WorkerCell], now: Instant) -> I
             {"workers": count},
         )
     if cell.life.state is JobState.QUEUED:
-        yield from would_rather(t, cell, now)
-        yield from held_back(t, cell, with_room, now)
+        yield from affinity_wait(t, cell, now)
+        yield from held_back_by_reservations(t, cell, with_room, now)
         yield from fair_share(t, cell)
-        yield from _line(t, cell)
+        yield from _queue_order(t, cell)
 
 
 def _many(count: int, noun: str) -> str:
@@ -279,7 +281,7 @@ def _busy(cell: JobCell, online: list[WorkerCell]) -> Cause:
     return Cause("resources_busy", message, {**figures, "workers": len(online)})
 
 
-def _line(t: Tables, cell: JobCell) -> Iterator[Cause]:
+def _queue_order(t: Tables, cell: JobCell) -> Iterator[Cause]:
     """Who goes before it: the line of its own class, as far as one explanation counts."""
     line = t.lines.line_of_job(cell)
     shelf = t.lines.numbered.get(cell.life.line)

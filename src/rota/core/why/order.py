@@ -29,7 +29,7 @@ def promised_start(t: Tables, cell: JobCell, now: Instant) -> tuple[Instant, str
     return None
 
 
-def held_back(
+def held_back_by_reservations(
     t: Tables, cell: JobCell, with_room: Sequence[WorkerCell], now: Instant
 ) -> Iterator[Cause]:
     """Whose places keep it off the workers that have room for it."""
@@ -42,7 +42,7 @@ def held_back(
             text = f"it would delay jobs before it; the plan has it start on worker {worker_id}"
             yield Cause("planned", text, {"worker_id": worker_id, "until": at})
         return
-    by_worker = {place.worker_id: place for place in t.places.values() if _holds(t, place)}
+    by_worker = {place.worker_id: place for place in t.places.values() if _is_current(t, place)}
     kept = [by_worker[w.worker.id] for w in with_room if w.worker.id in by_worker]
     kept = [place for place in kept if place.job_id != cell.id]
     for place in kept[:1]:
@@ -59,15 +59,15 @@ def held_back(
             },
         )
     if not kept and with_room:
-        yield from _goes_first(t, cell)
+        yield from _behind_first(t, cell)
 
 
-def _holds(t: Tables, place: Reservation) -> bool:
+def _is_current(t: Tables, place: Reservation) -> bool:
     job = t.jobs.get(place.job_id)
     return job is not None and job.life.state is JobState.QUEUED
 
 
-def _goes_first(t: Tables, cell: JobCell) -> Iterator[Cause]:
+def _behind_first(t: Tables, cell: JobCell) -> Iterator[Cause]:
     """Who comes first and holds up those behind it."""
     line = t.lines.first(~t.parked)
     head = None if line is None else t.lines.head(line)

@@ -22,7 +22,7 @@ def position_of(t: Tables, job_id: JobId, record: JobRecord | None) -> Position 
     cell = t.jobs.get(job_id)
     if cell is not None:
         line = t.lines.line_of_job(cell)
-        return None if line is None else _in_line(t, cell, line)
+        return None if line is None else _position_in_class_queue(t, cell, line)
     lane = None if record is None else t.lines.numbered.get(record.life.line)
     if record is None or lane is None:
         return None
@@ -34,7 +34,7 @@ def position_of(t: Tables, job_id: JobId, record: JobRecord | None) -> Position 
     return Position(ahead, line.waiting + line.shelved, is_exact=False, tenants_ahead=tenants)
 
 
-def _in_line(t: Tables, cell: JobCell, line: Line) -> Position:
+def _position_in_class_queue(t: Tables, cell: JobCell, line: Line) -> Position:
     mine, row = cell.line_key(), line.row
     tenants = _tenants_ahead(t, cell.spec.terms.tenant)
     waiting = line.waiting + line.shelved
@@ -60,7 +60,7 @@ def fluid_start(t: Tables, job_id: JobId, record: JobRecord | None, now: Instant
     if position is None or spec is None:
         return None
     terms = spec.terms
-    side_by_side = _places(t, terms.queue, terms.needs)
+    side_by_side = _slots(t, terms.queue, terms.needs)
     tenant = t.tenants.cells.get(terms.tenant)
     part = 1.0
     if tenant is not None and isinstance(t.lines.order, FairOrder):
@@ -72,7 +72,7 @@ def fluid_start(t: Tables, job_id: JobId, record: JobRecord | None, now: Instant
     return now + int((position.ahead + 0.5) * t.runtimes.estimate(terms) / pace)
 
 
-def _places(t: Tables, queue: str, needs: Needs) -> int:
+def _slots(t: Tables, queue: str, needs: Needs) -> int:
     """How many such jobs the workers that are there could run side by side, were they empty."""
     places = 0
     asked = [(kind, amount) for kind, amount in amounts(needs.resources) if amount]

@@ -19,10 +19,10 @@ from rota.core.records.glance import (
 from rota.core.records.policy import BackfillKind
 from rota.core.resources import minus
 from rota.core.tables import Tables
-from rota.core.times.agenda import ScheduleCell
+from rota.core.times.agenda import ScheduleEntry
 
 
-def glance_worker(t: Tables, cell: WorkerCell, now: Instant) -> WorkerGlance:
+def worker_info(t: Tables, cell: WorkerCell, now: Instant) -> WorkerGlance:
     """A worker as it is now."""
     return WorkerGlance(
         cell.worker,
@@ -33,7 +33,7 @@ def glance_worker(t: Tables, cell: WorkerCell, now: Instant) -> WorkerGlance:
     )
 
 
-def glance_places(t: Tables, now: Instant) -> Iterator[PlaceGlance]:
+def reservation_infos(t: Tables, now: Instant) -> Iterator[PlaceGlance]:
     """What is reserved, or planned where the policy plans all that waits."""
     places: Iterable[tuple[JobId, tuple[WorkerId, Instant]]] = ()
     if t.policy.backfill is BackfillKind.EASY:
@@ -50,7 +50,7 @@ def glance_places(t: Tables, now: Instant) -> Iterator[PlaceGlance]:
         yield PlaceGlance(job_id, terms.name, terms.tenant, worker_id, start, end)
 
 
-def glance_tenant(t: Tables, cell: TenantCell, now: Instant) -> TenantGlance:
+def tenant_info(t: Tables, cell: TenantCell, now: Instant) -> TenantGlance:
     """A tenant as it is now."""
     holds, order = cell.holds(), t.lines.order
     used = order.usage(cell.tenant.name, now) if isinstance(order, FairOrder) else 0.0
@@ -71,19 +71,19 @@ def entitlement(t: Tables, cell: TenantCell) -> float:
     return cell.tenant.weight / (cell.tenant.weight + active)
 
 
-def glance_queue(t: Tables, cell: QueueCell) -> QueueGlance:
+def queue_info(t: Tables, cell: QueueCell) -> QueueGlance:
     """A queue as it is now."""
     depth = t.depths.of(cell.queue.name).by_state()
     return QueueGlance(cell.queue, depth, t.lines.shelved_of(cell))
 
 
-def glance_schedule(t: Tables, cell: ScheduleCell) -> ScheduleGlance:
+def schedule_info(t: Tables, cell: ScheduleEntry) -> ScheduleGlance:
     """A schedule as it is now."""
     zone = cell.schedule.plan.timetable.timezone
     return ScheduleGlance(
         cell.schedule,
         cell.next_at,
         cell.due_at,
-        tuple(t.agenda.runs_of(cell.schedule.id)),
-        "" if cell.ways is not None else f"this server's zone data has no {zone}",
+        tuple(t.agenda.live_jobs_of(cell.schedule.id)),
+        "" if cell.recurrence is not None else f"this server's zone data has no {zone}",
     )
